@@ -170,7 +170,7 @@ impl Memory {
             budget: Budget::new(&config),
             config,
             space,
-            requests: Requests::new(&commands, orphans(outbox.releaser.clone())),
+            requests: Requests::new(&commands, orphans(outbox.clone())),
             commands,
             client,
             subscriber,
@@ -290,11 +290,12 @@ fn client_id() -> String {
 }
 
 /// Undoes requests whose callers have gone.
-fn orphans(releaser: UnboundedSender<Job>) -> impl Fn(&Acquire, Answer<Acquired>) + Send + Sync {
+fn orphans(outbox: Outbox) -> impl Fn(&Acquire, Option<Answer<Acquired>>) + Send + Sync {
     move |question, answer| {
-        if let Some(job) = Job::for_orphan(question, answer) {
+        let under_way = outbox.releases.expected(&question.keys, question.id);
+        if let Some(job) = answer.and_then(|answer| Job::for_orphan(question, answer, under_way)) {
             // If this fails, the client is closed. Then the TTL frees the lock.
-            let _ = releaser.send(job);
+            outbox.put(job);
         }
     }
 }

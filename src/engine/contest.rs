@@ -18,7 +18,7 @@
 //! forever.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
@@ -34,6 +34,8 @@ pub(crate) struct Contest<T> {
     state: Mutex<State<T>>,
     /// Whether the work was woken, and not polled since.
     woken: AtomicBool,
+    /// How many polls are in progress. A poll that has passed the permit on may end after the next work is polled.
+    polls: AtomicU32,
     /// The waker of the caller that polls it.
     caller: AtomicWaker,
 }
@@ -57,7 +59,12 @@ struct State<T> {
 impl<T> Default for Contest<T> {
     fn default() -> Self {
         let state = State { number: 0, work: None, looks: 0 };
-        Self { state: Mutex::new(state), woken: AtomicBool::new(false), caller: AtomicWaker::new() }
+        Self {
+            state: Mutex::new(state),
+            woken: AtomicBool::new(false),
+            polls: AtomicU32::new(0),
+            caller: AtomicWaker::new(),
+        }
     }
 }
 
@@ -82,6 +89,7 @@ impl<T> Contest<T> {
         };
         let Some(mut work) = work else { return Poll::Ready(None) };
         self.caller.register(context.waker());
+        let _polls = InPoll::new(&self.polls);
         // Clear the mark before the poll: a wake-up during the poll is for the next one.
         self.woken.store(false, Ordering::SeqCst);
         if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(waker)) {
@@ -128,10 +136,15 @@ impl<T> Contest<T> {
     /// Checks whether the work was polled since it was woken.
     pub(crate) fn look(&self) -> Look {
         let mut state = self.state();
-        // During a poll there is no work here. Each poll restarts the count of looks.
-        if state.work.is_none() || !self.woken.load(Ordering::SeqCst) {
+        if !self.woken.load(Ordering::SeqCst) {
             return Look::Well;
         }
+        if state.work.is_none() {
+            // If this look falls into a poll, so may the wake-up, and the poll puts the work back. So the next look
+            // decides. Without a poll, the work is done.
+            return if self.polls.load(Ordering::SeqCst) > 0 { Look::Late } else { Look::Well };
+        }
+        // Each poll restarts the count.
         state.looks += 1;
         if state.looks < LOOKS { Look::Late } else { Look::Silent }
     }
@@ -140,6 +153,22 @@ impl<T> Contest<T> {
     pub(crate) fn take_silent(&self) -> Option<Work<T>> {
         let mut state = self.state();
         if state.looks < LOOKS { None } else { state.work.take() }
+    }
+}
+
+/// Counts a poll, until it is dropped: when the work is done, or after it was put back.
+struct InPoll<'a>(&'a AtomicU32);
+
+impl<'a> InPoll<'a> {
+    fn new(polls: &'a AtomicU32) -> Self {
+        polls.fetch_add(1, Ordering::SeqCst);
+        Self(polls)
+    }
+}
+
+impl Drop for InPoll<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -216,12 +245,36 @@ mod tests {
         let mut part = Part::New(Box::pin(poll_fn(move |_| {
             looks_on.wake();
             for _ in 0..2 * LOOKS {
-                assert_eq!(looks_on.look(), Look::Well);
+                assert_eq!(looks_on.look(), Look::Late, "the next look decides");
                 assert!(looks_on.take_silent().is_none());
             }
             Poll::Ready(1_u8)
         })) as Work<u8>);
         assert_eq!(poll(&contest, &mut part), Poll::Ready(Some(1)));
+        assert_eq!(contest.look(), Look::Well, "it has come");
+    }
+
+    /// The look falls into the poll, and the wake-up too.
+    #[test]
+    fn work_that_is_woken_while_it_is_polled_is_looked_for_again() {
+        for polls_before in [0, 1] {
+            let contest = Arc::new(Contest::default());
+            let (looks_on, mut polls) = (Arc::clone(&contest), 0);
+            let mut part = Part::New(Box::pin(poll_fn(move |_| {
+                polls += 1;
+                if polls > polls_before {
+                    assert_eq!(looks_on.look(), Look::Well, "nothing has happened to it");
+                    looks_on.wake();
+                    assert_eq!(looks_on.look(), Look::Late, "the next look decides");
+                }
+                Poll::Pending
+            })) as Work<u8>);
+            for _ in 0..=polls_before {
+                assert_eq!(poll(&contest, &mut part), Poll::Pending);
+            }
+            assert_eq!(looks(&contest).last(), Some(&Look::Silent));
+            assert!(contest.take_silent().is_some());
+        }
     }
 
     #[test]

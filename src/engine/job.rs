@@ -145,10 +145,15 @@ impl Job {
         Self::new(keys, id, What::Release, until, Some(debt))
     }
 
-    /// Undoes a request whose caller has gone: releases the lock, or gives up the place in line.
-    pub(crate) fn for_orphan(question: &Acquire, answer: Answer<Acquired>) -> Option<Self> {
+    /// Undoes a request whose caller has gone: releases the lock, or gives up the place in line. The release was
+    /// recorded when the caller went.
+    pub(crate) fn for_orphan(
+        question: &Acquire,
+        answer: Answer<Acquired>,
+        under_way: Option<ReleaseUnderWay>,
+    ) -> Option<Self> {
         let sent_on = answer.sent_on;
-        match answer.result {
+        let job = match answer.result {
             Ok(Acquired::Waits { .. }) => {
                 Some(Self::leave_line(&question.keys, question.id, question.debt.clone()))
             }
@@ -157,7 +162,8 @@ impl Job {
                 Some(Self::ghost(Ghost::new(question, sent_on)))
             }
             Ok(_) => None,
-        }
+        };
+        job.map(|job| Self { under_way, ..job })
     }
 
     /// Writes the hold count to Redis.
@@ -200,7 +206,7 @@ impl Job {
     pub(crate) fn is_new(&mut self, releases: &Arc<ReleasesUnderWay>) -> bool {
         match &self.what {
             What::Release | What::Taken | What::Ghost { .. } => {
-                self.under_way = Some(releases.begin(&self.keys))
+                self.under_way.get_or_insert_with(|| releases.begin(&self.keys));
             }
             What::Count(tenure) => return tenure.will_tell(),
         }

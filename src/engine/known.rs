@@ -6,7 +6,7 @@ use crate::wire::Fault;
 
 /// What a caller with a time limit knows of its requests.
 pub(crate) struct Known {
-    /// Whether Redis was asked, and whether it ever answered.
+    /// Whether Redis was or is to be asked, and whether it ever answered.
     asked: AtomicBool,
     answered: AtomicBool,
     /// Whether a request of this call was not answered: it may have run.
@@ -21,9 +21,14 @@ impl Known {
         Self { asked, answered: AtomicBool::new(answered), unanswered, failing }
     }
 
+    /// A request will be sent as soon as there is a connection.
+    pub(crate) fn wants_to_ask(&self) {
+        self.asked.store(true, Ordering::Relaxed);
+    }
+
     /// A request is about to be sent. Returns whether an earlier one may have run.
     pub(crate) fn asks(&self) -> bool {
-        self.asked.store(true, Ordering::Relaxed);
+        self.wants_to_ask();
         self.unanswered.swap(true, Ordering::Relaxed)
     }
 

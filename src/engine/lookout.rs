@@ -12,7 +12,7 @@
 //! 4. A caller that is merely slow may be found silent. That does no harm. A caller that waits for the permit is skipped, and
 //!    keeps its ticket. A contender that is cancelled queues again, before the callers that came after it.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -41,28 +41,49 @@ const AGES: usize = 4;
 /// The number of looks after which the lookout searches for the contender of a first request.
 const LONG: usize = 2;
 
-/// The age under which a contender without an answer is counted; 0: not counted.
+/// The age under which the contender of an entry is counted as long as it has no answer; 0: not counted. Each contender
+/// that is counted adds [`NEXT`], so that no two have the same stamp.
 #[derive(Default)]
-pub(crate) struct Age(AtomicU8);
+pub(crate) struct Age(AtomicU32);
+
+/// What is added for each contender. Smaller parts are the age.
+const NEXT: u32 = 8;
+
+/// The count of one contender. When its caller leaves, its entry may have counted the next contender already.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stamp(u32);
 
 impl Fresh {
-    fn begin(&self, age: &Age) {
+    fn begin(&self, age: &Age) -> Stamp {
         let now = self.looks.load(Ordering::Relaxed) % AGES;
         self.begun[now].fetch_add(1, Ordering::SeqCst);
+        // Only a contender with the permit begins, so no other one takes the same stamp.
+        let before = age.0.load(Ordering::SeqCst);
+        let stamp = (before - before % NEXT).wrapping_add(NEXT) + now as u32 + 1;
         // The previous contender may still be counted.
-        self.forget(age.0.swap(now as u8 + 1, Ordering::SeqCst));
+        self.forget(age.0.swap(stamp, Ordering::SeqCst));
+        Stamp(stamp)
     }
 
+    /// Ends the count of whatever contender is counted.
     fn end(&self, age: &Age) {
         // Usually it got its answer long ago. This runs in each hand-over, so it must be cheap.
-        if age.0.load(Ordering::SeqCst) > 0 {
-            self.forget(age.0.swap(0, Ordering::SeqCst));
+        if !age.0.load(Ordering::SeqCst).is_multiple_of(NEXT) {
+            self.forget(age.0.fetch_and(!(NEXT - 1), Ordering::SeqCst));
         }
     }
 
-    fn forget(&self, age: u8) {
-        if let Some(begun) = age.checked_sub(1) {
-            self.begun[usize::from(begun)].fetch_sub(1, Ordering::SeqCst);
+    /// Ends the count of this contender, unless it has ended.
+    fn end_of(&self, age: &Age, Stamp(stamp): Stamp) {
+        let ended = stamp - stamp % NEXT;
+        if age.0.compare_exchange(stamp, ended, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            self.forget(stamp);
+        }
+    }
+
+    fn forget(&self, stamp: u32) {
+        if let Some(begun) = (stamp % NEXT).checked_sub(1) {
+            self.begun[begun as usize].fetch_sub(1, Ordering::SeqCst);
         }
     }
 
@@ -116,14 +137,20 @@ impl<E> Lookout<E> {
     }
 
     /// A contender begins. It has no answer yet.
-    pub(crate) fn begin(&self, age: &Age) {
-        self.fresh.begin(age);
+    pub(crate) fn begin(&self, age: &Age) -> Stamp {
+        let stamp = self.fresh.begin(age);
         self.rouse();
+        stamp
     }
 
-    /// The contender has an answer, or has left.
+    /// The contender has an answer, or was cancelled.
     pub(crate) fn end(&self, age: &Age) {
         self.fresh.end(age);
+    }
+
+    /// The caller of this contender has left.
+    pub(crate) fn end_of(&self, age: &Age, stamp: Stamp) {
+        self.fresh.end_of(age, stamp);
     }
 
     fn rouse(&self) {
@@ -173,5 +200,18 @@ mod tests {
         fresh.end(&slow);
         fresh.end(&slow);
         assert!(fresh.is_empty() && !fresh.look());
+    }
+
+    #[test]
+    fn a_contender_that_was_cancelled_does_not_end_the_count_of_the_next_one() {
+        let (fresh, age) = (Fresh::default(), Age::default());
+        let cancelled = fresh.begin(&age);
+        fresh.end(&age);
+        let next = fresh.begin(&age);
+        fresh.end_of(&age, cancelled);
+        assert!(!fresh.is_empty());
+        fresh.end_of(&age, next);
+        fresh.end_of(&age, next);
+        assert!(fresh.is_empty());
     }
 }

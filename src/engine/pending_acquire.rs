@@ -2,6 +2,8 @@
 //! request may have taken. `caller/ask.rs` makes one. A request that shares a batch belongs to the gathering until it is
 //! answered (`wire/gathering.rs`).
 
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -11,8 +13,8 @@ use crate::engine::entry::Entry;
 use crate::engine::ghost::Ghost;
 use crate::engine::grant::{Grant, deadline};
 use crate::engine::job::Job;
-use crate::keys::TenureId;
-use crate::wire::{Acquire, Acquired, Answer, Answered, Fault, SentOn};
+use crate::keys::{Keys, TenureId};
+use crate::wire::{Acquire, Acquired, Answer, Answered, Batch, Fault, Gathering, SentOn};
 
 /// The answer to an attempt.
 pub(crate) enum Attempt {
@@ -81,7 +83,7 @@ pub(crate) async fn attempt(
         let acquires = &engine.requests.acquires;
         _on_its_way = acquires.send_alone();
         if _on_its_way.is_none() {
-            let Answered { question, answer } = acquires.join(acquire).await?;
+            let Answered { question, answer } = joined(engine, acquires, acquire).await?;
             if !matches!(answer.result, Ok(Acquired::Contended)) {
                 return answered(engine, question, answer, entry);
             }
@@ -93,15 +95,43 @@ pub(crate) async fn attempt(
 }
 
 async fn ask(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt, Fault> {
-    engine.commands.tried(&acquire.keys).await;
     let singles = &engine.requests.singles;
     let Some(_on_its_way) = singles.send_alone() else {
-        let Answered { question, answer } = singles.join(acquire).await?;
+        let Answered { question, answer } = joined(engine, singles, acquire).await?;
         return answered(engine, question, answer, entry);
     };
     // Boxed: a caller that waits, or that shares a request, needs no space for a request of its own. So its future is smaller
     // than 1 KiB. glibc takes a block of that size from a cache of the thread, without a lock.
     Box::pin(send(engine, acquire, entry)).await
+}
+
+/// Waits for the answer to a request that the task of a gathering sends.
+async fn joined<F: Batch<Question = Acquire>>(
+    engine: &Engine,
+    gathering: &Gathering<F>,
+    acquire: Acquire,
+) -> Result<Answered<F>, Fault> {
+    let (keys, id) = (Some(Arc::clone(&acquire.keys)), acquire.id);
+    let mut answered = pin!(gathering.join(acquire));
+    // It is dropped before `answered`: so the release is expected before the answer can become an orphan.
+    let mut caller = Joined { engine, keys, id };
+    let answered = answered.as_mut().await;
+    caller.keys = None;
+    answered
+}
+
+/// A caller that waits for such an answer. If it is dropped before, its name counts as being released.
+struct Joined<'a> {
+    engine: &'a Engine,
+    /// `None` once it has the answer.
+    keys: Option<Arc<Keys>>,
+    id: TenureId,
+}
+
+impl Drop for Joined<'_> {
+    fn drop(&mut self) {
+        self.keys.iter().for_each(|keys| self.engine.releases.expect(keys, self.id));
+    }
 }
 
 async fn send(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt, Fault> {
@@ -205,9 +235,11 @@ impl PendingAcquire<'_> {
     }
 
     /// A contender with a place in line asks again, under another owner field. The client releases the old owner field
-    /// after that. If it did so before, the place would be free in between, and the waiters behind it would be let in.
+    /// after that. If it did so before, the place would be free in between, and the waiters behind it would be let in. A
+    /// caller that asks beside the contender has no place: what its request was granted is released at once.
     fn hold_back(&mut self) {
-        let Some(entry) = self.entry.filter(|entry| entry.has_place()) else { return };
+        let has_place = |entry: &&Entry| self.acquire.place > 0 && entry.has_place();
+        let Some(entry) = self.entry.filter(has_place) else { return };
         if let Some(sent_on) = self.open_on.take() {
             entry.hold_back(Ghost::new(&self.acquire, sent_on.generation()));
         }

@@ -145,12 +145,16 @@ impl Queue {
         Poll::Pending
     }
 
-    /// Gives the permit up, and calls the next caller. Returns whether there is one.
+    /// Gives the permit up, and calls the next caller. Returns whether the lookout has to check that a caller comes.
     pub(crate) fn pass_on(&self) -> bool {
         let mut state = self.state();
         let next = state.call_next();
+        // Callers may also have been woken before, when the permit was open. The lookout forgot them as soon as another
+        // caller took the permit. So it has to look for them again, or they count as waiting for as long as they live.
+        let is_late = state.callers.iter().any(Caller::is_late);
         drop(state);
-        next.map(Waker::wake).is_some()
+        next.into_iter().for_each(Waker::wake);
+        is_late
     }
 
     /// Counts one more waiting caller.
@@ -402,14 +406,30 @@ mod tests {
         assert_eq!(looks(&queue), (LOOKS, Look::Silent));
         assert!(polled.comes());
         drop(polled);
-        assert!(!queue.pass_on(), "they have been woken, and have not come");
+        assert!(queue.pass_on(), "they have been woken, and have not come");
         assert!(queue.is_permit_free());
         assert_eq!(looks(&queue), (LOOKS, Look::Silent));
         assert_eq!(queue.waiting(), 0);
         assert_eq!(queue.look(), Look::Well);
         let newcomer = queue.try_take();
         assert!(newcomer.is_some(), "silent callers are in nobody's way");
+        assert!(!queue.pass_on(), "nobody is expected any more");
         drop(silent);
+        assert_eq!(queue.waiting(), 0);
+    }
+
+    #[test]
+    fn a_woken_caller_is_looked_for_again_after_another_one_took_the_permit() {
+        let queue = taken();
+        let (_silent, _late) = (Hand::waits(&queue), Hand::waits(&queue));
+        let mut comes = Hand::waits(&queue);
+        assert!(queue.pass_on());
+        assert_eq!(looks(&queue), (LOOKS, Look::Silent));
+        assert!(comes.comes(), "all were woken");
+        assert_eq!(queue.look(), Look::Well, "the permit is taken");
+        drop(comes);
+        assert!(queue.pass_on(), "one was woken, and has not come");
+        assert_eq!(looks(&queue), (LOOKS, Look::Silent));
         assert_eq!(queue.waiting(), 0);
     }
 

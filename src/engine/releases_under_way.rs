@@ -1,13 +1,14 @@
 //! The names that this client is releasing in the background. No caller has them any more, but Redis has not answered
 //! yet. The releaser (`releaser.rs`) does the work. `ghost.rs` says who gives back a grant that comes for a
-//! dropped caller.
+//! dropped caller. If the caller shared a batch, that release is recorded here when the caller goes, and begins with the
+//! answer.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
-use crate::keys::Keys;
+use crate::keys::{Keys, TenureId};
 
 /// The names that a client is releasing.
 #[derive(Default)]
@@ -21,6 +22,16 @@ struct State {
     begun: u64,
     /// By channel: all kinds of one name that can block each other share a channel.
     under_way: HashMap<Box<str>, BTreeSet<u64>>,
+    /// The releases that begin when a request is answered whose caller has gone, by the owner field of that request.
+    expected: BTreeMap<TenureId, u64>,
+}
+
+impl State {
+    fn begin(&mut self, keys: &Keys) -> u64 {
+        self.begun += 1;
+        self.under_way.entry(keys.channel.clone()).or_default().insert(self.begun);
+        self.begun
+    }
 }
 
 impl ReleasesUnderWay {
@@ -30,13 +41,25 @@ impl ReleasesUnderWay {
 
     /// Records a release, until the value is dropped.
     pub(crate) fn begin(self: &Arc<Self>, keys: &Keys) -> ReleaseUnderWay {
-        let channel = keys.channel.clone();
+        let number = self.state().begin(keys);
+        self.numbered(keys, number)
+    }
+
+    /// Records the release of what a request may be granted whose caller has gone, until [`expected`](Self::expected).
+    pub(crate) fn expect(&self, keys: &Keys, id: TenureId) {
         let mut state = self.state();
-        state.begun += 1;
-        let number = state.begun;
-        state.under_way.entry(channel.clone()).or_default().insert(number);
-        drop(state);
-        ReleaseUnderWay { releases: Arc::clone(self), channel, number }
+        let number = state.begin(keys);
+        state.expected.insert(id, number);
+    }
+
+    /// The record of such a release: its request was answered, or is never sent.
+    pub(crate) fn expected(self: &Arc<Self>, keys: &Keys, id: TenureId) -> Option<ReleaseUnderWay> {
+        let number = self.state().expected.remove(&id);
+        number.map(|number| self.numbered(keys, number))
+    }
+
+    fn numbered(self: &Arc<Self>, keys: &Keys, number: u64) -> ReleaseUnderWay {
+        ReleaseUnderWay { releases: Arc::clone(self), channel: keys.channel.clone(), number }
     }
 
     pub(crate) fn is_under_way(&self, keys: &Keys) -> bool {
@@ -113,5 +136,18 @@ mod tests {
         drop((later, other));
         assert!(releases.ended(&keys("a")).now_or_never().is_some());
         assert!(releases.state().under_way.is_empty());
+    }
+
+    #[test]
+    fn a_release_that_is_expected_is_under_way_until_its_job_ends() {
+        let releases = Arc::new(ReleasesUnderWay::default());
+        releases.expect(&keys("a"), TenureId(1));
+        assert!(releases.expected(&keys("a"), TenureId(2)).is_none());
+        assert!(releases.ended(&keys("a")).now_or_never().is_none());
+        let job = releases.expected(&keys("a"), TenureId(1));
+        assert!(releases.ended(&keys("a")).now_or_never().is_none());
+        drop(job);
+        assert!(releases.ended(&keys("a")).now_or_never().is_some());
+        assert!(releases.expected(&keys("a"), TenureId(1)).is_none());
     }
 }

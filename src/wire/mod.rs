@@ -57,7 +57,7 @@ pub(crate) use connection::{Connection, SentOn};
 pub use dial::{Dial, Stream};
 pub(crate) use failover_watch::FailoverWatch;
 pub(crate) use fault::Fault;
-pub(crate) use gathering::{Answer, Answered};
+pub(crate) use gathering::{Answer, Answered, Batch, Gathering};
 pub(crate) use guide::Guide;
 pub(crate) use latch::Order;
 pub(crate) use marks::Claim;

@@ -10,8 +10,8 @@ use crate::wire::commands::Commands;
 use crate::wire::fault::Fault;
 use crate::wire::gathering::{Answer, Answered, Batch, Gathering};
 
-/// Handles an acquire that was answered after its caller had left.
-type Orphanage = Arc<dyn Fn(&Acquire, Answer<Acquired>) + Send + Sync>;
+/// Handles an acquire whose caller has left: it was answered, or is never sent (`None`).
+type Orphanage = Arc<dyn Fn(&Acquire, Option<Answer<Acquired>>) + Send + Sync>;
 
 /// The acquires and releases of a client.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub(crate) struct Requests {
 impl Requests {
     pub(crate) fn new(
         commands: &Commands,
-        orphaned: impl Fn(&Acquire, Answer<Acquired>) + Send + Sync + 'static,
+        orphaned: impl Fn(&Acquire, Option<Answer<Acquired>>) + Send + Sync + 'static,
     ) -> Self {
         let orphaned: Orphanage = Arc::new(orphaned);
         let singles = Singles { commands: commands.clone(), orphaned: Arc::clone(&orphaned) };
@@ -81,11 +81,13 @@ impl Batch for Acquires {
     }
 
     fn orphan(&self, Answered { question, answer }: Answered<Self>) {
-        (self.orphaned)(&question, answer);
+        (self.orphaned)(&question, Some(answer));
     }
 
     /// The caller had no place in line: otherwise it would have asked alone.
-    fn unsent(&self, _: Acquire) {}
+    fn unsent(&self, question: Acquire) {
+        (self.orphaned)(&question, None);
+    }
 }
 
 /// Acquires that are sent alone, each as one script call.
@@ -118,20 +120,18 @@ impl Batch for Singles {
     }
 
     fn orphan(&self, Answered { question, answer }: Answered<Self>) {
-        (self.orphaned)(&question, answer);
+        (self.orphaned)(&question, Some(answer));
     }
 
     /// This sign of life was never sent, and its caller has gone. The caller relies on this task to clean up after its
     /// request, so its place in line is given up here.
     fn unsent(&self, question: Acquire) {
-        if question.place > 0 {
-            let stands =
+        let stands = (question.place > 0).then(|| {
+            let waits =
                 Acquired::Waits { ttl: None, place: question.place, near: false, ahead: None };
-            (self.orphaned)(
-                &question,
-                Answer { sent: Instant::now(), sent_on: 0, result: Ok(stands) },
-            );
-        }
+            Answer { sent: Instant::now(), sent_on: 0, result: Ok(waits) }
+        });
+        (self.orphaned)(&question, stands);
     }
 }
 

@@ -12,7 +12,7 @@ use common::{Admin, Fault, Proxy, Server, eventually};
 use futures_util::future::join_all;
 use parklock::{Client, Config, Error, Guard, Lock, Result};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// As long as a background effect may take on a machine that has other things to do. Leases are longer.
 const SOON: Duration = Duration::from_secs(10);
@@ -284,4 +284,35 @@ async fn callers_that_go_while_their_request_is_on_its_way_leave_nothing() {
 #[tokio::test]
 async fn callers_that_go_while_their_answer_is_on_its_way_leave_nothing() {
     some_go(|rule| rule.hold_reply()).await;
+}
+
+/// H1: what they got is not in the way of the next call.
+#[tokio::test]
+async fn a_lock_whose_caller_has_gone_is_not_in_the_way_of_the_next_try() {
+    // Of fair locks, so many are asked for by their callers themselves. Further ones gather, and each goes alone.
+    const STRAIGHT: usize = 64;
+    let stage = Stage::set().await;
+    let locks: Vec<_> =
+        (0..STRAIGHT + 6).map(|number| stage.client.fair_lock(name(number))).collect();
+    let held = stage.proxy.command("EVALSHA").nth(1).hold_reply();
+    let mut callers = Box::pin(join_all(locks.iter().map(|lock| lock.lock())));
+    assert!(callers.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let all_are_held = async || {
+        let held = stage.held().await;
+        (0..locks.len()).all(|number| held.contains(&key(number)))
+    };
+    eventually(SOON, "all are granted", all_are_held).await;
+    drop(callers);
+
+    let tries = join_all(locks[STRAIGHT..].iter().map(|lock| lock.try_lock()));
+    let lifts = async {
+        // So that the calls come before the answers.
+        sleep(Duration::from_millis(100)).await;
+        held.lift();
+    };
+    let (tried, ()) = timeout(SOON, async { tokio::join!(tries, lifts) }).await.expect("in time");
+    for tried in tried {
+        assert!(matches!(tried, Ok(Some(_))), "{tried:?}");
+    }
+    stage.is_clean().await;
 }

@@ -445,6 +445,45 @@ async fn a_caller_that_is_not_polled_in_the_queue_stops_nobody() {
     .await;
 }
 
+/// P9: callers that were woken and do not come delay another client once, and not after each hold.
+#[tokio::test]
+async fn callers_that_are_not_polled_in_the_queue_delay_another_client_once() {
+    tokio::join!(delays_another_client_once(Lock), delays_another_client_once(Write));
+}
+
+async fn delays_another_client_once(kind: Kind) {
+    // Longer than a busy machine takes to wake a waiter.
+    const PICKUP: Duration = Duration::from_secs(3);
+    let server = Site::start().await;
+    let config = Config::default().pickup_timeout(PICKUP);
+    let ours = comes_in(server.url(), config.clone()).await;
+    let theirs = comes_in(server.url(), config).await;
+    // Longer than from one look to the next.
+    let holds = async |guard: Guard| {
+        sleep(PICKUP / 3).await;
+        guard.unlock().await.expect("it is ours");
+    };
+
+    let guard = taken(kind, &ours).await;
+    let asleep = [(); 2].map(|()| Asleep::asks(kind, &ours).polled());
+    let comes = async { holds(taken(kind, &ours).await).await };
+    let gives_back = async {
+        sleep(A_WHILE).await;
+        guard.unlock().await.expect("it is ours");
+    };
+    tokio::join!(comes, gives_back);
+    for round in 0..3 {
+        let guard = taken(kind, &ours).await;
+        let waiter = Crowd::of(kind).caller(&theirs);
+        holds(guard).await;
+        let free = Instant::now();
+        all_come("in the queue", vec![waiter]).await;
+        let took = free.elapsed();
+        assert!(round == 0 || took < PICKUP / 2, "{kind:?}, round {round}: {took:?}");
+    }
+    drop(asleep);
+}
+
 /// P9: the contender was told that it has the lock, or that it is free, and does not come.
 #[tokio::test]
 async fn a_contender_that_is_not_polled_in_the_line_stops_nobody() {
@@ -475,6 +514,32 @@ async fn a_contender_that_does_not_read_its_answer_stops_nobody() {
         })
         .await;
     }
+}
+
+/// P9: so it is if another caller is dropped that was cancelled before the contender came.
+#[tokio::test]
+async fn a_cancelled_caller_that_is_dropped_does_not_hide_the_next_one() {
+    hides_nobody("a dropped caller", async |kind, ours| Asleep::asks(kind, ours)).await;
+}
+
+/// P9: so it is if that was an unlock.
+#[tokio::test]
+async fn a_cancelled_unlock_that_is_dropped_does_not_hide_the_next_caller() {
+    hides_nobody("a dropped unlock", async |kind, ours| Asleep::unlocks(taken(kind, ours).await))
+        .await;
+}
+
+async fn hides_nobody(what: &str, former: impl AsyncFn(Kind, &Client) -> Asleep) {
+    nobody_of(&[Lock, Write, Semaphore(1)], async |crowd, ours, theirs| {
+        let former = former(crowd.kind, &ours).await.polled();
+        // It is cancelled meanwhile.
+        sleep(SHORT * 3).await;
+        let asleep = vec![Asleep::asks(crowd.kind, &ours).polled()];
+        drop(former);
+        all_come(what, vec![crowd.caller(&theirs)]).await;
+        (what.to_owned(), asleep)
+    })
+    .await;
 }
 
 /// P9: so it is for a call that does not wait.

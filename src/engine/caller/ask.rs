@@ -25,6 +25,7 @@ impl Caller {
         entry: &Entry,
         offer: Option<Offer>,
     ) -> Result<Attempt, Fault> {
+        self.connects(entry).await;
         let debt = self.engine.debts.incur()?;
         let (id, old) = (self.engine.next_tenure(), offer.as_ref().and_then(Offer::id));
         let acquire = self.request(entry, (id, 0, 0), Manner::Once, old, debt);
@@ -60,6 +61,9 @@ impl Caller {
 
     /// Asks for the contender, and records the answer.
     pub(super) async fn ask(&self, entry: &Entry, offer: Option<Offer>) -> Result<Attempt, Fault> {
+        // Wait before the entry notes a request. A caller that is dropped during this wait has sent nothing, so nothing
+        // else gives up the place that it has.
+        self.connects(entry).await;
         // Incur the debt before the entry notes a request. A closed client sends no request, and it has to find in the
         // entry the place that it gives up.
         let debt = self.engine.debts.incur()?;
@@ -91,6 +95,13 @@ impl Caller {
             self.engine.leave_line(&entry.keys, id);
         }
         answer
+    }
+
+    /// Waits until the client has tried to connect to the server of this lock. If a limit cuts the caller off during this
+    /// wait, it knows nothing of the lock, and has sent nothing.
+    async fn connects(&self, entry: &Entry) {
+        self.known.iter().for_each(|known| known.wants_to_ask());
+        self.engine.commands.tried(&entry.keys).await;
     }
 
     /// How long to park before the next request: until the holder's lease is over, and `max_park` at most.
@@ -140,6 +151,7 @@ impl Caller {
         } else {
             entry.forbid_keeping();
         }
+        let has_place = acquire.place > 0;
         let attempted = attempt(&self.engine, acquire, entry).await;
         if let (Some(mut shared), false) =
             (entry.side_by_side(), matches!(attempted, Ok(Attempt::Granted(_))))
@@ -150,7 +162,10 @@ impl Caller {
             Ok(_) => {
                 known.into_iter().for_each(Known::answered);
                 entry.answered();
-                self.engine.give_back_former(entry);
+                // A caller that asks beside the contender says nothing about the place of the contender.
+                if has_place {
+                    self.engine.give_back_former(entry);
+                }
                 if let Some(offer) = offer {
                     offer.answered();
                 }

@@ -107,10 +107,11 @@ impl Drop for Seat {
     /// Releases tenures that rested until this release was answered: no other release will check them.
     fn drop(&mut self) {
         let entry = &self.visit.entry;
-        let ahead = entry.ahead();
         let Some(mut shared) = entry.side_by_side() else { return };
         let own = shared.gone(self.id, self.is_released);
-        let spare = if self.is_released { shared.spare(ahead) } else { Vec::new() };
+        // Count the callers under this lock. The last caller to stop waiting leaves the resting tenures to a release that
+        // is in flight. If this still counts that caller, it checks them itself, since this release has ended by then.
+        let spare = if self.is_released { shared.spare(entry.ahead()) } else { Vec::new() };
         drop(shared);
         drop(own);
         entry.table.give_back(&spare);

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::engine::contest::{Part, Work};
 use crate::engine::entry::{Contested, Entry, EntryPermit, Seat, Stay, Tenure};
 use crate::engine::grant::{Grant, Holder, Lease};
+use crate::engine::lookout::Stamp;
 use crate::engine::queue::Ticket;
 use crate::engine::tenure;
 use crate::engine::waiting::{Next, Rules};
@@ -111,7 +112,7 @@ impl Visit {
         self.entry.table.stop_watching(&self.entry);
     }
 
-    /// The contender was cancelled.
+    /// The contender was cancelled. It still has the permit, so no other one is counted.
     pub(crate) fn forget_contender(&self) {
         self.entry.table.lookout().end(&self.entry.age);
     }
@@ -121,11 +122,10 @@ impl Visit {
     /// # Cancel safety
     /// Dropping the future drops the work.
     pub(crate) fn contest(&self, work: Work<Contested>) -> Contesting<'_> {
-        if !self.entry.tells_lookout.load(Ordering::SeqCst) {
-            self.entry.table.lookout().begin(&self.entry.age);
-        }
+        let is_alone = !self.entry.tells_lookout.load(Ordering::SeqCst);
+        let counted = is_alone.then(|| self.entry.table.lookout().begin(&self.entry.age));
         let waker = Waker::from(Arc::clone(&self.entry));
-        Contesting { visit: self, waker, part: Part::New(work) }
+        Contesting { visit: self, counted, waker, part: Part::New(work) }
     }
 }
 
@@ -150,6 +150,8 @@ impl Drop for Visit {
 #[must_use = "the work is dropped with it"]
 pub(crate) struct Contesting<'a> {
     visit: &'a Visit,
+    /// Its count in the lookout, if it was counted.
+    counted: Option<Stamp>,
     /// The waker for the work.
     waker: Waker,
     part: Part<Contested>,
@@ -159,7 +161,7 @@ impl Future for Contesting<'_> {
     type Output = Option<Contested>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Contested>> {
-        let Self { visit, waker, part } = &mut *self;
+        let Self { visit, waker, part, .. } = &mut *self;
         visit.entry.contest.poll(part, waker, context)
     }
 }
@@ -167,7 +169,8 @@ impl Future for Contesting<'_> {
 impl Drop for Contesting<'_> {
     fn drop(&mut self) {
         let entry = &self.visit.entry;
-        entry.table.lookout().end(&entry.age);
+        // If the lookout has cancelled the work, the entry may count the next contender by now. That count must go on.
+        self.counted.iter().for_each(|stamp| entry.table.lookout().end_of(&entry.age, *stamp));
         entry.contest.end(&mut self.part);
     }
 }
