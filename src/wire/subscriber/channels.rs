@@ -133,6 +133,9 @@ impl Channels {
             }
             is_here
         });
+        // If a channel comes back, it lingers anew. Of two entries for one channel, each would postpone the other, and
+        // the channel would never expire.
+        self.idle.retain(|(_, name)| self.all.contains_key(name));
         moved
     }
 
@@ -248,6 +251,19 @@ mod tests {
         channels.join("kept");
         assert_eq!(channels.expire(start + LINGER, LINGER).len(), 1);
         assert_eq!(names(&channels.next_wanted()), ["kept"]);
+    }
+
+    #[test]
+    fn a_channel_that_comes_back_while_it_lingers_still_expires() {
+        let (mut channels, start) = (Channels::default(), Instant::now());
+        let name = channels.join("a");
+        channels.leave(&name, start);
+        channels.leave_behind(|_| false, true);
+        let name = channels.join("a");
+        channels.leave(&name, start + LINGER / 2);
+        let expired = (2..8).map(|half| channels.expire(start + LINGER / 2 * half, LINGER).len());
+        assert_eq!(expired.sum::<usize>(), 1);
+        assert!(channels.idle.is_empty());
     }
 
     #[test]
