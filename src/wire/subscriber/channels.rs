@@ -26,7 +26,7 @@ pub(super) struct Channels {
     pub(super) wanted: VecDeque<Arc<str>>,
     /// Channels without subscribers, each with the time since when it lingers, the longest idle first.
     pub(super) idle: VecDeque<(Instant, Arc<str>)>,
-    /// Channels to unsubscribe, since another server has them now.
+    /// Channels to unsubscribe, since they have moved to another server.
     pub(super) left: BTreeSet<Arc<str>>,
 }
 
