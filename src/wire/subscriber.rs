@@ -117,7 +117,11 @@ impl Drop for Subscription {
         let home = homes.of(&self.channel);
         let Some(at) = homes.all.get_mut(&home) else { return };
         let link = Arc::clone(&at.link);
-        let is_news = at.channels.leave(&self.channel, Instant::now());
+        let now = Instant::now();
+        let is_news = at.channels.leave(&self.channel, now);
+        if !link.is_up() {
+            at.channels.forget_expired(now, self.channels.linger);
+        }
         drop(homes);
         if is_news {
             link.changed.notify_one();
@@ -172,5 +176,28 @@ impl Inner {
         let now = home.link.generation();
         let channel = home.channels.all.get(channel);
         channel.is_some_and(|c| matches!(c.phase, Phase::Live(on) if on == now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::subscriber::channels::MOST_IDLE;
+
+    const LINGER: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn without_a_connection_unused_channels_are_forgotten_too() {
+        let subscriber = Subscriber(Inner::new(None, LINGER, Box::new(|_, _| {})));
+        let used = subscriber.join("used");
+        for number in 0..20_000 {
+            drop(subscriber.join(&number.to_string()));
+        }
+        let sizes = {
+            let channels = &subscriber.0.homes().all[&None].channels;
+            [channels.all.len(), channels.idle.len(), channels.wanted.len()]
+        };
+        assert!(sizes.iter().all(|size| *size <= MOST_IDLE + 1), "{sizes:?}");
+        assert!(subscriber.0.homes().all[&None].channels.all.contains_key(&*used.channel));
     }
 }

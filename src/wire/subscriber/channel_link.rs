@@ -231,8 +231,11 @@ impl Duty for ChannelLink {
         let hello = Hello::read(Some(&hello))?;
         hello.accepted(&self.expected)?;
         self.link.facts.learn(&hello, &self.expected);
-        self.at(Channels::start_again);
-        self.link.generation.store(generation, Ordering::Release);
+        // In one step: a waiter that leaves in between would empty the queue of wanted channels.
+        self.at(|channels| {
+            channels.start_again();
+            self.link.generation.store(generation, Ordering::Release);
+        });
         Ok(())
     }
 

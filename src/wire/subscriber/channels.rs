@@ -12,7 +12,7 @@ pub(super) const BATCH: usize = 1000;
 
 /// The most channels that linger at the same time. A client that keeps using new names forgets the oldest ones earlier,
 /// so its memory is bounded.
-const MOST_IDLE: usize = 12_000;
+pub(super) const MOST_IDLE: usize = 12_000;
 
 /// The pause before the client subscribes again to a channel that the server's ACL refused.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
@@ -107,6 +107,13 @@ impl Channels {
             }
         }
         expired
+    }
+
+    /// Same as [`expire`](Self::expire), while there is no connection: no task does it then. A new connection begins with
+    /// the channels that have waiters (`start_again`), so it needs no queue of wanted ones.
+    pub(super) fn forget_expired(&mut self, now: Instant, linger: Duration) {
+        self.wanted.clear();
+        drop(self.expire(now, linger));
     }
 
     /// When the next channel expires.
