@@ -59,10 +59,11 @@ impl Homes {
         self.all.entry(home).or_default()
     }
 
-    /// Moves each channel to its current home. Returns the links whose work has changed.
-    pub(super) fn follow(&mut self, map: Arc<SlotMap>) -> Vec<Arc<HomeLink>> {
+    /// Moves each channel to its current home. Returns the links whose work has changed, and the channels that have
+    /// subscribers and came to a home without a connection.
+    pub(super) fn follow(&mut self, map: Arc<SlotMap>) -> (Vec<Arc<HomeLink>>, Vec<Arc<str>>) {
         self.map = Arc::clone(&map);
-        let (mut moved, mut changed) = (Vec::new(), Vec::new());
+        let (mut moved, mut changed, mut deaf) = (Vec::new(), Vec::new(), Vec::new());
         for (node, home) in &mut self.all {
             let stays = |channel: &str| map.owner(Slot::of(channel)) == node.as_ref();
             // The server keeps a plain channel, and also a sharded one if only the map was wrong. A new connection has no
@@ -76,6 +77,9 @@ impl Homes {
         for (channel, subscribers) in moved {
             let home = self.of(&channel);
             let at = self.open(home);
+            if !at.link.is_up() {
+                deaf.push(Arc::clone(&channel));
+            }
             at.channels.adopt(channel, subscribers);
             changed.push(Arc::clone(&at.link));
         }
@@ -87,7 +91,7 @@ impl Homes {
             }
             stays
         });
-        changed
+        (changed, deaf)
     }
 }
 
@@ -126,7 +130,7 @@ mod tests {
         let name = at.channels.join(CHANNEL);
         at.channels.leave(&name, Instant::now());
         let both = map(2).with(Slot::new(0).unwrap(), Node::new("host", 1));
-        let changed = homes.follow(Arc::new(both));
+        let (changed, _) = homes.follow(Arc::new(both));
         let left = &homes.open(Some(Node::new("host", 1))).channels.left;
         assert_eq!(left.iter().map(|name| &**name).collect::<Vec<_>>(), [CHANNEL]);
         assert_eq!(changed.len(), 1);
