@@ -148,13 +148,14 @@ impl Job {
     /// Undoes a request whose caller has gone: releases the lock, or gives up the place in line.
     pub(crate) fn for_orphan(question: &Acquire, answer: Answer<Acquired>) -> Option<Self> {
         let leave_line = || Self::leave_line(&question.keys, question.id, question.debt.clone());
+        let ghost = || Self::ghost(Ghost::new(question, answer.sent_on));
         match answer.result {
             Ok(Acquired::Waits { .. }) => Some(leave_line()),
             // A sign of life that did not run changed nothing: the caller still stands where it stood.
             Err(fault) if !fault.may_hold() => (question.place > 0).then(leave_line),
-            Ok(Acquired::Granted { .. }) | Err(_) => {
-                Some(Self::ghost(Ghost::new(question, answer.sent_on)))
-            }
+            Err(_) => Some(ghost()),
+            // It was answered, so nothing can come any more: the first answer to the release settles it, on any connection.
+            Ok(Acquired::Granted { .. }) => Some(Self { what: What::Release, ..ghost() }),
             Ok(_) => None,
         }
     }
@@ -313,5 +314,15 @@ mod tests {
         let refused = || Err(Fault::NotSent(said("there is no connection")));
         assert!(matches!(orphan(3, refused()), Some(Job { what: What::Release, .. })));
         assert!(orphan(0, refused()).is_none(), "it stands in no line");
+    }
+
+    #[test]
+    fn a_grant_to_a_caller_that_has_gone_is_settled_on_any_connection() {
+        let granted = Ok(Acquired::Granted { number: 1, awaited: false });
+        let job = orphan(3, granted).unwrap();
+        assert!(job.is_settled_by(&Ok(true), 2, Instant::now()), "nothing can come any more");
+        let unanswered = Err(Fault::Unanswered(said("the connection broke")));
+        let job = orphan(3, unanswered).unwrap();
+        assert!(!job.is_settled_by(&Ok(true), 2, Instant::now()), "its request may still run");
     }
 }
