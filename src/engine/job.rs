@@ -152,15 +152,15 @@ impl Job {
         answer: Answer<Acquired>,
         under_way: Option<ReleaseUnderWay>,
     ) -> Option<Self> {
-        let sent_on = answer.sent_on;
+        let leave_line = || Self::leave_line(&question.keys, question.id, question.debt.clone());
+        let ghost = || Self::ghost(Ghost::new(question, answer.sent_on));
         let job = match answer.result {
-            Ok(Acquired::Waits { .. }) => {
-                Some(Self::leave_line(&question.keys, question.id, question.debt.clone()))
-            }
-            Err(fault) if !fault.may_hold() => None,
-            Ok(Acquired::Granted { .. }) | Err(_) => {
-                Some(Self::ghost(Ghost::new(question, sent_on)))
-            }
+            Ok(Acquired::Waits { .. }) => Some(leave_line()),
+            // A sign of life that did not run changed nothing: the caller still stands where it stood.
+            Err(fault) if !fault.may_hold() => (question.place > 0).then(leave_line),
+            Err(_) => Some(ghost()),
+            // It was answered, so nothing can come any more: the first answer to the release settles it, on any connection.
+            Ok(Acquired::Granted { .. }) => Some(Self { what: What::Release, ..ghost() }),
             Ok(_) => None,
         };
         job.map(|job| Self { under_way, ..job })
@@ -282,5 +282,53 @@ impl Job {
         let due = now + pause.mul_f64(0.5 + fastrand::f64());
         self.pause = (pause * 2).min(longest);
         due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Layout;
+    use crate::engine::debts::Debts;
+    use crate::error::said;
+    use crate::kinds::Kind;
+    use crate::wire::Manner;
+
+    /// A request of a caller at this place in a line.
+    fn question(place: u64) -> Acquire {
+        Acquire {
+            keys: Arc::new(Keys::new(Layout::Native, Kind::Fair, "a".to_owned()).unwrap()),
+            id: TenureId(1),
+            lease: Duration::from_secs(10),
+            manner: Manner::Wait,
+            permits: 1,
+            within: None,
+            place,
+            secret: 0,
+            old: None,
+            debt: Debts::default().tidying(),
+        }
+    }
+
+    fn orphan(place: u64, result: Result<Acquired, Fault>) -> Option<Job> {
+        let answer = Answer { sent: Instant::now(), sent_on: 1, result };
+        Job::for_orphan(&question(place), answer, None)
+    }
+
+    #[test]
+    fn a_caller_that_goes_before_its_sign_of_life_is_refused_gives_up_its_place() {
+        let refused = || Err(Fault::NotSent(said("there is no connection")));
+        assert!(matches!(orphan(3, refused()), Some(Job { what: What::Release, .. })));
+        assert!(orphan(0, refused()).is_none(), "it stands in no line");
+    }
+
+    #[test]
+    fn a_grant_to_a_caller_that_has_gone_is_settled_on_any_connection() {
+        let granted = Ok(Acquired::Granted { number: 1, awaited: false });
+        let job = orphan(3, granted).unwrap();
+        assert!(job.is_settled_by(&Ok(true), 2, Instant::now()), "nothing can come any more");
+        let unanswered = Err(Fault::Unanswered(said("the connection broke")));
+        let job = orphan(3, unanswered).unwrap();
+        assert!(!job.is_settled_by(&Ok(true), 2, Instant::now()), "its request may still run");
     }
 }

@@ -218,7 +218,7 @@ impl Connection<'_> {
         releases: &[Release],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
         let answers = if releases.iter().all(|release| release.keys.row.lies_as_plain) {
-            self.release_plain(releases).await
+            self.release_together(releases).await
         } else {
             Ok(self.leave_each(releases).await)
         };
@@ -298,7 +298,7 @@ impl Connection<'_> {
         renewals: &[Renewal<'_>],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
         if renewals.iter().all(|renewal| renewal.keys.row.lies_as_plain) {
-            self.renew_plain(renewals).await
+            self.renew_together(renewals).await
         } else {
             Ok(self.renew_each(renewals).await)
         }

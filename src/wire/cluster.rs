@@ -8,7 +8,7 @@
 //! 3. Whatever casts doubt on the map wakes the guide (`guide.rs`), which asks for a new one.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -61,6 +61,8 @@ pub(crate) struct Cluster {
     map: watch::Sender<Arc<SlotMap>>,
     /// The map may be wrong.
     pub(crate) stale: Arc<Notify>,
+    /// A slot was found that nobody serves.
+    is_unserved: AtomicBool,
     shards: Mutex<BTreeMap<Node, Known>>,
 }
 
@@ -85,6 +87,7 @@ impl Cluster {
             beyond: Arc::default(),
             map: watch::Sender::default(),
             stale: Arc::default(),
+            is_unserved: AtomicBool::new(false),
             shards: Mutex::default(),
         }
     }
@@ -125,7 +128,7 @@ impl Cluster {
         match node {
             Some(node) => self.shard(&node),
             None => {
-                self.stale.notify_one();
+                self.unserved();
                 let number = slot.number();
                 Err(Fault::Redirected(
                     Redirect::Down,
@@ -164,6 +167,12 @@ impl Cluster {
     pub(crate) fn moved(&self, slot: Slot, node: Node) {
         tracing::debug!(slot = slot.number(), %node, "the slot has moved");
         self.change(|map| map.with(slot, node));
+        self.stale.notify_one();
+    }
+
+    /// No node has a slot, or the node that has it reports that the cluster is down.
+    pub(crate) fn unserved(&self) {
+        self.is_unserved.store(true, Ordering::Relaxed);
         self.stale.notify_one();
     }
 
@@ -216,13 +225,10 @@ impl Cluster {
         ended.iter().for_each(CancellationToken::cancel);
     }
 
-    /// The live connections, each with the node that it leads to.
-    pub(crate) fn connections(&self) -> Vec<(Node, MultiplexedConnection)> {
-        let shards = self.shards();
-        let live = shards
-            .iter()
-            .filter_map(|(node, known)| Some((node.clone(), known.shard.link.live().ok()?.conn)));
-        live.collect()
+    /// The nodes that this client has used, each with its live connection.
+    pub(crate) fn links(&self) -> Vec<(Node, Option<MultiplexedConnection>)> {
+        let live = |known: &Known| known.shard.link.live().ok().map(|live| live.conn);
+        self.shards().iter().map(|(node, known)| (node.clone(), live(known))).collect()
     }
 
     /// Whether a server with slots, which this client has used, cannot be reached.
@@ -232,6 +238,11 @@ impl Cluster {
         self.shards()
             .iter()
             .any(|(node, known)| used.contains(node) && known.shard.link.live().is_err())
+    }
+
+    /// Whether the map may be wrong in a way that no server will correct. A slot that nobody served is reported once.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.is_unserved.swap(false, Ordering::Relaxed) || self.is_troubled()
     }
 
     /// Asks a node for the map, over a separate connection.

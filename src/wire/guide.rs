@@ -2,9 +2,11 @@
 //!
 //! It asks one node at a time, at most five times a second, however many requests were redirected.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -12,6 +14,7 @@ use crate::error::said;
 use crate::wire::cluster::{Cluster, ask_for_map};
 use crate::wire::fault::Fault;
 use crate::wire::map::SlotMap;
+use crate::wire::node::Node;
 use crate::wire::subscriber::Subscriber;
 
 /// The pause between two maps.
@@ -38,7 +41,7 @@ impl Guide {
 
     /// Gets the first map, so that a caller learns at once why there is none.
     pub(crate) async fn start(&self) -> Result<(), Fault> {
-        self.cluster.adopt(self.ask().await?);
+        self.cluster.adopt(self.ask(false).await?);
         Ok(())
     }
 
@@ -59,7 +62,7 @@ impl Guide {
     }
 
     async fn keep(&self) {
-        let mut is_known = true;
+        let (mut is_known, mut strangers_first) = (true, false);
         loop {
             let asked = Instant::now();
             let next = if is_known && !self.cluster.is_troubled() {
@@ -72,7 +75,10 @@ impl Guide {
                 () = sleep_until(asked + next) => {}
             }
             sleep_until(asked + APART).await;
-            is_known = match self.ask().await {
+            // A connected node may be cut off from the others. Then its map names nodes that no longer serve, and no answer
+            // corrects that map. So every other time the client first asks nodes that it does not use.
+            strangers_first = !strangers_first && self.cluster.is_doubtful();
+            is_known = match self.ask(strangers_first).await {
                 Ok(map) => {
                     self.cluster.adopt(map);
                     true
@@ -85,26 +91,11 @@ impl Guide {
         }
     }
 
-    /// Asks the connected nodes in any order, then the other known nodes, then those of the URL.
-    async fn ask(&self) -> Result<SlotMap, Fault> {
-        let mut connected = self.cluster.connections();
-        fastrand::shuffle(&mut connected);
-        for (node, conn) in &mut connected {
-            // A node that hangs must not keep the others from being asked.
-            if let Ok(Ok(map)) = timeout(PATIENCE, ask_for_map(conn, node)).await {
-                return Ok(map);
-            }
-        }
-        let known = Arc::clone(&self.cluster.map().borrow());
-        let strangers =
-            known.nodes().into_iter().filter(|node| connected.iter().all(|(c, _)| c != *node));
-        let mut strangers: Vec<_> = strangers.cloned().collect();
-        fastrand::shuffle(&mut strangers);
-        let seeds = self.cluster.seeds().iter().filter(|seed| !strangers.contains(seed));
-        let strangers: Vec<_> = strangers.iter().chain(seeds).cloned().collect();
+    /// Asks one node after the other, until one returns a map.
+    async fn ask(&self, strangers_first: bool) -> Result<SlotMap, Fault> {
         let mut failed = Fault::NotSent(said("no node of the cluster is known"));
-        for node in &strangers {
-            match self.cluster.ask_stranger(node).await {
+        for (node, conn) in self.nodes(strangers_first) {
+            match self.ask_node(&node, conn).await {
                 Ok(map) => return Ok(map),
                 // A permanent error is more useful to report.
                 Err(fault) if failed.is_passing() => failed = fault,
@@ -112,5 +103,35 @@ impl Guide {
             }
         }
         Err(failed)
+    }
+
+    async fn ask_node(
+        &self,
+        node: &Node,
+        conn: Option<MultiplexedConnection>,
+    ) -> Result<SlotMap, Fault> {
+        let Some(mut conn) = conn else { return self.cluster.ask_stranger(node).await };
+        // A node that hangs must not keep the others from being asked.
+        let late = || Fault::NotSent(said(format!("{node} did not answer in {PATIENCE:?}")));
+        timeout(PATIENCE, ask_for_map(&mut conn, node)).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// The nodes in the order in which to ask them, each with its connection. A stranger is a node of the map or of the URL
+    /// that this client has not used yet.
+    fn nodes(&self, strangers_first: bool) -> Vec<(Node, Option<MultiplexedConnection>)> {
+        let mut used = self.cluster.links();
+        fastrand::shuffle(&mut used);
+        let map = Arc::clone(&self.cluster.map().borrow());
+        let known: BTreeSet<_> = map.nodes().into_iter().chain(self.cluster.seeds()).collect();
+        let is_stranger = |node: &&Node| used.iter().all(|(used, _)| used != *node);
+        let strangers = known.into_iter().filter(is_stranger).map(|node| (node.clone(), None));
+        let mut strangers: Vec<_> = strangers.collect();
+        fastrand::shuffle(&mut strangers);
+        // It may take long to find out that these are still not reachable. So they come last.
+        let (connected, lost) = used.into_iter().partition(|(_, conn)| conn.is_some());
+        match strangers_first {
+            true => [strangers, connected, lost].concat(),
+            false => [connected, strangers, lost].concat(),
+        }
     }
 }

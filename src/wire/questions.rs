@@ -1,5 +1,7 @@
 //! Questions about one name: the same for every family, with the scripts of that family.
 
+use std::borrow::Borrow;
+
 use futures_util::future::{join, join_all};
 use redis::{Cmd, Value};
 
@@ -138,24 +140,25 @@ impl Connection<'_> {
             let script = taken.map_or(scripts.release, |condition| condition.taken);
             found(self.again().ask(script, keys, fill).await)
         });
-        let (plain, others) = join(self.leave_plain(&plain), join_all(leave)).await;
-        in_order(releases.iter().map(is_plain), plain, others)
+        let mut together = self.again();
+        let (answers, others) = join(together.release_together(&plain), join_all(leave)).await;
+        in_order(releases.iter().map(is_plain), each_of(plain.len(), answers), others)
     }
 
-    async fn leave_plain(&self, releases: &[&Release]) -> Vec<Result<bool, Fault>> {
-        if releases.is_empty() {
-            return Vec::new();
+    /// Releases these plain locks in one request. The server refuses the whole request if the user may not access one of its
+    /// keys: then it asks about each lock separately.
+    pub(crate) async fn release_together(
+        &mut self,
+        releases: &[impl Borrow<Release> + Sync],
+    ) -> Each {
+        let together = self.release_plain(releases).await;
+        if !refused_for_one(&together, releases.len()) {
+            return together;
         }
-        let together = self.again().release_plain(releases).await;
-        if !matches!(together, Err(Fault::Permission(_))) {
-            return each_of(releases.len(), together);
-        }
-        // The server refuses the whole request if the user may not access one of its keys. Then ask about each lock
-        // separately.
         let alone = releases.iter().map(async |release| {
-            only(self.again().release_plain(std::slice::from_ref(*release)).await)
+            only(self.again().release_plain(std::slice::from_ref(release)).await)
         });
-        join_all(alone).await
+        Ok(join_all(alone).await)
     }
 
     /// Same as [`Self::leave_each`].
@@ -173,8 +176,9 @@ impl Connection<'_> {
                 is_ours => connection.kept(is_ours?),
             }
         });
-        let (plain, others) = join(self.renew_all_plain(&plain), join_all(renew)).await;
-        in_order(renewals.iter().map(is_plain), plain, others)
+        let mut together = self.again();
+        let (answers, others) = join(together.renew_together(&plain), join_all(renew)).await;
+        in_order(renewals.iter().map(is_plain), each_of(plain.len(), answers), others)
     }
 
     /// Renews a Redisson lock whose keys are at two nodes of a cluster, while their slot moves. Its queue stays
@@ -193,18 +197,19 @@ impl Connection<'_> {
         self.kept(is_ours)
     }
 
-    async fn renew_all_plain(&self, renewals: &[Renewal<'_>]) -> Vec<Result<bool, Fault>> {
+    /// Same as [`Self::release_together`].
+    pub(crate) async fn renew_together(&mut self, renewals: &[Renewal<'_>]) -> Each {
         if renewals.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
-        let together = self.again().renew_plain(renewals).await;
-        if !matches!(together, Err(Fault::Permission(_))) {
-            return each_of(renewals.len(), together);
+        let together = self.renew_plain(renewals).await;
+        if !refused_for_one(&together, renewals.len()) {
+            return together;
         }
         let alone = renewals.iter().map(async |renewal| {
             only(self.again().renew_plain(std::slice::from_ref(renewal)).await)
         });
-        join_all(alone).await
+        Ok(join_all(alone).await)
     }
 
     pub(crate) async fn renew_one(&mut self, renewal: Renewal<'_>) -> Result<bool, Fault> {
@@ -255,7 +260,12 @@ fn or_nobody(cmd: &mut Cmd, tenure: Option<TenureId>, client: &str) {
 }
 
 /// An answer for each of several questions.
-type Each = Result<Vec<Result<bool, Fault>>, Fault>;
+pub(crate) type Each = Result<Vec<Result<bool, Fault>>, Fault>;
+
+/// Whether each question has to be asked alone.
+pub(crate) fn refused_for_one<A>(answers: &Result<Vec<A>, Fault>, asked: usize) -> bool {
+    asked > 1 && matches!(answers, Err(Fault::Permission(_)))
+}
 
 /// A fault of a request is a fault of every question in it.
 fn each_of(asked: usize, answer: Each) -> Vec<Result<bool, Fault>> {

@@ -41,7 +41,7 @@ pub(crate) async fn follow(
         }
         Redirect::Ask { to } => (node(to)?, true),
         Redirect::Down => {
-            cluster.stale.notify_one();
+            cluster.unserved();
             return Err(fault);
         }
         Redirect::TryAgain | Redirect::CrossSlot => return Err(fault),

@@ -9,6 +9,7 @@ use crate::wire::calls::{Acquire, Acquired, Release};
 use crate::wire::commands::Commands;
 use crate::wire::fault::Fault;
 use crate::wire::gathering::{Answer, Answered, Batch, Gathering};
+use crate::wire::questions::refused_for_one;
 
 /// Handles an acquire whose caller has left: it was answered, or is never sent (`None`).
 type Orphanage = Arc<dyn Fn(&Acquire, Option<Answer<Acquired>>) + Send + Sync>;
@@ -66,6 +67,7 @@ impl Batch for Acquires {
                     [question] => connection.acquire(question).await.map(|answer| vec![Ok(answer)]),
                     questions => connection.acquire_each(questions).await,
                 };
+                // The server refuses the whole request if the user may not access one of its keys.
                 if refused_for_one(&results, questions.len()) {
                     let mut singly = Vec::with_capacity(questions.len());
                     for question in questions {
@@ -151,17 +153,7 @@ impl Batch for Releases {
         meters::batch("release", questions.len());
         let sent = Instant::now();
         let results = match self.commands.connection(&questions[0].keys) {
-            Ok(mut connection) => {
-                let mut results = connection.release(questions).await;
-                if refused_for_one(&results, questions.len()) {
-                    let mut singly = Vec::with_capacity(questions.len());
-                    for question in questions.chunks(1) {
-                        singly.extend(connection.release(question).await.unwrap_or_else(alone));
-                    }
-                    results = Ok(singly);
-                }
-                results
-            }
+            Ok(mut connection) => connection.release(questions).await,
             Err(fault) => Err(fault),
         };
         answers(sent, 0, results, questions.len())
@@ -171,16 +163,6 @@ impl Batch for Releases {
     fn orphan(&self, _: Answered<Self>) {}
 
     fn unsent(&self, _: Release) {}
-}
-
-/// Whether each request has to be sent alone. The server refuses a whole call, without running any of it, if the user
-/// may not access one of its keys.
-fn refused_for_one<A>(results: &Result<Vec<A>, Fault>, asked: usize) -> bool {
-    asked > 1 && matches!(results, Err(Fault::Permission(_)))
-}
-
-fn alone<A>(fault: Fault) -> Vec<Result<A, Fault>> {
-    vec![Err(fault)]
 }
 
 /// If the batch failed, each request in it failed.

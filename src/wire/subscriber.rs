@@ -92,9 +92,11 @@ impl Subscriber {
 
     /// Moves each channel to the server that has its slot in this map.
     pub(crate) fn follow(&self, map: Arc<SlotMap>) {
-        let changed = self.0.homes().follow(map);
+        let (changed, deaf) = self.0.homes().follow(map);
         changed.iter().for_each(|link| link.changed.notify_one());
         self.0.connect();
+        // The link to the new server may have been down for long. Then it has said so before these channels came.
+        deaf.iter().for_each(|channel| (self.0.listener)(channel, Heard::Deaf));
     }
 }
 
@@ -117,7 +119,11 @@ impl Drop for Subscription {
         let home = homes.of(&self.channel);
         let Some(at) = homes.all.get_mut(&home) else { return };
         let link = Arc::clone(&at.link);
-        let is_news = at.channels.leave(&self.channel, Instant::now());
+        let now = Instant::now();
+        let is_news = at.channels.leave(&self.channel, now);
+        if !link.is_up() {
+            at.channels.forget_expired(now, self.channels.linger);
+        }
         drop(homes);
         if is_news {
             link.changed.notify_one();
@@ -172,5 +178,62 @@ impl Inner {
         let now = home.link.generation();
         let channel = home.channels.all.get(channel);
         channel.is_some_and(|c| matches!(c.phase, Phase::Live(on) if on == now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::slot::Slot;
+    use crate::wire::node::Node;
+    use crate::wire::subscriber::channels::MOST_IDLE;
+
+    const LINGER: Duration = Duration::from_secs(5);
+
+    /// A subscriber that never connects, and the channels that it is told to be deaf on.
+    fn subscriber() -> (Subscriber, Arc<Mutex<Vec<String>>>) {
+        let deaf = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&deaf);
+        let listener = move |channel: &str, heard: Heard<'_>| {
+            if matches!(heard, Heard::Deaf) {
+                told.lock().unwrap().push(channel.to_owned());
+            }
+        };
+        (Subscriber(Inner::new(None, LINGER, Box::new(listener))), deaf)
+    }
+
+    #[test]
+    fn without_a_connection_unused_channels_are_forgotten_too() {
+        let (subscriber, _) = subscriber();
+        let used = subscriber.join("used");
+        for number in 0..20_000 {
+            drop(subscriber.join(&number.to_string()));
+        }
+        let sizes = {
+            let channels = &subscriber.0.homes().all[&None].channels;
+            [channels.all.len(), channels.idle.len(), channels.wanted.len()]
+        };
+        assert!(sizes.iter().all(|size| *size <= MOST_IDLE + 1), "{sizes:?}");
+        assert!(subscriber.0.homes().all[&None].channels.all.contains_key(&*used.channel));
+    }
+
+    #[test]
+    fn a_waiter_whose_channel_moves_where_no_connection_is_learns_so() {
+        let (subscriber, deaf) = subscriber();
+        let node = |port| Node::new("host", port);
+        let at = |port| Arc::new(SlotMap::default().with(Slot::of("a"), node(port)));
+        let go_up = |port| {
+            subscriber.0.homes().open(Some(node(port))).link.generation.store(1, Ordering::Release);
+        };
+        subscriber.follow(at(1));
+        go_up(1);
+        let _waiting = subscriber.join("a");
+        subscriber.follow(at(2));
+        assert_eq!(std::mem::take(&mut *deaf.lock().unwrap()), ["a"]);
+        go_up(1);
+        subscriber.follow(at(1));
+        assert!(deaf.lock().unwrap().is_empty(), "it will be live soon");
     }
 }

@@ -191,6 +191,29 @@ async fn a_renewal_without_an_answer_is_a_warning() {
 }
 
 #[tokio::test]
+async fn a_renewal_that_is_forbidden_is_a_warning_about_that_lock_alone() {
+    let (log, _capturing) = Log::capture();
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let set = ["ACL", "SETUSER", "user"];
+    admin.cmd::<()>(&[&set[..], &["on", ">pass", "~*", "&*", "+@all"]].concat()).await;
+    let client = comes_in(server.url().replace("://", "://user:pass@"), quick()).await;
+    let mut guards = Vec::new();
+    // So many that it is hardly ever renewed alone.
+    for name in (0..200).map(|number| format!("kept{number}")).chain(["forbidden".to_owned()]) {
+        guards.push(client.lock(name).lock().await.unwrap());
+    }
+
+    admin.cmd::<()>(&[&set[..], &["resetkeys", "~lock*:{kept*"]].concat()).await;
+
+    let warned = async || log.said(Level::WARN, &["not renewed", "forbidden"]) > 0;
+    eventually(SOON, "it warns", warned).await;
+    // A warning about a whole request says how many locks it was for.
+    let together = |count| log.said(Level::WARN, &["not renewed", count]);
+    assert_eq!(together("locks="), together("locks=1 "), "{}", log.all());
+}
+
+#[tokio::test]
 async fn a_task_that_waits_for_its_own_guard_is_warned_of_once() {
     let (log, _capturing) = Log::capture();
     let server = Server::start().await;

@@ -231,8 +231,11 @@ impl Duty for ChannelLink {
         let hello = Hello::read(Some(&hello))?;
         hello.accepted(&self.expected)?;
         self.link.facts.learn(&hello, &self.expected);
-        self.at(Channels::start_again);
-        self.link.generation.store(generation, Ordering::Release);
+        // In one step: a waiter that leaves in between would empty the queue of wanted channels.
+        self.at(|channels| {
+            channels.start_again();
+            self.link.generation.store(generation, Ordering::Release);
+        });
         Ok(())
     }
 
@@ -240,8 +243,9 @@ impl Duty for ChannelLink {
         // Do not use PING: a replica answers it too, and a subscriber of a replica would learn of releases too late.
         match conn.send_packed_command(&cmd("HELLO")).await.map_err(Fault::answering)? {
             Value::ServerError(error) => match fault::entry(&error) {
-                // A server that answers is alive, even if it says that it is busy or broken.
-                Fault::Refused(_) => Ok(()),
+                // A server that answers is alive, even if it says that it is busy or broken. No node redirects HELLO: after a
+                // push that ended a channel, this is the answer to an earlier command.
+                Fault::Refused(_) | Fault::Redirected(..) => Ok(()),
                 fault => Err(fault),
             },
             // A push that ended a channel was taken for the answer. It is a sign of life, and the next answer says

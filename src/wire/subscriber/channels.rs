@@ -12,7 +12,7 @@ pub(super) const BATCH: usize = 1000;
 
 /// The most channels that linger at the same time. A client that keeps using new names forgets the oldest ones earlier,
 /// so its memory is bounded.
-const MOST_IDLE: usize = 12_000;
+pub(super) const MOST_IDLE: usize = 12_000;
 
 /// The pause before the client subscribes again to a channel that the server's ACL refused.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ pub(super) struct Channels {
     pub(super) wanted: VecDeque<Arc<str>>,
     /// Channels without subscribers, each with the time since when it lingers, the longest idle first.
     pub(super) idle: VecDeque<(Instant, Arc<str>)>,
-    /// Channels to unsubscribe, since another server has them now.
+    /// Channels to unsubscribe, since they have moved to another server.
     pub(super) left: BTreeSet<Arc<str>>,
 }
 
@@ -109,6 +109,13 @@ impl Channels {
         expired
     }
 
+    /// Same as [`expire`](Self::expire), while there is no connection: no task does it then. A new connection begins with
+    /// the channels that have waiters (`start_again`), so it needs no queue of wanted ones.
+    pub(super) fn forget_expired(&mut self, now: Instant, linger: Duration) {
+        self.wanted.clear();
+        drop(self.expire(now, linger));
+    }
+
     /// When the next channel expires.
     pub(super) fn expires_next(&self, linger: Duration) -> Option<Instant> {
         let crowded = self.idle.len() > MOST_IDLE;
@@ -133,6 +140,9 @@ impl Channels {
             }
             is_here
         });
+        // If a channel comes back, it lingers anew. Of two entries for one channel, each would postpone the other, and
+        // the channel would never expire.
+        self.idle.retain(|(_, name)| self.all.contains_key(name));
         moved
     }
 
@@ -248,6 +258,19 @@ mod tests {
         channels.join("kept");
         assert_eq!(channels.expire(start + LINGER, LINGER).len(), 1);
         assert_eq!(names(&channels.next_wanted()), ["kept"]);
+    }
+
+    #[test]
+    fn a_channel_that_comes_back_while_it_lingers_still_expires() {
+        let (mut channels, start) = (Channels::default(), Instant::now());
+        let name = channels.join("a");
+        channels.leave(&name, start);
+        channels.leave_behind(|_| false, true);
+        let name = channels.join("a");
+        channels.leave(&name, start + LINGER / 2);
+        let expired = (2..8).map(|half| channels.expire(start + LINGER / 2 * half, LINGER).len());
+        assert_eq!(expired.sum::<usize>(), 1);
+        assert!(channels.idle.is_empty());
     }
 
     #[test]

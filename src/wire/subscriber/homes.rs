@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 use crate::slot::Slot;
 use crate::wire::map::SlotMap;
 use crate::wire::node::Node;
-use crate::wire::scripts::Dialect;
 use crate::wire::shard::Facts;
 use crate::wire::subscriber::channels::Channels;
 
@@ -44,6 +43,10 @@ impl HomeLink {
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.generation() != 0
+    }
 }
 
 impl Homes {
@@ -56,23 +59,27 @@ impl Homes {
         self.all.entry(home).or_default()
     }
 
-    /// Moves each channel to its current home. Returns the links whose work has changed.
-    pub(super) fn follow(&mut self, map: Arc<SlotMap>) -> Vec<Arc<HomeLink>> {
+    /// Moves each channel to its current home. Returns the links whose work has changed, and the channels that have
+    /// subscribers and came to a home without a connection.
+    pub(super) fn follow(&mut self, map: Arc<SlotMap>) -> (Vec<Arc<HomeLink>>, Vec<Arc<str>>) {
         self.map = Arc::clone(&map);
-        let (mut moved, mut changed) = (Vec::new(), Vec::new());
+        let (mut moved, mut changed, mut deaf) = (Vec::new(), Vec::new(), Vec::new());
         for (node, home) in &mut self.all {
             let stays = |channel: &str| map.owner(Slot::of(channel)) == node.as_ref();
-            // The server ends sharded channels that have moved. A plain one remains, and has to be unsubscribed.
-            let is_left = home.link.facts.dialect() != Dialect::Sharded;
-            let leaving = home.channels.leave_behind(stays, is_left);
-            if !leaving.is_empty() {
+            // The server keeps a plain channel, and also a sharded one if only the map was wrong. A new connection has no
+            // channels.
+            let is_left = home.link.is_up();
+            moved.extend(home.channels.leave_behind(stays, is_left));
+            if !home.channels.left.is_empty() {
                 changed.push(Arc::clone(&home.link));
             }
-            moved.extend(leaving);
         }
         for (channel, subscribers) in moved {
             let home = self.of(&channel);
             let at = self.open(home);
+            if !at.link.is_up() {
+                deaf.push(Arc::clone(&channel));
+            }
             at.channels.adopt(channel, subscribers);
             changed.push(Arc::clone(&at.link));
         }
@@ -84,6 +91,48 @@ impl Homes {
             }
             stays
         });
-        changed
+        (changed, deaf)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::wire::hello::{Expected, Hello};
+
+    const CHANNEL: &str = "a";
+
+    fn map(port: u16) -> Arc<SlotMap> {
+        Arc::new(SlotMap::default().with(Slot::of(CHANNEL), Node::new("host", port)))
+    }
+
+    /// Homes whose only channel is at the node with port 1, which is connected and has sharded channels.
+    fn homes() -> Homes {
+        let mut homes = Homes::default();
+        homes.follow(map(1));
+        let home = homes.of(CHANNEL);
+        let at = homes.open(home);
+        let version = [Value::SimpleString("version".into()), Value::SimpleString("7.0.0".into())];
+        let hello = Hello::read(Some(&Value::Map(vec![version.into()]))).unwrap();
+        at.link.facts.learn(&hello, &Expected::Node { plain_channels: false });
+        at.link.generation.store(1, Ordering::Release);
+        homes
+    }
+
+    #[test]
+    fn an_idle_channel_that_moves_is_unsubscribed_where_it_was() {
+        let mut homes = homes();
+        let home = homes.of(CHANNEL);
+        let at = homes.open(home);
+        let name = at.channels.join(CHANNEL);
+        at.channels.leave(&name, Instant::now());
+        let both = map(2).with(Slot::new(0).unwrap(), Node::new("host", 1));
+        let (changed, _) = homes.follow(Arc::new(both));
+        let left = &homes.open(Some(Node::new("host", 1))).channels.left;
+        assert_eq!(left.iter().map(|name| &**name).collect::<Vec<_>>(), [CHANNEL]);
+        assert_eq!(changed.len(), 1);
     }
 }

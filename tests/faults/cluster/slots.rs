@@ -560,6 +560,36 @@ async fn a_node_that_tells_a_wrong_map_is_overruled() {
     is_clean(&cluster).await;
 }
 
+/// 8: the only node that a client is connected to tells that a dead node has the slot. No request for the lock is ever
+/// answered, so none overrules it. But the client knows other nodes, and asks them.
+#[tokio::test]
+async fn a_node_that_names_a_dead_one_is_overruled() {
+    let cluster = Cluster::start().await;
+    let name = cluster.names_at(0, "lied:", 1).remove(0);
+    let slot = slot(&name).to_string();
+    let (liar, lie) =
+        (cluster.admin(1).await, ["CLUSTER", "SETSLOT", &slot, "NODE", &cluster.ids[2]]);
+    cluster.nodes[2].kill();
+    let lying = async {
+        loop {
+            liar.cmd::<()>(&lie).await;
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let told = async {
+        liar.cmd::<()>(&lie).await;
+        let client = client(&cluster.url_of(1), told()).await;
+        let connected = client.lock(&cluster.names_at(1, "lied:", 1)[0]).lock().await;
+        connected.expect("it is free").unlock().await.expect("it is ours");
+        let guard = soon(client.lock(&name).lock()).await.expect("it is free");
+        guard.unlock().await.expect("it is ours");
+    };
+    tokio::select! {
+        () = lying => {}
+        () = told => {}
+    }
+}
+
 /// How many requests a node has sent elsewhere.
 async fn misled(cluster: &Cluster, at: usize) -> u64 {
     let told = cluster.admin(at).await.info("errorstats", "errorstat_MOVED").await;
