@@ -7,8 +7,8 @@
 //!
 //! 1. The lookout can drop the work that lies here: a silent contender is cancelled, as if its caller had dropped its
 //!    future. So it gives up what every cancelled contender gives up: the permit, its place in line, and what its request
-//!    may have been granted. A release continues in the background. If the contender waits in line, and no other caller
-//!    of its entry waits, it keeps its place instead.
+//!    may have been granted. A release continues in the background. A contender keeps its place instead, as long as it
+//!    only waits in line, and no other caller of its client waits at this name.
 //! 2. A poll takes the work out of here, and puts it back when it is pending. So nobody drops the work during a poll,
 //!    and nobody polls it after it was dropped. A tenure begins within a poll: before the work is dropped, or never.
 //! 3. A number distinguishes the work of one contender from the work of the next. A caller that comes too late finds

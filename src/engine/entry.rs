@@ -416,12 +416,10 @@ impl Entry {
     /// want another number of permits. All callers of a client share one life, so the signs of the others keep this one
     /// in line. If it does not fit in, it blocks the line.
     fn has_siblings(&self) -> bool {
-        let own = self.listed.as_ref().map(|listed| listed.key);
-        let waits_too = |entry: &Arc<Self>| {
-            entry.listed.as_ref().map(|listed| listed.key) != own && entry.was_told_to_wait()
-        };
-        matches!(own, Some(EntryKey::SideBySide(..)))
-            && self.table.shared_of(self.channel()).iter().any(waits_too)
+        let waits_too =
+            |entry: &Arc<Self>| !std::ptr::eq(&**entry, self) && entry.was_told_to_wait();
+        // If each caller waits separately, each wants the whole lock, so the head always fits in when it is free.
+        !self.keys.row.waits_alone && self.table.all_of(&self.keys.channel).iter().any(waits_too)
     }
 
     /// An attempt failed. Returns since when all attempts have failed.

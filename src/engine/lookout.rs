@@ -9,8 +9,9 @@
 //!    contender.
 //! 3. The lookout counts looks, and reads no clock: after the whole process was stopped, the callers have as many looks
 //!    left as before.
-//! 4. A caller that is merely slow may be found silent. That does no harm. A caller that waits for the permit is skipped, and
-//!    keeps its ticket. A contender that is cancelled queues again, before the callers that came after it.
+//! 4. A caller that is merely slow may be found silent. A caller that waits for the permit is skipped, and keeps its ticket. A
+//!    contender that is cancelled queues again, before the callers of its client that came after it. It may lose its place in the
+//!    server's line.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};

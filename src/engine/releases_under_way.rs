@@ -45,7 +45,8 @@ impl ReleasesUnderWay {
         self.numbered(keys, number)
     }
 
-    /// Records the release of what a request may be granted whose caller has gone, until [`expected`](Self::expected).
+    /// The caller of this request has gone. Records the release of what the request may be granted, until
+    /// [`expected`](Self::expected).
     pub(crate) fn expect(&self, keys: &Keys, id: TenureId) {
         let mut state = self.state();
         let number = state.begin(keys);

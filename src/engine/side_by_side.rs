@@ -8,9 +8,10 @@
 //! 3. A resting tenure is checked when a release is answered, and when the last caller stops waiting. If no caller takes
 //!    it up, the watchdog releases it.
 //! 4. Sharing keeps no other client waiting. Callers join a read, and permits pass from caller to caller, only for a
-//!    limited time after the server has reported that no waiter stands in line. After that time, only callers join a read
-//!    that waited when it was granted, and the next permit that its holder leaves is released. That lets in a waiter that came meanwhile. Until that
-//!    release is answered, other resting permits still pass from caller to caller.
+//!    limited time after the server has reported that no waiter stands in line. After that time, a caller joins a read only
+//!    if the caller was already waiting when the read was granted. The next permit that its holder leaves is released.
+//!    That lets in a waiter that came meanwhile. Until that release is answered, other resting permits still pass from
+//!    caller to caller.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -43,13 +44,15 @@ struct Open {
     granted: Instant,
     /// Any caller may join, since no waiter stands in line. Otherwise only callers that came before the grant may.
     to_all: bool,
+    /// How many of the callers that came before have not come inside yet.
+    expected: usize,
 }
 
 /// How a caller may join a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Joins<T> {
-    /// The caller waited when the read was granted. It waited for a writer, as the read did, so it goes before the next
-    /// writer, as the server lets in readers that waited.
+    /// The caller was already waiting when the read was granted. The server lets in readers that waited before the next
+    /// writer, and the one that it let in stood in line for this caller too.
     Waited(T),
     /// The caller came later. It may join while no waiter stands in line.
     Came(T),
@@ -71,16 +74,17 @@ impl<T> Default for SideBySide<T> {
 
 impl<T: Clone> SideBySide<T> {
     /// The server has granted a tenure. `awaited`: a waiter stands in line, or the client does not know. `joined`: others may
-    /// join the tenure.
+    /// join the tenure, and so many callers of this client wait for it now.
     pub(crate) fn enter(
         &mut self,
         id: TenureId,
         tenure: T,
-        (awaited, joined): (bool, bool),
+        (awaited, joined): (bool, Option<usize>),
         now: Instant,
     ) {
         self.inside.insert(id, tenure);
-        self.open = joined.then_some(Open { id, granted: now, to_all: !awaited });
+        let open = |expected| Open { id, granted: now, to_all: !awaited, expected };
+        self.open = joined.map(open);
         self.nobody_waits = (!awaited).then_some(now);
     }
 
@@ -101,13 +105,32 @@ impl<T: Clone> SideBySide<T> {
     }
 
     /// The read that a caller may join that came at this time.
-    pub(crate) fn open(&self, came: Instant) -> Option<Joins<T>> {
-        let Open { id, granted, to_all } = self.open?;
+    pub(crate) fn open(&mut self, came: Instant) -> Option<Joins<T>> {
+        let Open { id, to_all, .. } = self.open?;
         let read = self.find(id)?;
-        if came <= granted {
+        if self.has_waited(came) {
             return Some(Joins::Waited(read));
         }
         to_all.then_some(Joins::Came(read))
+    }
+
+    /// Whether a caller that came at this time, and comes inside now, was waiting when the open read was granted.
+    pub(crate) fn has_waited(&mut self, came: Instant) -> bool {
+        let Some(open) = self.open.as_mut().filter(|open| came <= open.granted) else {
+            return false;
+        };
+        open.expected = open.expected.saturating_sub(1);
+        true
+    }
+
+    /// How many callers still have to come inside before those that came later, if a waiter stands in line.
+    pub(crate) fn expected(&self) -> usize {
+        self.open.filter(|open| !open.to_all).map_or(0, |open| open.expected)
+    }
+
+    /// Whether callers still have to join this read that were waiting when it was granted.
+    pub(crate) fn is_expected(&self, id: TenureId) -> bool {
+        self.open.is_some_and(|open| open.id == id && open.expected > 0)
     }
 
     /// No caller can join it any more.
@@ -226,7 +249,7 @@ mod tests {
     const TIME: Duration = Duration::from_millis(2);
 
     /// A grant of a tenure that others may join, while nobody waits.
-    const ALONE: (bool, bool) = (false, true);
+    const ALONE: (bool, Option<usize>) = (false, Some(0));
 
     /// A state with this many tenures inside; each is its own number.
     fn inside(tenures: u64) -> SideBySide<u64> {
@@ -258,12 +281,14 @@ mod tests {
     fn readers_that_waited_when_a_read_was_granted_join_it_although_a_writer_waits() {
         let now = Instant::now();
         let mut shared = SideBySide::default();
-        shared.enter(TenureId(0), 0, (true, true), now);
+        shared.enter(TenureId(0), 0, (true, Some(2)), now);
         assert_eq!(shared.open(now - TIME), Some(Joins::Waited(0)));
         assert_eq!(shared.open(now + TIME), None, "it came later");
         shared.others_come_first();
+        assert!(shared.is_expected(TenureId(0)), "one of two has come");
         assert_eq!(shared.open(now - TIME), Some(Joins::Waited(0)));
-        shared.enter(TenureId(1), 1, (true, false), now);
+        assert!(!shared.is_expected(TenureId(0)));
+        shared.enter(TenureId(1), 1, (true, None), now);
         assert_eq!(shared.open(now - TIME), None, "a read with a lease of its own");
     }
 

@@ -65,7 +65,8 @@ impl Engine {
             // It keeps its place. But it does not ask, so another contender has to ask for those far from the front.
             (Look::Silent, None) => {
                 visit.stop_watching();
-                false
+                // It is looked at again: it may be granted the lock, or stand in the way, later.
+                true
             }
             (contender, _) => contender == Look::Late,
         };

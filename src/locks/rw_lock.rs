@@ -23,8 +23,9 @@ use crate::owner::Owner;
 /// writer waits only for the readers that came before it, and a reader for at most one writer; neither can starve.
 ///
 /// In the line, one caller stands for all readers of its client: when it is let in, all readers of this client that wait at
-/// that time read with it, a thousand at most. Readers with a lease of their own, and owners that nest, read alone, so they
-/// may wait for one more writer for each of them that came before. Writers of one client take turns in the same way. (In
+/// that time read with it, a thousand at most. A reader with a lease of its own, or of an owner that nests, has a place of
+/// its own. One caller stands for all writers of its client too: when it has written, the next one goes to the end of the
+/// line. (In
 /// [`Layout::Redisson`](crate::Layout::Redisson) there is no line: the fastest caller gets the lock, and a steady
 /// stream of readers can starve a writer.)
 ///

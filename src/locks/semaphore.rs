@@ -15,9 +15,10 @@ use crate::locks::handle::Handle;
 ///
 /// Each permit has a lease, which the watchdog renews while its [`Guard`] lives. If the holder dies, the permit becomes
 /// free when its lease expires. All clients wait in one line, first come, first served, whether they ask for one permit
-/// or for many: as with `tokio::sync::Semaphore`, small requests do not overtake a large one. In the line stands the first
-/// caller of each client, and one for each number of permits that its callers ask for. When it has its permits, the next
-/// caller of its client goes to the end of the line, so that every client has its turn.
+/// or for many: as with `tokio::sync::Semaphore`, small requests do not overtake a large one. In the line, one
+/// caller stands for all callers of its client that ask for the same number of permits. When it has its permits, the next
+/// one goes to the end of the line, so that every client has its turn. A caller with a lease of its own has a place of its
+/// own.
 ///
 /// The number given to [`Client::semaphore`](crate::Client::semaphore) is the initial number of permits. It applies
 /// from the first acquire until no caller holds a permit or waits. Meanwhile, a caller whose handle has another number

@@ -240,8 +240,8 @@ impl Cluster {
             .any(|(node, known)| used.contains(node) && known.shard.link.live().is_err())
     }
 
-    /// Whether the map may be wrong in a way that no server will correct. A slot that nobody served is reported once.
-    pub(crate) fn is_doubtful(&self) -> bool {
+    /// Whether the map may be wrong in a way that no server will correct. It forgets that a slot was found that nobody serves.
+    pub(crate) fn takes_doubt(&self) -> bool {
         self.is_unserved.swap(false, Ordering::Relaxed) || self.is_troubled()
     }
 

@@ -62,7 +62,7 @@ impl Guide {
     }
 
     async fn keep(&self) {
-        let (mut is_known, mut strangers_first) = (true, false);
+        let (mut is_known, mut is_doubted, mut strangers_first) = (true, false, false);
         loop {
             let asked = Instant::now();
             let next = if is_known && !self.cluster.is_troubled() {
@@ -76,8 +76,10 @@ impl Guide {
             }
             sleep_until(asked + APART).await;
             // A connected node may be cut off from the others. Then its map names nodes that no longer serve, and no answer
-            // corrects that map. So every other time the client first asks nodes that it does not use.
-            strangers_first = !strangers_first && self.cluster.is_doubtful();
+            // corrects that map. So if its map did not end the doubt, the client first asks nodes that it does not use, every
+            // other time.
+            let was_doubted = std::mem::replace(&mut is_doubted, self.cluster.takes_doubt());
+            strangers_first = is_doubted && was_doubted && !strangers_first;
             is_known = match self.ask(strangers_first).await {
                 Ok(map) => {
                     self.cluster.adopt(map);
@@ -95,7 +97,7 @@ impl Guide {
     async fn ask(&self, strangers_first: bool) -> Result<SlotMap, Fault> {
         let mut failed = Fault::NotSent(said("no node of the cluster is known"));
         for (node, conn) in self.nodes(strangers_first) {
-            match self.ask_node(&node, conn).await {
+            match self.ask_node(&node, conn, strangers_first).await {
                 Ok(map) => return Ok(map),
                 // A permanent error is more useful to report.
                 Err(fault) if failed.is_passing() => failed = fault,
@@ -109,11 +111,19 @@ impl Guide {
         &self,
         node: &Node,
         conn: Option<MultiplexedConnection>,
+        is_urgent: bool,
     ) -> Result<SlotMap, Fault> {
-        let Some(mut conn) = conn else { return self.cluster.ask_stranger(node).await };
         // A node that hangs must not keep the others from being asked.
-        let late = || Fault::NotSent(said(format!("{node} did not answer in {PATIENCE:?}")));
-        timeout(PATIENCE, ask_for_map(&mut conn, node)).await.unwrap_or_else(|_| Err(late()))
+        let late = |_| Err(Fault::NotSent(said(format!("{node} did not answer in {PATIENCE:?}"))));
+        match conn {
+            Some(mut conn) => {
+                timeout(PATIENCE, ask_for_map(&mut conn, node)).await.unwrap_or_else(late)
+            }
+            None if is_urgent => {
+                timeout(PATIENCE, self.cluster.ask_stranger(node)).await.unwrap_or_else(late)
+            }
+            None => self.cluster.ask_stranger(node).await,
+        }
     }
 
     /// The nodes in the order in which to ask them, each with its connection. A stranger is a node of the map or of the URL

@@ -146,7 +146,7 @@ impl Connection<'_> {
     }
 
     /// Releases these plain locks in one request. The server refuses the whole request if the user may not access one of its
-    /// keys: then it asks about each lock separately.
+    /// keys. Then this sends a request for each lock.
     pub(crate) async fn release_together(
         &mut self,
         releases: &[impl Borrow<Release> + Sync],

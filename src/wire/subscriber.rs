@@ -227,13 +227,21 @@ mod tests {
         let go_up = |port| {
             subscriber.0.homes().open(Some(node(port))).link.generation.store(1, Ordering::Release);
         };
+        let has_been_down = |port| {
+            subscriber.0.homes().open(Some(node(port))).stop = Some(CancellationToken::new());
+        };
         subscriber.follow(at(1));
         go_up(1);
         let _waiting = subscriber.join("a");
+        has_been_down(2);
         subscriber.follow(at(2));
         assert_eq!(std::mem::take(&mut *deaf.lock().unwrap()), ["a"]);
         go_up(1);
         subscriber.follow(at(1));
-        assert!(deaf.lock().unwrap().is_empty(), "it will be live soon");
+        subscriber.follow(at(3));
+        assert!(
+            deaf.lock().unwrap().is_empty(),
+            "they will be live soon, or say that they are not"
+        );
     }
 }

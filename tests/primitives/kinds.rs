@@ -650,31 +650,46 @@ async fn a_grant_by_message_that_nobody_takes_stops_nobody() {
     }
 }
 
-/// P9: nor does a caller in line that does not fit in, although another caller of its client shows signs of life.
+/// P9: nor does a caller in line that does not fit in, although another caller of its client shows signs of life, whenever
+/// that one comes. A caller with a lease of its own stands in line by itself.
 #[tokio::test]
 async fn a_caller_that_does_not_fit_in_and_is_not_polled_stops_nobody() {
-    for (inside, large, small) in [(Read, Write, Read), (Semaphore(5), Semaphore(5), Semaphore(5))]
-    {
-        let server = Site::start().await;
-        let (ours, theirs) = two_clients(&server, Layout::Native).await;
-        let asks = async |client: Client, kind: Kind, permits: u32| match kind {
-            Semaphore(of) => client.semaphore("a", of).acquire_many(permits).await,
-            kind => kind.lock(&client).await,
-        };
-        let held = asks(theirs.clone(), inside, 1).await.expect("free");
-        let waits = Asleep(Box::pin({
-            let ours = ours.clone();
-            async move { asks(ours, large, 5).await.map(Some) }
-        }));
-        let asleep = waits.parked().await;
-        let beside = tokio::spawn(asks(ours.clone(), small, 1));
-        let another = tokio::spawn(asks(theirs.clone(), small, 1));
-        for caller in [another, beside] {
-            let came = timeout(SOON, caller).await.expect("it fits in");
-            came.expect("no panic").expect("its turn comes").unlock().await.expect("it is ours");
+    let (reads, permits) = ((Read, Write, Read), (Semaphore(5), Semaphore(5), Semaphore(5)));
+    for (inside, large, small) in [reads, permits] {
+        for (later, leased) in [(false, false), (true, false), (false, true)] {
+            let server = Site::start().await;
+            let (ours, theirs) = two_clients(&server, Layout::Native).await;
+            let held = part_of(theirs.clone(), inside, 1, false).await.expect("free");
+            let waits = part_of(ours.clone(), large, 5, leased);
+            let asleep = Asleep(Box::pin(async move { waits.await.map(Some) })).parked().await;
+            if later {
+                sleep(SHORT * 4).await;
+            }
+            let beside = tokio::spawn(part_of(ours.clone(), small, 1, false));
+            let another = tokio::spawn(part_of(theirs.clone(), small, 1, false));
+            for caller in [another, beside] {
+                let came = timeout(SOON, caller).await.expect("it fits in");
+                let guard = came.expect("no panic").expect("its turn comes");
+                guard.unlock().await.expect("it is ours");
+            }
+            held.unlock().await.expect("it is ours");
+            drop(asleep);
         }
-        held.unlock().await.expect("it is ours");
-        drop(asleep);
+    }
+}
+
+/// So many permits, or a read or a write.
+async fn part_of(client: Client, kind: Kind, permits: u32, leased: bool) -> Result<Guard> {
+    let lease = SOON * 2;
+    match kind {
+        Semaphore(of) if leased => {
+            client.semaphore("a", of).lease(lease).acquire_many(permits).await
+        }
+        Semaphore(of) => client.semaphore("a", of).acquire_many(permits).await,
+        Write if leased => {
+            client.rw_lock("a").lease(lease).write().await.map(|guard| guard.into_guard())
+        }
+        kind => kind.lock(&client).await,
     }
 }
 

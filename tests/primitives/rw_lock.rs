@@ -883,6 +883,42 @@ async fn readers_of_one_client_that_waited_go_together_before_the_next_writer() 
     scene.is_clean().await;
 }
 
+/// The same for reads that never overlap, since each takes the only thread of the runtime for some time.
+#[tokio::test]
+async fn readers_of_one_client_that_waited_go_one_by_one_before_the_next_writer() {
+    const READERS: usize = 20;
+    let scene = Scene::begin(Layout::Native, USUAL).await;
+    let (write, ours) = (scene.somebody().write().await.unwrap(), scene.somebody_else().await);
+    let reads = Arc::new(AtomicUsize::new(0));
+    let read = |_: usize| {
+        let (ours, reads) = (ours.clone(), Arc::clone(&reads));
+        tokio::spawn(async move {
+            let read = ours.read().await?;
+            std::thread::sleep(Duration::from_millis(3));
+            reads.fetch_add(1, Ordering::SeqCst);
+            read.unlock().await
+        })
+    };
+    let readers: Vec<_> = (0..READERS).map(read).collect();
+    scene.awaited_by(1).await;
+    let (next, before) = (scene.somebody_else().await, Arc::clone(&reads));
+    let next = tokio::spawn(async move {
+        let write = next.write().await?;
+        let before = before.load(Ordering::SeqCst);
+        write.unlock().await?;
+        Ok(before)
+    });
+    scene.awaited_by(2).await;
+
+    write.unlock().await.unwrap();
+
+    assert_eq!(granted(next).await, READERS);
+    for reader in readers {
+        granted(reader).await;
+    }
+    scene.is_clean().await;
+}
+
 /// A reader that reads already is not a newcomer: behind the writer, it would wait for itself.
 #[tokio::test]
 async fn a_reader_may_read_again_though_a_writer_waits() {

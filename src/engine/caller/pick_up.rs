@@ -56,8 +56,10 @@ impl Caller {
     pub(super) fn share_at_once(&self, visit: &Visit) -> Option<Hold> {
         let entry = &visit.entry;
         if entry.keys.row.is_joined {
-            // A joining reader takes nothing from waiting callers, unless they wait for a writer.
-            return if entry.was_told_to_wait() { None } else { self.share(visit, 0) };
+            // A joining reader takes nothing from waiting callers, unless they wait for a writer, or for a read that rests for
+            // them.
+            let expected = entry.side_by_side().map_or(0, |shared| shared.expected());
+            return if entry.was_told_to_wait() { None } else { self.share(visit, expected) };
         }
         self.share(visit, entry.ahead())
     }
@@ -81,6 +83,7 @@ impl Caller {
                 let hand_over = read.join(budget)?;
                 return Some(self.hold(read, hand_over));
             };
+            let is_fresh = is_fresh || shared.has_waited(self.started);
             drop(shared);
             match tenure.take_up(self.holder(), budget, is_fresh) {
                 Taken::Held(hand_over) => {

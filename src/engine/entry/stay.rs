@@ -109,8 +109,9 @@ impl Drop for Seat {
         let entry = &self.visit.entry;
         let Some(mut shared) = entry.side_by_side() else { return };
         let own = shared.gone(self.id, self.is_released);
-        // Count the callers under this lock. The last caller to stop waiting leaves the resting tenures to a release that
-        // is in flight. If this still counts that caller, it checks them itself, since this release has ended by then.
+        // Count the callers under this lock. The last caller to stop waiting leaves the resting tenures to this release, as
+        // long as the release is in flight. If that caller is still counted here, it finds afterwards that the release has
+        // ended, and gives them back itself.
         let spare = if self.is_released { shared.spare(entry.ahead()) } else { Vec::new() };
         drop(shared);
         drop(own);
@@ -189,7 +190,8 @@ impl tenure::Stay for Stay {
         let mut shared = entry.side_by_side()?;
         // Check both under this lock. A caller that stops waiting checks resting tenures afterwards, so it cannot miss
         // this one.
-        let (is_wanted, is_fresh) = (entry.is_wanted(), shared.is_fresh(now, time));
+        let is_wanted = entry.is_wanted();
+        let is_fresh = shared.is_fresh(now, time) || shared.is_expected(seat.id);
         let rests = allows(is_fresh) && shared.rest(seat.id, permits, is_wanted);
         rests.then(|| seat.visit.clone())
     }

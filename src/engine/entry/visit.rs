@@ -56,6 +56,7 @@ impl Visit {
     ) -> Arc<Tenure> {
         let (id, joined) = (grant.id, holder.lease == Lease::Watched);
         let awaited = grant.awaited || !joined;
+        let joined = joined.then(|| self.entry.queue.waiting());
         let seat = Stay::Seat(Seat::new(self.clone(), id));
         let tenure = tenure::Tenure::begin(&self.entry.keys, seat, grant, holder, renew_at);
         match self.entry.side_by_side() {

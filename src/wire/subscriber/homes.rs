@@ -76,8 +76,10 @@ impl Homes {
         }
         for (channel, subscribers) in moved {
             let home = self.of(&channel);
+            let is_nowhere = home.is_none();
             let at = self.open(home);
-            if !at.link.is_up() {
+            // A new link says by itself if it is down for long.
+            if !at.link.is_up() && (is_nowhere || at.stop.is_some()) {
                 deaf.push(Arc::clone(&channel));
             }
             at.channels.adopt(channel, subscribers);
