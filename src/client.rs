@@ -141,7 +141,8 @@ impl Client {
     /// `waiter_ttl` if the order must survive that.
     ///
     /// In [`Layout::Redisson`](crate::Layout::Redisson) the lock is Redisson's `RFairLock`, and the line follows its
-    /// rules: a dead Java waiter delays the others for minutes, a dead parklock waiter for seconds.
+    /// rules: a dead Java waiter delays the others for minutes, a dead parklock waiter for seconds, or for a minute if a Java
+    /// waiter ahead of it has died or given up. A waiter whose request goes unanswered goes to the end of the line there.
     ///
     /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid name. A name belongs to one kind: using
     /// a name for both a lock and a fair lock is an [`Error::Conflict`](crate::Error::Conflict) (in Redisson's layout,

@@ -29,6 +29,6 @@ local function done(request, keep)
   local seconds = math.max(math.floor(score / ALL_DONE), math.ceil((now + keep) / 1000))
   redis.call('zadd', requests,
     string.format('%.0f', seconds * ALL_DONE + score % ALL_DONE + bit), member)
-  if redis.call('pttl', requests) < keep then redis.call('pexpire', requests, keep) end
+  if redis.call('pttl', requests) < keep then redis.call('pexpire', requests, string.format('%.0f', keep)) end
 end
 

@@ -60,8 +60,8 @@ end
 -- A client may ask again only after half of line_ttl, and a little late. So more than half has to be left.
 local function keep_line()
   if redis.call('pttl', line) >= line_ttl * 3 / 4 then return end
-  redis.call('pexpire', line, line_ttl)
-  redis.call('pexpire', notes, is_set and string.format('%.0f', REMEMBERED) or line_ttl)
+  redis.call('pexpire', line, line_ttl_text)
+  redis.call('pexpire', notes, is_set and string.format('%.0f', REMEMBERED) or line_ttl_text)
 end
 
 -- Whether this sign of life changes nothing for others: there is no room, and a script has just looked at the front. If

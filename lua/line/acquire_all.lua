@@ -32,7 +32,8 @@ local function obstacle(i)
   if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
   check_writable()
   if redis.call('exists', line) == 1 then
-    open()
+    local known = open()
+    if known and known ~= kind then return REFUSED, 'CONFLICT ' .. known end
     admit()
     settle()
   end

@@ -18,6 +18,11 @@ end
 -- The holders and waiters of a name determine its kind. Dead ones count until their leases are over, or until
 -- they can no longer answer.
 local known, known_capacity = open()
+-- A plain lock is taken without a look at the notes. So they may still be those of another kind that nobody uses any more.
+if known and known ~= kind and ARGV[2] == 'lock' and redis.call('exists', line) == 0 then
+  redis.call('pexpire', notes, '0')
+  known, known_capacity = open()
+end
 if known and known ~= kind then
   local ours, our_capacity = kind, capacity
   -- The scripts of one kind know the holders of another, except for those of plain locks and of conditions.

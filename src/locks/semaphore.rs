@@ -225,7 +225,8 @@ impl Semaphore {
     /// In [`Layout::Redisson`](crate::Layout::Redisson) Redis never forgets it. For an `RSemaphore`, Redisson stores
     /// only the number of free permits. So this call adds the new number minus the old one to them. The old number is
     /// the one that a parklock client set within the last day, or otherwise that of this handle. So several clients that
-    /// set the same number change it once. If Java changes it in between, both changes add up.
+    /// set the same number within a day change it once. A later call with a handle of another number adds the difference
+    /// again. If Java changes it in between, both changes add up.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -1229,6 +1229,28 @@ async fn in_redissons_layout_a_sign_of_life_costs_the_same_however_many_wait() {
     waiting.iter().for_each(JoinHandle::abort);
 }
 
+/// A waiter of ours allows for what a thread of Java ahead of it may subtract. This thread goes without a word.
+#[tokio::test]
+async fn in_redissons_layout_a_dead_head_is_kept_for_no_longer_than_a_live_one_could_need() {
+    let scene = JavaHolds::begin().await;
+    scene.java_comes(JAVA[0]).await;
+    let waiting = scene.ours_come(1).await;
+    let ours = scene.waiters().await.pop().expect("a waiter");
+    waiting.iter().for_each(JoinHandle::abort);
+    eventually(SOON, "it has left", async || scene.waiters().await.len() == 1).await;
+    let deadline = (scene.now().await + THEIR_WAIT + OURS).to_string();
+    scene.admin.cmd::<()>(&["RPUSH", REDISSONS_QUEUE, &ours]).await;
+    scene.admin.cmd::<()>(&["ZADD", REDISSONS_DEADLINES, &deadline, &ours]).await;
+
+    scene.admin.cmd::<()>(&["LPOP", REDISSONS_QUEUE]).await;
+    scene.admin.cmd::<()>(&["ZREM", REDISSONS_DEADLINES, JAVA[0]]).await;
+    assert!(scene.client.fair_lock("a").try_lock().await.unwrap().is_none());
+
+    let kept: f64 = scene.admin.cmd(&["ZSCORE", REDISSONS_DEADLINES, &ours]).await;
+    let kept = kept - scene.now().await;
+    assert!(kept <= 65_000.0, "{kept} ms");
+}
+
 /// Far from the head too: a deadline that is too short costs a waiter its place, and one that is too long makes the others
 /// wait for the dead.
 #[tokio::test]

@@ -31,6 +31,7 @@ local channel, message, patience = ARGV[4], ARGV[5], tonumber(ARGV[6])
 
 local THEIR_WAIT = 300000
 local SKEW = 5000 -- how far the clock of a Redisson client may be ahead of the server's
+local LONGEST_PATIENCE = 60000 -- a client with a longer one is told to show a sign of life more often
 local A_DAY = 86400000
 
 local time = redis.call('time')
@@ -71,12 +72,29 @@ local function leave(field)
   return place or deadline
 end
 
+local function tell(field)
+  redis.pcall('publish', channel .. ':' .. field, message)
+end
+
+-- Nobody stands ahead of our head who could still subtract from its deadline. A live head corrects that with its next sign of
+-- life. If the head is dead, the others would wait for what a Redisson client ahead of it did not subtract.
+local function cap(head, deadline)
+  local most = now + math.max(patience, LONGEST_PATIENCE) + SKEW
+  if deadline <= most then return end
+  redis.call('zadd', deadlines, string.format('%.0f', most), head)
+  pcall(move, 1, most - deadline)
+  tell(head)
+end
+
 -- Removes dead waiters from the head. Returns the waiter at the head then, if there is one.
 local function head_of_queue()
   local head = redis.call('lindex', queue, 0)
   while head do
     local deadline = tonumber(redis.call('zscore', deadlines, head) or 0)
-    if deadline - (is_ours(head) and SKEW or 0) > now then return head end
+    if deadline - (is_ours(head) and SKEW or 0) > now then
+      if is_ours(head) then cap(head, deadline) end
+      return head
+    end
     if is_ours(head) then
       leave(head)
     else
@@ -85,10 +103,6 @@ local function head_of_queue()
     end
     head = redis.call('lindex', queue, 0)
   end
-end
-
-local function tell(field)
-  redis.pcall('publish', channel .. ':' .. field, message)
 end
 
 -- Sets the TTL of the queue: a day longer than the latest deadline, since Redisson's clients, which never refresh

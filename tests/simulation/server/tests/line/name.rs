@@ -249,6 +249,20 @@ impl Name {
         }
     }
 
+    /// Takes this lock as one of several, or none. The code of the answer.
+    pub fn take_all(&mut self, field: &str) -> i64 {
+        let client = field.split(':').next().expect("a client");
+        let argv = [
+            self.floor(),
+            client.to_owned(),
+            self.waiter_ttl.to_string(),
+            field.to_owned(),
+            LEASE.to_string(),
+            "lock_channel:{a}".to_owned(),
+        ];
+        self.stage.run(self.boss, &s::LOCK_ACQUIRE_ALL, &Self::keys(), &argv).items[0].number()
+    }
+
     /// Hears what these clients hear, and what everybody hears.
     pub fn listener(&mut self, clients: &str) -> Client {
         let listener = self.stage.connect();

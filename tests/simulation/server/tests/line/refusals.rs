@@ -1,7 +1,7 @@
 //! What the server refuses has done nothing, and leaves nothing without a TTL.
 
-use crate::everywhere;
-use crate::name::{Answer, Ask, FAIR, LOCK, Name, RW, asks, once, part};
+use crate::name::{Answer, Ask, FAIR, LOCK, Name, RW, SEMAPHORE, asks, once, part};
+use crate::{everywhere, in_virtual_time};
 
 const EXCLUSIVE: [(&str, u32); 3] = [LOCK, FAIR, RW];
 
@@ -127,5 +127,31 @@ fn a_name_has_one_kind() {
         name.release("b:1");
         let frame = name.stage.run(name.boss, &crate::scripts::LINE_ACQUIRE, &Name::keys(), &words);
         assert_eq!(frame.kind, b':', "nobody holds or waits: {frame:?}");
+    });
+}
+
+/// The number of permits is remembered for thirty days, and nobody uses the semaphore any more.
+#[test]
+fn a_plain_lock_whose_name_was_that_of_a_semaphore_is_taken_and_waited_for() {
+    everywhere(SEMAPHORE, |name| {
+        name.resize(5);
+        (name.kind, name.capacity) = LOCK;
+        assert_eq!(name.take("a:1").0, 1, "taken, without a look at the notes");
+        name.lock("b:1").place();
+        name.release("a:1");
+        name.release("b:1");
+    });
+}
+
+/// The lease of the holder of a permit is over, and its waiter has not looked yet.
+#[test]
+fn a_multi_lock_over_the_name_of_a_semaphore_lets_no_waiter_of_it_in() {
+    in_virtual_time(SEMAPHORE, |name| {
+        name.acquire("a:1", &Ask { lease: 100, ..name.whole() });
+        name.acquire("b:1", &part(1));
+        name.pass(101);
+        assert_eq!(name.take_all("c:1"), -1, "refused");
+        assert!(name.acquire("b:1", &part(1)).is_granted());
+        name.release("b:1");
     });
 }
