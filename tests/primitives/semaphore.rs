@@ -997,3 +997,30 @@ async fn two_clients_share_the_permits_that_neither_can_have_alone() {
         assert!(least * 4 > most, "of {capacity}: {shares:?}");
     }
 }
+
+/// P7: a crowd that already waits gets no more turns in a row than the hand-off budget allows.
+#[tokio::test]
+async fn a_crowd_of_one_client_hands_a_permit_to_another_client_when_its_time_is_over() {
+    let scene = Scene::with(Native, Config::default()).await;
+    let other = Native.client(&scene.server.url(), Config::default()).await;
+    let turns = Arc::new(AtomicUsize::new(0));
+    let mut crowd = JoinSet::new();
+    for _ in 0..50 {
+        let (permits, turns) = (scene.client.semaphore("a", 1), Arc::clone(&turns));
+        crowd.spawn(async move {
+            let guard = permits.acquire().await.unwrap();
+            turns.fetch_add(1, Ordering::SeqCst);
+            // Longer than the budget of 2 ms.
+            sleep(Duration::from_millis(20)).await;
+            guard.unlock().await.unwrap();
+        });
+    }
+    let first = async || turns.load(Ordering::SeqCst) > 0;
+    eventually(SOON, "one of them has the permit", first).await;
+    let before = turns.load(Ordering::SeqCst);
+    let guard = timeout(LONG, other.semaphore("a", 1).acquire()).await.unwrap().unwrap();
+    let meanwhile = turns.load(Ordering::SeqCst) - before;
+    assert!(meanwhile < 10, "{meanwhile} turns");
+    guard.unlock().await.unwrap();
+    crowd.join_all().await;
+}

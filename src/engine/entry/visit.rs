@@ -54,9 +54,10 @@ impl Visit {
         holder: Holder,
         renew_at: Instant,
     ) -> Arc<Tenure> {
-        let (id, joined) = (grant.id, holder.lease == Lease::Watched);
-        let awaited = grant.awaited || !joined;
-        let joined = joined.then(|| self.entry.queue.waiting());
+        let (id, is_watched) = (grant.id, holder.lease == Lease::Watched);
+        let awaited = grant.awaited || !is_watched;
+        let is_joined = is_watched && self.entry.keys.row.is_joined;
+        let joined = is_joined.then(|| self.entry.queue.waiting());
         let seat = Stay::Seat(Seat::new(self.clone(), id));
         let tenure = tenure::Tenure::begin(&self.entry.keys, seat, grant, holder, renew_at);
         match self.entry.side_by_side() {
