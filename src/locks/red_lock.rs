@@ -329,13 +329,19 @@ impl RedLock {
         let mut round = Round { won, ..Round::default() };
         while let Some((at, answer)) = in_time(until, asked.next()).await.flatten() {
             round.heard(at, answer);
-            let decided = round.won.len() >= self.majority()
-                || round.won.len() + asked.len() < self.majority();
-            if decided && until.is_none() {
+            if self.is_decided(&round, asked.len()) && until.is_none() {
                 until = Some(Instant::now() + started.elapsed().max(STRAGGLERS));
             }
         }
         round
+    }
+
+    /// Whether the other answers change nothing. While neither a majority has answered nor a majority is out of reach, they
+    /// do: a server that says nothing may be down.
+    fn is_decided(&self, Round { won, held, failed }: &Round, open: usize) -> bool {
+        let is_known = won.len() + held.len() >= self.majority()
+            || self.locks.len() - failed.len() < self.majority();
+        won.len() >= self.majority() || won.len() + open < self.majority() && is_known
     }
 
     fn judge(&self, round: Round) -> Judged {

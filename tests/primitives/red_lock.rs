@@ -192,6 +192,20 @@ async fn a_minority_that_is_down_is_not_missed() {
     }
 }
 
+/// F50: one server is held, one is down, and one says nothing: it may be down too.
+#[tokio::test]
+async fn a_lock_is_not_reported_as_held_before_a_majority_has_answered() {
+    let stage = Stage::set(3).await;
+    let (one, other) = (stage.lock_with(quick()).await, stage.lock_with(quick()).await);
+    let guard = held_on(3, &one).await;
+    stage.servers[0].kill();
+    let _silent = stage.proxies[2].blackhole(None);
+    let answer = in_time(other.try_lock()).await;
+    let told = matches!(answer, Err(Error::Unavailable { .. } | Error::Indeterminate { .. }));
+    assert!(told, "{answer:?}");
+    drop(guard);
+}
+
 /// F50: without a majority nobody gets the lock, and its holder loses it by its deadline.
 #[tokio::test]
 async fn without_a_majority_the_lock_is_lost_and_cannot_be_taken() {
