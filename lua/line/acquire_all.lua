@@ -32,8 +32,8 @@ local function obstacle(i)
   if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
   check_writable()
   if redis.call('exists', line) == 1 then
-    local known = open()
-    if known and known ~= kind then return REFUSED, 'CONFLICT ' .. known end
+    local known, known_capacity = open()
+    if known and known ~= kind then return REFUSED, string.format('CONFLICT %s %.0f', known, known_capacity) end
     admit()
     settle()
   end

@@ -18,8 +18,8 @@
 --        an owner field to release first ('': none)
 -- Reply  1, grant, waiting       taken; the grant is the new value of the counter. Waiting: 1 if a caller is in line now
 --        0, TTL in ms, place, near, ahead   in line. The TTL says when to ask again: usually when the first lease is over (-1: the
---                                key has no TTL). It is a third of waiter_ttl if there is room and the head is silent, and
---                                waiter_ttl if the head lives, and wants more than is free.
+--                                key has no TTL). At most a third of waiter_ttl if there is room and the head is silent, and at
+--                                most waiter_ttl if the head lives, and wants more than is free.
 --                                Near 1: the caller shows signs of life, and asks again itself after the TTL, even while it
 --                                rests. Near 0: the caller may sleep until it is notified, but one caller of its client
 --                                asks again after the TTL. In a quick line that TTL is at most a third of waiter_ttl. Ahead

@@ -8,7 +8,7 @@
 //! 1. The lookout can drop the work that lies here: a silent contender is cancelled, as if its caller had dropped its
 //!    future. So it gives up what every cancelled contender gives up: the permit, its place in line, and what its request
 //!    may have been granted. A release continues in the background. A contender keeps its place instead, as long as it
-//!    only waits in line, and no other caller of its client waits at this name.
+//!    only waits in line, and no other caller of its client waits at this name. (Each caller of a fair lock keeps its own.)
 //! 2. A poll takes the work out of here, and puts it back when it is pending. So nobody drops the work during a poll,
 //!    and nobody polls it after it was dropped. A tenure begins within a poll: before the work is dropped, or never.
 //! 3. A number distinguishes the work of one contender from the work of the next. A caller that comes too late finds
@@ -145,7 +145,7 @@ impl<T> Contest<T> {
             return if self.polls.load(Ordering::SeqCst) > 0 { Look::Late } else { Look::Well };
         }
         // Each poll restarts the count.
-        state.looks += 1;
+        state.looks = state.looks.saturating_add(1);
         if state.looks < LOOKS { Look::Late } else { Look::Silent }
     }
 

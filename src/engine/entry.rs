@@ -412,8 +412,8 @@ impl Entry {
         stands && self.held_back.lock().expect("no panic under this lock").is_empty()
     }
 
-    /// Whether other callers of this client wait at this name in another entry: writers beside readers, or callers that
-    /// want another number of permits. All callers of a client share one life, so the signs of the others keep this one
+    /// Whether other callers of this client wait at this name in another entry: writers beside readers, callers that want
+    /// another number of permits, or a lease of their own. All callers of a client share one life, so the signs of the others keep this one
     /// in line. If it does not fit in, it blocks the line.
     fn has_siblings(&self) -> bool {
         let waits_too =

@@ -9,9 +9,9 @@
 //!    it up, the watchdog releases it.
 //! 4. Sharing keeps no other client waiting. Callers join a read, and permits pass from caller to caller, only for a
 //!    limited time after the server has reported that no waiter stands in line. After that time, a caller joins a read only
-//!    if the caller was already waiting when the read was granted. The next permit that its holder leaves is released.
-//!    That lets in a waiter that came meanwhile. Until that release is answered, other resting permits still pass from
-//!    caller to caller.
+//!    if the caller was already waiting when the read was granted. A read without a holder also rests for such callers. The
+//!    next permit that its holder leaves is released. That lets in a waiter that came meanwhile. Until that release is
+//!    answered, other resting permits still pass from caller to caller.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -105,7 +105,7 @@ impl<T: Clone> SideBySide<T> {
     }
 
     /// The read that a caller may join that came at this time.
-    pub(crate) fn open(&mut self, came: Instant) -> Option<Joins<T>> {
+    pub(crate) fn open(&self, came: Instant) -> Option<Joins<T>> {
         let Open { id, to_all, .. } = self.open?;
         let read = self.find(id)?;
         if self.has_waited(came) {
@@ -114,13 +114,14 @@ impl<T: Clone> SideBySide<T> {
         to_all.then_some(Joins::Came(read))
     }
 
-    /// Whether a caller that came at this time, and comes inside now, was waiting when the open read was granted.
-    pub(crate) fn has_waited(&mut self, came: Instant) -> bool {
-        let Some(open) = self.open.as_mut().filter(|open| came <= open.granted) else {
-            return false;
-        };
-        open.expected = open.expected.saturating_sub(1);
-        true
+    /// Whether a caller that came at this time was waiting when the open read was granted.
+    pub(crate) fn has_waited(&self, came: Instant) -> bool {
+        self.open.is_some_and(|open| came <= open.granted)
+    }
+
+    /// Such a caller has come inside.
+    pub(crate) fn has_come(&mut self) {
+        self.open.iter_mut().for_each(|open| open.expected = open.expected.saturating_sub(1));
     }
 
     /// How many callers still have to come inside before those that came later, if a waiter stands in line.
@@ -285,8 +286,10 @@ mod tests {
         assert_eq!(shared.open(now - TIME), Some(Joins::Waited(0)));
         assert_eq!(shared.open(now + TIME), None, "it came later");
         shared.others_come_first();
+        shared.has_come();
         assert!(shared.is_expected(TenureId(0)), "one of two has come");
         assert_eq!(shared.open(now - TIME), Some(Joins::Waited(0)));
+        shared.has_come();
         assert!(!shared.is_expected(TenureId(0)));
         shared.enter(TenureId(1), 1, (true, None), now);
         assert_eq!(shared.open(now - TIME), None, "a read with a lease of its own");

@@ -57,14 +57,14 @@ pub(crate) trait Stay: Sized {
     fn is_kept(&self) -> bool;
 
     /// Lets the tenure rest for other callers of this client, if one waits for it or another release is in flight.
-    /// `allows` decides whether that is permitted; its argument says whether, within `time`, the server has reported
-    /// that no waiter stands in line.
+    /// `allows` decides whether that is permitted. Its arguments say whether, within `time`, the server has reported that no
+    /// waiter stands in line; and whether callers still have to come that were already waiting at the grant.
     fn rest(
         &self,
         permits: u32,
         now: Instant,
         time: Duration,
-        allows: impl FnOnce(bool) -> bool,
+        allows: impl FnOnce(bool, bool) -> bool,
     ) -> Option<Self::Visit>;
 
     /// The tenure is about to be released.

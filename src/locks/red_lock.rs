@@ -336,8 +336,8 @@ impl RedLock {
         round
     }
 
-    /// Whether the other answers change nothing. While neither a majority has answered nor a majority is out of reach, they
-    /// do: a server that says nothing may be down.
+    /// Whether the answers that are missing change nothing. A server that says nothing may be down: so a lock is not held, and
+    /// not out of reach either, before a majority has said so.
     fn is_decided(&self, Round { won, held, failed }: &Round, open: usize) -> bool {
         let is_known = won.len() + held.len() >= self.majority()
             || self.locks.len() - failed.len() < self.majority();

@@ -24,8 +24,8 @@ use crate::owner::Owner;
 ///
 /// In the line, one caller stands for all readers of its client: when it is let in, all readers of this client that wait at
 /// that time read with it, a thousand at most. A reader with a lease of its own, or of an owner that nests, has a place of
-/// its own. One caller stands for all writers of its client too: when it has written, the next one goes to the end of the
-/// line. (In
+/// its own. One caller stands for all writers of its client too. The client hands the lock from writer to writer within
+/// [`Config::hand_off`](crate::Config::hand_off); then the next one goes to the end of the line. (In
 /// [`Layout::Redisson`](crate::Layout::Redisson) there is no line: the fastest caller gets the lock, and a steady
 /// stream of readers can starve a writer.)
 ///

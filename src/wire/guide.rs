@@ -20,8 +20,10 @@ use crate::wire::subscriber::Subscriber;
 /// The pause between two maps.
 const APART: Duration = Duration::from_millis(200);
 
-/// How long a connected node may take to answer.
+/// How long a connected node may take to answer. If nodes are asked first that are not connected, they have the same time, and
+/// twice as long each time after that.
 const PATIENCE: Duration = Duration::from_millis(500);
+const LONGEST_PATIENCE: Duration = Duration::from_secs(8);
 
 /// When to ask again while a server cannot be reached.
 const IN_TROUBLE: Duration = Duration::from_millis(500);
@@ -41,7 +43,7 @@ impl Guide {
 
     /// Gets the first map, so that a caller learns at once why there is none.
     pub(crate) async fn start(&self) -> Result<(), Fault> {
-        self.cluster.adopt(self.ask(false).await?);
+        self.cluster.adopt(self.ask(None).await?);
         Ok(())
     }
 
@@ -63,6 +65,7 @@ impl Guide {
 
     async fn keep(&self) {
         let (mut is_known, mut is_doubted, mut strangers_first) = (true, false, false);
+        let mut patience = PATIENCE;
         loop {
             let asked = Instant::now();
             let next = if is_known && !self.cluster.is_troubled() {
@@ -76,11 +79,16 @@ impl Guide {
             }
             sleep_until(asked + APART).await;
             // A connected node may be cut off from the others. Then its map names nodes that no longer serve, and no answer
-            // corrects that map. So if its map did not end the doubt, the client first asks nodes that it does not use, every
-            // other time.
+            // corrects that map. If its map did not end the doubt, every other time the client first asks nodes that it does
+            // not use.
             let was_doubted = std::mem::replace(&mut is_doubted, self.cluster.takes_doubt());
             strangers_first = is_doubted && was_doubted && !strangers_first;
-            is_known = match self.ask(strangers_first).await {
+            patience = if is_doubted { patience } else { PATIENCE };
+            let limit = strangers_first.then_some(patience);
+            if strangers_first {
+                patience = (patience * 2).min(LONGEST_PATIENCE);
+            }
+            is_known = match self.ask(limit).await {
                 Ok(map) => {
                     self.cluster.adopt(map);
                     true
@@ -93,11 +101,12 @@ impl Guide {
         }
     }
 
-    /// Asks one node after the other, until one returns a map.
-    async fn ask(&self, strangers_first: bool) -> Result<SlotMap, Fault> {
+    /// Asks one node after the other, until one returns a map. With a limit it asks strangers first, and each stranger has so
+    /// much time.
+    async fn ask(&self, limit: Option<Duration>) -> Result<SlotMap, Fault> {
         let mut failed = Fault::NotSent(said("no node of the cluster is known"));
-        for (node, conn) in self.nodes(strangers_first) {
-            match self.ask_node(&node, conn, strangers_first).await {
+        for (node, conn) in self.nodes(limit.is_some()) {
+            match self.ask_node(&node, conn, limit).await {
                 Ok(map) => return Ok(map),
                 // A permanent error is more useful to report.
                 Err(fault) if failed.is_passing() => failed = fault,
@@ -111,18 +120,20 @@ impl Guide {
         &self,
         node: &Node,
         conn: Option<MultiplexedConnection>,
-        is_urgent: bool,
+        limit: Option<Duration>,
     ) -> Result<SlotMap, Fault> {
         // A node that hangs must not keep the others from being asked.
-        let late = |_| Err(Fault::NotSent(said(format!("{node} did not answer in {PATIENCE:?}"))));
-        match conn {
-            Some(mut conn) => {
-                timeout(PATIENCE, ask_for_map(&mut conn, node)).await.unwrap_or_else(late)
+        let late = |limit| Err(Fault::NotSent(said(format!("{node} did not answer in {limit:?}"))));
+        match (conn, limit) {
+            (Some(mut conn), _) => {
+                let asked = timeout(PATIENCE, ask_for_map(&mut conn, node)).await;
+                asked.unwrap_or_else(|_| late(PATIENCE))
             }
-            None if is_urgent => {
-                timeout(PATIENCE, self.cluster.ask_stranger(node)).await.unwrap_or_else(late)
+            (None, Some(limit)) => {
+                let asked = timeout(limit, self.cluster.ask_stranger(node)).await;
+                asked.unwrap_or_else(|_| late(limit))
             }
-            None => self.cluster.ask_stranger(node).await,
+            (None, None) => self.cluster.ask_stranger(node).await,
         }
     }
 

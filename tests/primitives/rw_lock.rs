@@ -886,7 +886,7 @@ async fn readers_of_one_client_that_waited_go_together_before_the_next_writer() 
 /// The same for reads that never overlap, since each takes the only thread of the runtime for some time.
 #[tokio::test]
 async fn readers_of_one_client_that_waited_go_one_by_one_before_the_next_writer() {
-    const READERS: usize = 20;
+    const READERS: usize = 300; // more than the hand-off budget has hand-overs
     let scene = Scene::begin(Layout::Native, USUAL).await;
     let (write, ours) = (scene.somebody().write().await.unwrap(), scene.somebody_else().await);
     let reads = Arc::new(AtomicUsize::new(0));
@@ -894,7 +894,7 @@ async fn readers_of_one_client_that_waited_go_one_by_one_before_the_next_writer(
         let (ours, reads) = (ours.clone(), Arc::clone(&reads));
         tokio::spawn(async move {
             let read = ours.read().await?;
-            std::thread::sleep(Duration::from_millis(3));
+            std::thread::sleep(Duration::from_millis(2));
             reads.fetch_add(1, Ordering::SeqCst);
             read.unlock().await
         })

@@ -76,12 +76,12 @@ local function tell(field)
   redis.pcall('publish', channel .. ':' .. field, message)
 end
 
--- Nobody stands ahead of our head who could still subtract from its deadline. A live head corrects that with its next sign of
--- life. If the head is dead, the others would wait for what a Redisson client ahead of it did not subtract.
+-- Nobody stands ahead of our head who could still subtract from its deadline. A live head corrects its deadline with its next
+-- sign of life. If the head is dead, the others would also wait for the time that a dead client of Redisson never subtracted.
 local function cap(head, deadline)
   local most = now + math.max(patience, LONGEST_PATIENCE) + SKEW
   if deadline <= most then return end
-  redis.call('zadd', deadlines, string.format('%.0f', most), head)
+  redis.pcall('zadd', deadlines, string.format('%.0f', most), head)
   pcall(move, 1, most - deadline)
   tell(head)
 end

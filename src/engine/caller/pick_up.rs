@@ -56,8 +56,8 @@ impl Caller {
     pub(super) fn share_at_once(&self, visit: &Visit) -> Option<Hold> {
         let entry = &visit.entry;
         if entry.keys.row.is_joined {
-            // A joining reader takes nothing from waiting callers, unless they wait for a writer, or for a read that rests for
-            // them.
+            // A reader that joins takes nothing from callers that wait. But it goes behind those that wait for a writer, and
+            // behind those for which a read rests.
             let expected = entry.side_by_side().map_or(0, |shared| shared.expected());
             return if entry.was_told_to_wait() { None } else { self.share(visit, expected) };
         }
@@ -76,17 +76,27 @@ impl Caller {
             let Some(tenure) = shared.take(permits, reserved) else {
                 let open = shared.open(self.started).filter(|_| visit.entry.keys.row.is_joined);
                 drop(shared);
-                let (read, budget) = match open? {
-                    Joins::Waited(read) => (read, budget.unwanted()),
-                    Joins::Came(read) => (read, budget),
+                let (read, hand_over) = match open? {
+                    Joins::Waited(read) => {
+                        let hand_over = read.join(budget.unwanted())?;
+                        visit.entry.side_by_side()?.has_come();
+                        (read, hand_over)
+                    }
+                    Joins::Came(read) => {
+                        let hand_over = read.join(budget)?;
+                        (read, hand_over)
+                    }
                 };
-                let hand_over = read.join(budget)?;
                 return Some(self.hold(read, hand_over));
             };
-            let is_fresh = is_fresh || shared.has_waited(self.started);
+            let has_waited = shared.has_waited(self.started);
             drop(shared);
+            let budget = if has_waited { budget.unwanted() } else { budget };
             match tenure.take_up(self.holder(), budget, is_fresh) {
                 Taken::Held(hand_over) => {
+                    if has_waited {
+                        visit.entry.side_by_side()?.has_come();
+                    }
                     visit.entry.note_holder();
                     return Some(self.hold(tenure, hand_over));
                 }

@@ -183,7 +183,7 @@ impl tenure::Stay for Stay {
         permits: u32,
         now: Instant,
         time: Duration,
-        allows: impl FnOnce(bool) -> bool,
+        allows: impl FnOnce(bool, bool) -> bool,
     ) -> Option<Visit> {
         let Self::Seat(seat) = self else { return None };
         let entry = &seat.visit.entry;
@@ -191,8 +191,8 @@ impl tenure::Stay for Stay {
         // Check both under this lock. A caller that stops waiting checks resting tenures afterwards, so it cannot miss
         // this one.
         let is_wanted = entry.is_wanted();
-        let is_fresh = shared.is_fresh(now, time) || shared.is_expected(seat.id);
-        let rests = allows(is_fresh) && shared.rest(seat.id, permits, is_wanted);
+        let (is_fresh, is_expected) = (shared.is_fresh(now, time), shared.is_expected(seat.id));
+        let rests = allows(is_fresh, is_expected) && shared.rest(seat.id, permits, is_wanted);
         rests.then(|| seat.visit.clone())
     }
 

@@ -135,8 +135,10 @@ impl<S: Stay> Tenure<S> {
         if state.owner.is_some() || !state.lifetime.is_watched() {
             return None;
         }
-        let allows =
-            |is_fresh| state.allows(self.budget(budget), self.age_of_report(now, is_fresh), now);
+        let allows = |is_fresh, is_expected| {
+            let budget = if is_expected { budget.unwanted() } else { budget };
+            state.allows(self.budget(budget), self.age_of_report(now, is_fresh), now)
+        };
         stay.rest(state.permits, now.instant(), budget.time, allows)
     }
 
