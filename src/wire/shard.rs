@@ -287,6 +287,11 @@ impl Duty for CommandDuty {
     fn down(&self) {
         self.lost.notify_one();
     }
+
+    /// The first connection of all may fail too: a node that has become a replica before this client uses it is refused.
+    fn stays_down(&self) {
+        self.lost.notify_one();
+    }
 }
 
 impl CommandDuty {
