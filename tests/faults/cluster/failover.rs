@@ -1,5 +1,7 @@
 //! Replicas that take the place of their primaries.
 
+use tokio::time::timeout;
+
 use crate::cluster::{is_clean, stand_in_line, two};
 use crate::common::{Cluster, eventually};
 use crate::scene::*;
@@ -57,6 +59,22 @@ async fn a_forced_failover_loses_nothing_that_was_replicated() {
 #[tokio::test]
 async fn a_takeover_loses_nothing_that_was_replicated() {
     a_failover_is_outlived(Some("TAKEOVER")).await;
+}
+
+/// The client has a map, and has not used the node yet. That node is a replica by then, and refuses its first connection.
+#[tokio::test]
+async fn a_primary_that_was_replaced_before_its_first_use_is_left() {
+    let cluster = Cluster::with_replicas().await;
+    let (ours, _theirs) = two(&cluster, told()).await;
+    cluster.fail_over(3, None).await;
+    let demoted = cluster.admin(0).await;
+    let role = async || demoted.info("replication", "role").await.as_deref() == Some("slave");
+    eventually(SOON, "the former primary follows", role).await;
+
+    let name = &cluster.names_at(0, "replaced:", 1)[0];
+    let guard = timeout(SOON, ours.lock(name).lock()).await.expect("another map is asked for");
+    guard.expect("it is free").unlock().await.expect("it is ours");
+    is_clean(&cluster).await;
 }
 
 /// The primary is killed. Its replica needs some seconds to take over, in which nothing is answered.
