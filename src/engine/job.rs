@@ -145,23 +145,26 @@ impl Job {
         Self::new(keys, id, What::Release, until, Some(debt))
     }
 
-    /// Undoes a request whose caller has gone: releases the lock, or gives up the place in line. The release was
-    /// recorded when the caller went.
+    /// Undoes a request whose caller has gone: releases the lock, or gives up the place in line. No answer: the request is
+    /// never sent. The release was recorded when the caller went.
     pub(crate) fn for_orphan(
         question: &Acquire,
-        answer: Answer<Acquired>,
+        answer: Option<Answer<Acquired>>,
         under_way: Option<ReleaseUnderWay>,
     ) -> Option<Self> {
         let leave_line = || Self::leave_line(&question.keys, question.id, question.debt.clone());
-        let ghost = || Self::ghost(Ghost::new(question, answer.sent_on));
-        let job = match answer.result {
-            Ok(Acquired::Waits { .. }) => Some(leave_line()),
-            // A sign of life that did not run changed nothing: the caller still stands where it stood.
-            Err(fault) if !fault.may_hold() => (question.place > 0).then(leave_line),
-            Err(_) => Some(ghost()),
+        let ghost = |sent_on| Self::ghost(Ghost::new(question, sent_on));
+        let answer = answer.map(|Answer { sent_on, result, .. }| (sent_on, result));
+        let job = match answer {
+            Some((_, Ok(Acquired::Waits { .. }))) => Some(leave_line()),
             // It was answered, so nothing can come any more: the first answer to the release settles it, on any connection.
-            Ok(Acquired::Granted { .. }) => Some(Self { what: What::Release, ..ghost() }),
-            Ok(_) => None,
+            Some((sent_on, Ok(Acquired::Granted { .. }))) => {
+                Some(Self { what: What::Release, ..ghost(sent_on) })
+            }
+            Some((_, Ok(_))) => None,
+            Some((sent_on, Err(fault))) if fault.may_hold() => Some(ghost(sent_on)),
+            // A sign of life that did not run, or was never sent, changed nothing: the caller still stands where it stood.
+            Some((_, Err(_))) | None => (question.place > 0).then(leave_line),
         };
         job.map(|job| Self { under_way, ..job })
     }
@@ -312,7 +315,7 @@ mod tests {
 
     fn orphan(place: u64, result: Result<Acquired, Fault>) -> Option<Job> {
         let answer = Answer { sent: Instant::now(), sent_on: 1, result };
-        Job::for_orphan(&question(place), answer, None)
+        Job::for_orphan(&question(place), Some(answer), None)
     }
 
     #[test]

@@ -48,16 +48,6 @@ struct Open {
     expected: usize,
 }
 
-/// How a caller may join a read.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Joins<T> {
-    /// The caller was already waiting when the read was granted. The server lets in readers that waited before the next
-    /// writer, and the one that it let in stood in line for this caller too.
-    Waited(T),
-    /// The caller came later. It may join while no waiter stands in line.
-    Came(T),
-}
-
 impl<T> Default for SideBySide<T> {
     fn default() -> Self {
         Self {
@@ -105,16 +95,13 @@ impl<T: Clone> SideBySide<T> {
     }
 
     /// The read that a caller may join that came at this time.
-    pub(crate) fn open(&self, came: Instant) -> Option<Joins<T>> {
-        let Open { id, to_all, .. } = self.open?;
-        let read = self.find(id)?;
-        if self.has_waited(came) {
-            return Some(Joins::Waited(read));
-        }
-        to_all.then_some(Joins::Came(read))
+    pub(crate) fn open(&self, came: Instant) -> Option<T> {
+        let open = self.open.filter(|open| open.to_all || self.has_waited(came))?;
+        self.find(open.id)
     }
 
-    /// Whether a caller that came at this time was waiting when the open read was granted.
+    /// Whether a caller that came at this time was waiting when the open read was granted. The server lets in readers that
+    /// waited before the next writer, and the one that it let in stood in line for this caller too.
     pub(crate) fn has_waited(&self, came: Instant) -> bool {
         self.open.is_some_and(|open| came <= open.granted)
     }
@@ -268,9 +255,9 @@ mod tests {
         let mut shared = SideBySide::default();
         shared.enter(TenureId(0), 0, ALONE, now);
         shared.enter(TenureId(1), 1, ALONE, now);
-        assert_eq!(shared.open(later), Some(Joins::Came(1)));
+        assert_eq!(shared.open(later), Some(1));
         shared.close(TenureId(0));
-        assert_eq!(shared.open(later), Some(Joins::Came(1)));
+        assert_eq!(shared.open(later), Some(1));
         shared.others_come_first();
         assert_eq!(shared.open(later), None);
         shared.enter(TenureId(2), 2, ALONE, now);
@@ -283,12 +270,13 @@ mod tests {
         let now = Instant::now();
         let mut shared = SideBySide::default();
         shared.enter(TenureId(0), 0, (true, Some(2)), now);
-        assert_eq!(shared.open(now - TIME), Some(Joins::Waited(0)));
+        assert!(shared.has_waited(now - TIME) && !shared.has_waited(now + TIME));
+        assert_eq!(shared.open(now - TIME), Some(0));
         assert_eq!(shared.open(now + TIME), None, "it came later");
         shared.others_come_first();
         shared.has_come();
         assert!(shared.is_expected(TenureId(0)), "one of two has come");
-        assert_eq!(shared.open(now - TIME), Some(Joins::Waited(0)));
+        assert_eq!(shared.open(now - TIME), Some(0));
         shared.has_come();
         assert!(!shared.is_expected(TenureId(0)));
         shared.enter(TenureId(1), 1, (true, None), now);

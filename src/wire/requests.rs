@@ -125,15 +125,10 @@ impl Batch for Singles {
         (self.orphaned)(&question, Some(answer));
     }
 
-    /// This sign of life was never sent, and its caller has gone. The caller relies on this task to clean up after its
-    /// request, so its place in line is given up here.
+    /// The caller relies on this task to clean up after its request. So if the request was a sign of life, the place in line
+    /// is given up.
     fn unsent(&self, question: Acquire) {
-        let stands = (question.place > 0).then(|| {
-            let waits =
-                Acquired::Waits { ttl: None, place: question.place, near: false, ahead: None };
-            Answer { sent: Instant::now(), sent_on: 0, result: Ok(waits) }
-        });
-        (self.orphaned)(&question, stands);
+        (self.orphaned)(&question, None);
     }
 }
 

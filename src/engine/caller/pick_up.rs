@@ -10,7 +10,6 @@ use crate::engine::core::Engine;
 use crate::engine::entry::{Entry, EntryPermit, Tenure, Visit};
 use crate::engine::hold::Hold;
 use crate::engine::job::Job;
-use crate::engine::side_by_side::Joins;
 use crate::engine::tenure::{PickUp, Taken};
 use crate::keys::TenureId;
 
@@ -73,30 +72,20 @@ impl Caller {
         loop {
             let mut shared = visit.entry.side_by_side()?;
             let is_fresh = shared.is_fresh(Instant::now(), budget.time);
-            let Some(tenure) = shared.take(permits, reserved) else {
-                let open = shared.open(self.started).filter(|_| visit.entry.keys.row.is_joined);
-                drop(shared);
-                let (read, hand_over) = match open? {
-                    Joins::Waited(read) => {
-                        let hand_over = read.join(budget.unwanted())?;
-                        visit.entry.side_by_side()?.has_come();
-                        (read, hand_over)
-                    }
-                    Joins::Came(read) => {
-                        let hand_over = read.join(budget)?;
-                        (read, hand_over)
-                    }
-                };
+            let has_waited = shared.has_waited(self.started);
+            let budget = if has_waited { budget.unwanted() } else { budget };
+            let taken = shared.take(permits, reserved);
+            let open = shared.open(self.started).filter(|_| visit.entry.keys.row.is_joined);
+            drop(shared);
+            let Some(tenure) = taken else {
+                let read = open?;
+                let hand_over = read.join(budget)?;
+                self.comes_in(visit, has_waited);
                 return Some(self.hold(read, hand_over));
             };
-            let has_waited = shared.has_waited(self.started);
-            drop(shared);
-            let budget = if has_waited { budget.unwanted() } else { budget };
             match tenure.take_up(self.holder(), budget, is_fresh) {
                 Taken::Held(hand_over) => {
-                    if has_waited {
-                        visit.entry.side_by_side()?.has_come();
-                    }
+                    self.comes_in(visit, has_waited);
                     visit.entry.note_holder();
                     return Some(self.hold(tenure, hand_over));
                 }
@@ -107,6 +96,12 @@ impl Caller {
                 }
             }
         }
+    }
+
+    /// One fewer of the callers is expected that were waiting when the open read was granted.
+    fn comes_in(&self, visit: &Visit, has_waited: bool) {
+        let shared = visit.entry.side_by_side().filter(|_| has_waited);
+        shared.into_iter().for_each(|mut shared| shared.has_come());
     }
 
     /// Its hold of this tenure. A caller that is no owner shares nothing with other holds.
