@@ -130,19 +130,22 @@ impl Client {
     /// if nobody stands between the two in the server's order, and within
     /// [`Config::hand_off`](crate::Config::hand_off).
     ///
-    /// A waiter near the front of the line renews its place three times per
-    /// [`Config::waiter_ttl`](crate::Config::waiter_ttl). A waiter that stops is skipped, and gets its place back when
-    /// it asks again. A release grants the lock to the head of the line in the same step, and notifies that waiter.
+    /// A waiter that comes near the front of the line shows three signs of life within
+    /// [`Config::waiter_ttl`](crate::Config::waiter_ttl), and then fewer and fewer. When the turn of a silent waiter
+    /// comes, the server asks it for a sign. If it shows none within `waiter_ttl`, the waiter is skipped, and gets its
+    /// place back when it asks again. A release grants the lock to the head of the line in the same step, and notifies
+    /// that waiter.
     ///
-    /// While the server stalls, no waiter can renew its place, and no place expires: a pause, a long script or a
-    /// restart that keeps the data does not change the order. A waiter whose request goes unanswered keeps the last
+    /// While the server stalls, no waiter can show a sign, and no place expires: a pause, a long script or a restart
+    /// that keeps the data does not change the order. A waiter whose request goes unanswered keeps the last
     /// place that the server reported to it. While a waiter is silent for longer than `waiter_ttl`, the server serves
     /// others. After a restart of the server, a client may need more than a second to reconnect: choose a longer
     /// `waiter_ttl` if the order must survive that.
     ///
     /// In [`Layout::Redisson`](crate::Layout::Redisson) the lock is Redisson's `RFairLock`, and the line follows its
-    /// rules: a dead Java waiter delays the others for minutes, a dead parklock waiter for seconds, or for a minute if a Java
-    /// waiter ahead of it has died or given up. A waiter whose request goes unanswered goes to the end of the line there.
+    /// rules. A dead Java waiter delays the others for minutes. A dead parklock waiter delays them for seconds; if a Java
+    /// waiter ahead of it has died or given up, that becomes a minute. A waiter whose request goes unanswered goes to the
+    /// end of the line there.
     ///
     /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid name. A name belongs to one kind: using
     /// a name for both a lock and a fair lock is an [`Error::Conflict`](crate::Error::Conflict) (in Redisson's layout,

@@ -163,7 +163,7 @@ impl Config {
     ///   that locks many names once each. The client keeps a lock only if the channels were live before it asked, so never
     ///   at the first use of a name. All its channels linger for this time or for
     ///   [`subscription_linger`](Self::subscription_linger), whichever is longer.
-    /// - If the server loses a lock without a sign, for example by `FLUSHALL`, the client notices that when the watchdog
+    /// - If the server forgets a lock silently, for example by `FLUSHALL`, the client notices that when the watchdog
     ///   renews the lock, at most a third of [`watchdog_timeout`](Self::watchdog_timeout) later. Until then it grants the
     ///   kept lock to its callers, and their `unlock` is `Ok`. A client that does not keep locks asks the server each time.
     ///
@@ -246,10 +246,10 @@ impl Config {
     }
 
     /// How long a waiter near the front of a line counts as alive without a sign of life. Default 1 s, or a quarter of
-    /// the watchdog timeout if that is less.
+    /// the watchdog timeout if that is less, but at least 50 ms.
     ///
-    /// A waiter near the front gives three signs of life in this time, and each is one request: at 50 ms, 60 requests a
-    /// second. So this time must be longer than three round trips, or waiters lose their places. A shorter time skips
+    /// A waiter that comes near the front sends three signs of life in this time, and then fewer and fewer. Each is one
+    /// request. So this time must be longer than three round trips, or waiters lose their places. A shorter time skips
     /// dead waiters sooner, and costs more requests. Time in which the server stalls does not count: see
     /// [`Client::fair_lock`](crate::Client::fair_lock).
     ///
@@ -260,9 +260,9 @@ impl Config {
         self
     }
 
-    /// How long a caller may leave its future unpolled after it was handed a lock, was granted one, or was notified
-    /// that its turn has come. After that, the client serves other callers, and the caller waits again once it is
-    /// polled. Default: the same as [`waiter_ttl`](Self::waiter_ttl).
+    /// How long the client waits for a caller to poll its future, once that caller has been given the lock or told that
+    /// its turn has come. After that, the client serves other callers, and the caller waits again once it is polled.
+    /// Default: the same as [`waiter_ttl`](Self::waiter_ttl).
     ///
     /// Allowed: 1 ms to half of the watchdog timeout.
     #[must_use]
@@ -287,10 +287,10 @@ impl Config {
     /// `shardedSubscriptionMode: OFF`. Default `false`.
     ///
     /// Redis and Valkey have sharded channels (redis.io, *Sharded Pub/Sub*) from version 7 on, and by default both
-    /// libraries use them. With `true`, this client subscribes to cluster-wide channels, and publishes on both. So it
-    /// notifies every Redisson, and is notified by those named above. Without this setting, the two sides do not hear
-    /// each other: a waiter notices a free lock only when the lock's TTL is over, and Redisson waits for a semaphore or
-    /// a latch forever. The cost: each release goes to all nodes. The setting has no effect on other servers, or with
+    /// libraries use them. With `true`, this client listens on cluster-wide channels and publishes on both kinds. Every
+    /// Redisson hears it, and it hears the Redissons named above. Without this setting, the two sides do not hear each
+    /// other: a waiter notices a free lock only when the lock's TTL is over, and Redisson waits for a semaphore or a
+    /// latch forever. The cost: each release goes to all nodes. The setting has no effect on other servers, or with
     /// [`Layout::Native`].
     #[must_use]
     pub fn plain_channels(mut self, plain: bool) -> Self {
@@ -331,9 +331,9 @@ impl Config {
     ///
     /// What this prevents depends on `n`. You choose `n`; the client never counts replicas.
     ///
-    /// - `n` is the number of *all* replicas: a replica without the grant cannot be promoted. A replaced primary that
-    ///   does not know it yet can grant nothing once a replica has left it. The cost: while one replica is down,
-    ///   nothing is granted.
+    /// - `n` is the number of *all* replicas: a replica without the grant cannot be promoted. A primary that does not know
+    ///   that it was replaced can grant nothing once one of its replicas has left it. The cost: while one replica is
+    ///   down, nothing is granted.
     /// - `n` is less: grants continue while a replica is down. Both dangers get smaller, but remain. A failover may
     ///   promote a replica that was not among the `n`, since Sentinel ranks `replica-priority` above how much data a
     ///   replica has. And a replaced primary may still grant a lock while it has `n` other replicas.
@@ -447,7 +447,7 @@ impl Config {
     /// Derives the metrics label `lock` from a lock's name (feature `metrics`). Default: no such label.
     ///
     /// The client calls the function with the name of the lock each time a handle is made. Map names to a few labels:
-    /// each label is a separate time series in about a dozen metrics, and is never forgotten. `None` means no label. If
+    /// each label is a separate time series in seven metrics, and is never forgotten. `None` means no label. If
     /// the function panics, so does the call that makes the handle.
     ///
     /// ```
@@ -550,8 +550,8 @@ pub enum Layout {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandOff {
-    /// The most hand-overs in a row, at most 1,023. A fair lock has at most 64, whatever this says. With 0, every holder
-    /// releases the lock to Redis. Default 256.
+    /// The most hand-overs in a row, at most 1,023. A fair lock is handed on at most 64 times in a row, even if this
+    /// number is greater. With 0, every holder releases the lock to Redis. Default 256.
     ///
     /// A greater number is faster, but other clients wait longer.
     pub max_consecutive: u32,

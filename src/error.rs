@@ -31,7 +31,8 @@ pub(crate) type Source = Arc<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The caller held the lock and no longer does: its lease expired, or another client took the lock away.
+    /// The caller held the lock and no longer does: its lease expired, somebody took the lock away, the server forgot it,
+    /// or the client was closed.
     ///
     /// Work that the caller has done since then may have overlapped with another holder's work, unless the protected
     /// resource compares [`FencingToken`](crate::FencingToken)s. The next holder's lock is not affected.
@@ -51,10 +52,11 @@ pub enum Error {
     /// Redis cannot be reached, or refuses for now (it is loading, out of memory, a replica, ...). The caller does not
     /// hold the lock. A later try may succeed.
     ///
-    /// Unlike after `Indeterminate`, no request of this call can still take the lock, except in two cases. In both, the
-    /// client releases the lock in the background. A call that has waited out an outage
-    /// ([`Config::ride_out`](crate::Config::ride_out)) may have a request that was not answered. And with
-    /// [`Config::replicas`](crate::Config::replicas), too few replicas may have acknowledged a request.
+    /// After `Unavailable`, no request of this call can still take the lock, with two exceptions; the client then
+    /// releases the lock in the background:
+    /// 1. The call has waited out an outage ([`Config::ride_out`](crate::Config::ride_out)), and one of its requests was
+    ///    not answered.
+    /// 2. With [`Config::replicas`](crate::Config::replicas), too few replicas have acknowledged a request.
     #[error("redis is not available: {source}")]
     Unavailable {
         /// The underlying failure.
@@ -69,7 +71,7 @@ pub enum Error {
     },
 
     /// A key of this name holds a value of another type, or other callers use the name for another kind of lock or with
-    /// another number of permits. The key is unchanged.
+    /// another number of permits. Nothing was granted, and the key is unchanged.
     #[error("the caller asked for a {asked}, but the key {key:?} holds a {kind}")]
     Conflict {
         /// The key in Redis.

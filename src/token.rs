@@ -13,7 +13,7 @@ const HAND_OVERS_PER_GRANT: u64 = 1 << 10;
 /// *sequencer* of Chubby (Mike Burrows, *The Chubby lock service for loosely-coupled distributed systems*, 2006).
 ///
 /// Tokens strictly increase from one holder of a lock to the next. This holds even if the server lost its counter,
-/// unless its clock was also set back by more time than the server was away. A nested hold has the token of the outer
+/// unless the server's clock was also set back by more than the outage lasted. A nested hold has the token of the outer
 /// hold. Tokens of different locks are not comparable.
 ///
 /// ```

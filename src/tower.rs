@@ -50,8 +50,8 @@ type Answering<R, E> = Pin<Box<dyn Future<Output = Result<Response<R>, E>> + Sen
 /// Holds a lock while the inner service handles a request. `B` is the body of the requests and `R` that of the
 /// responses.
 ///
-/// The lock is released after the inner service has returned its response and before the layer returns it: a body that
-/// streams on after that is not protected by the lock. If the caller hangs up, the server drops the future, and the
+/// The lock is released after the inner service has returned its response and before the layer returns it: the lock does
+/// not protect a body that is still streaming after that. If the caller hangs up, the server drops the future, and the
 /// lock is released in the background. The inner service finds the [`Hold`](crate::Hold), with its token, among the
 /// request's extensions.
 ///
@@ -198,7 +198,7 @@ impl<B, R: Default> LockLayer<B, R> {
     }
 
     /// The plain lock `header:<value>` of a header such as `idempotency-key`. A request without that header passes
-    /// without a lock. A value that is not a valid name, for example longer than 1 KiB, is refused with 400.
+    /// without a lock. A value that makes no valid lock name, for example one that is too long, gets a 400.
     pub fn by_header(
         client: &Client,
         header: impl AsHeaderName + Clone + Send + Sync + 'static,

@@ -35,7 +35,8 @@ impl Config {
             ),
             (
                 self.max_hold.is_none_or(|hold| hold >= self.watchdog_timeout),
-                "max_hold must be at least watchdog_timeout, which every hold is given",
+                "max_hold must be at least watchdog_timeout, \
+                 since every renewed hold has a lease of that length",
             ),
             (
                 self.hand_off.max_consecutive <= MOST_HAND_OVERS,
@@ -97,7 +98,7 @@ impl Config {
             (
                 self.life() >= SHORTEST_LIFE,
                 "waiter_ttl must be at least 50 ms, \
-                 or the three signs of life of a waiter in it would have no time for a round trip",
+                 or a waiter could not send three signs of life in it",
             ),
             (
                 self.pickup() <= self.watchdog_timeout / 2,

@@ -13,7 +13,7 @@ use crate::owner::OwnerId;
 pub enum Ended {
     /// It was released.
     Released,
-    /// Its lease expired, or the lock was taken away.
+    /// Its lease expired, the lock was taken away, the server forgot it, or the client was closed.
     Lost,
 }
 

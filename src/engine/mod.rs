@@ -4,11 +4,14 @@
 //! |---|---|
 //! | `lock().await` | `caller.rs`: it queues in its client (`queue.rs`), asks (`caller/ask.rs`), waits (`caller/contend.rs` drives, `waiting.rs` decides what it does and how long it parks) |
 //! | an acquire gets no answer | `caller/ask.rs` rides it out, and asks again under a new owner field (`Entry::ask`); `pending_acquire.rs` leaves a ghost; a nested hold: `holding.rs` |
-//! | a message arrives | `listener.rs` finds whom it concerns |
+//! | a waiter shows a sign of life | when: `waiting.rs`; sent: `caller/ask.rs`; its secret: `secrets.rs`. The server's half is `lua/line/acquire.lua` |
+//! | a message arrives | `listener.rs` finds whom it concerns; one of Redisson: `hear_of_all` there |
+//! | a message is lost | `Waiting::next` in `waiting.rs` limits each park: `max_park`, `DEAF`, `ENDLESS`. In `entry/table.rs`, one far contender asks for all |
 //! | the lock is passed on within the client | `tenure/hand_over.rs`, within the budget of `hand_off_budget.rs`; side by side: `side_by_side.rs` |
 //! | an idle lock is kept for the next caller | `keep.rs` and `tried.rs` say whether; `tenure/hand_over.rs` |
 //! | a lock is renewed, or lost | `watchdog.rs` renews many plain locks in one request, as `tenure/renewal.rs` says; when: `watchdog_timetable.rs`, `wheel.rs`; `tenure/loss.rs` ends it and tells the guards |
 //! | readers of one client join a read | `caller/pick_up.rs`, `side_by_side.rs`; `Tenure::join` in `tenure/hand_over.rs` |
+//! | a waiting writer stops readers from joining | rule 4 of `side_by_side.rs`; `Tenure::join`. The server's half is `readers_first()` in `lua/line/line.lua` |
 //! | a holder nests, extends | `holding.rs`; the hold count: `tenure/count_job.rs` |
 //! | a holder unlocks, a guard is dropped | `unlock.rs` |
 //! | a caller is dropped | `pending_acquire.rs` sees it; `ghost.rs` says who releases what it may be granted |

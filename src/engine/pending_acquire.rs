@@ -226,7 +226,7 @@ impl PendingAcquire<'_> {
                 self.hold_back();
                 return Err(fault);
             }
-            // It has the lock, but must not have it: the drop releases it.
+            // The server granted it, but too few replicas know of the grant. So it does not count, and the drop releases it.
             Err(fault) if fault.may_hold() => return Err(fault),
             Err(fault) => Err(fault),
         };

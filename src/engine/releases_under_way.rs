@@ -1,7 +1,7 @@
 //! The names that this client is releasing in the background. No caller has them any more, but Redis has not answered
-//! yet. The releaser (`releaser.rs`) does the work. `ghost.rs` says who gives back a grant that comes for a
-//! dropped caller. If the caller shared a batch, that release is recorded here when the caller goes, and begins with the
-//! answer.
+//! yet. The releaser (`releaser.rs`) does the work. `ghost.rs` says who gives back a grant that comes for a dropped
+//! caller. For a caller that shared a batch, the release is recorded here when the caller goes. It is sent when the batch
+//! is answered.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};

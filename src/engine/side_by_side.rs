@@ -127,7 +127,8 @@ impl<T: Clone> SideBySide<T> {
     }
 
     /// Whether no waiter stands in line, as far as the client knows. The server has reported so, and no answer since then
-    /// said otherwise. Besides, the report came within this time, or a release is in flight, which lets a waiter in.
+    /// said otherwise. The report must also be younger than `time`, unless a release is in flight: that release would let
+    /// a waiter in.
     pub(crate) fn is_fresh(&self, now: Instant, time: Duration) -> bool {
         self.nobody_waits.is_some_and(|then| now < then + time || self.releasing > 0)
     }

@@ -24,8 +24,8 @@ struct Plan {
     wheel: Wheel<Arc<Tenure>>,
     /// The tenures that the watchdog got last. Until it asks for more, it may not have handled all of them.
     in_hand: Vec<Arc<Tenure>>,
-    /// The tick at which the watchdog looks next, no later than the first tenure is due. It stays if that tenure leaves: a lock
-    /// that is taken and released again and again would otherwise wake the watchdog each time.
+    /// The tick at which the watchdog looks next: never after the first tenure is due. If that tenure leaves, this tick
+    /// stays: otherwise a lock that is taken and released repeatedly would wake the watchdog each time.
     look_at: Option<u64>,
     closed: bool,
 }

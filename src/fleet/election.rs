@@ -89,8 +89,8 @@ impl Election {
     /// Waits until this candidate leads.
     ///
     /// # Cancel safety
-    /// Dropping the future withdraws the candidate. If it is elected after all, it steps down in the background. A
-    /// future that is not polled once it has the lock keeps it.
+    /// Dropping the future withdraws the candidate. If it is elected after all, it steps down in the background. If the
+    /// future has the lock and is not polled, it keeps the lock.
     ///
     /// # Errors
     /// Same as [`Lock::lock`], and [`Error::Config`] if the [`margin`](Self::margin) or the

@@ -65,7 +65,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// `lockAtLeastFor` is the period. For `lockAtMostFor` there are two settings: [`at_most`](Self::at_most) for work that
 /// takes too long, and [`Config::watchdog_timeout`](crate::Config::watchdog_timeout) for a process that dies. For your
 /// own schedule, such as a cron expression, call [`run_if_due`](Self::run_if_due) at each scheduled time, with a period
-/// a little shorter than the time between two of them.
+/// slightly shorter than the interval of your schedule.
 #[derive(Clone)]
 #[must_use = "nothing is done until it is run"]
 pub struct Every {
@@ -100,8 +100,8 @@ impl Every {
     /// it keeps trying.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work, and releases the lock in the background. The interval counts as used. A
-    /// future that is not polled once it has the lock keeps it.
+    /// Dropping the future drops the work, and releases the lock in the background. The interval counts as used. If the
+    /// future has the lock and is not polled, it keeps the lock.
     ///
     /// # Errors
     /// It returns only with an error: [`Error::Config`] if the period is not between 10 ms and 366 days,
@@ -152,9 +152,9 @@ impl Every {
     /// Same as [`run`](Self::run).
     ///
     /// # Errors
-    /// Same as [`run`](Self::run) and [`Lock::try_lock`]. [`Error::Lost`] if the lock was lost before the work was
-    /// done, and [`Error::TooLong`] if the work took longer than [`at_most`](Self::at_most). In both cases the interval
-    /// counts as used.
+    /// Same as [`Lock::try_lock`]. [`Error::Config`] if the period is not between 10 ms and 366 days. [`Error::Lost`] if
+    /// the lock was lost before the work was done, and [`Error::TooLong`] if the work took longer than
+    /// [`at_most`](Self::at_most). In both cases the interval counts as used, if the work had begun.
     ///
     /// # Panics
     /// Outside a Tokio runtime with time enabled. If `work` panics, so does the call. The client releases the lock in

@@ -139,18 +139,18 @@ impl Guard {
     /// - Readers of one client share a read lock, and the last of them releases it. A permit may stay with the client
     ///   for a short time, for its next caller, while another permit is being released. In both cases `unlock` sends
     ///   nothing. If no caller takes the permit, the client releases it in the background.
-    /// - If the first answer was lost and a repeated release finds nothing while the lease lasts, the first release has
-    ///   removed the hold. The client cannot tell this from a key that somebody removed by force since its last
-    ///   answer (`DEL`, `force_unlock`, a failover that forgot it).
+    /// - If an answer was lost, the client repeats the release. If that finds nothing before the lease ends, the client
+    ///   assumes that its first release ran. It cannot rule out that the key was removed by force (`DEL`, `force_unlock`)
+    ///   or forgotten by a failover.
     ///
     /// # Cancel safety
     /// From the first poll on, the client releases the lock in any case; if the future is dropped, in the background.
     /// Dropping the future before its first poll is the same as dropping the guard.
     ///
     /// # Errors
-    /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more; nothing was changed. Also if no answer
-    /// came before the lease expired, and the lock was gone after that: the hold may have lasted to the end, but the
-    /// client cannot know.
+    /// [`Error::Lost`](crate::Error::Lost) if the lock was not ours any more; nothing was changed. Also if the lease
+    /// expired before any answer came and the lock was then gone: you may have held it until the end, but the client
+    /// cannot know.
     ///
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not confirm the release within
     /// [`Config::ride_out`](crate::Config::ride_out), or before [`Client::close`](crate::Client::close) ran out of

@@ -148,20 +148,22 @@ impl Guard {
     ///
     /// If the owner of a re-entrant lock has several guards, this applies to all of them: during the wait they are not
     /// valid, and afterwards they are valid again, with the new token. If one of them is released during the wait, its
-    /// hold does not come back. Futures of [`ended`](Self::ended) of these guards keep waiting. If the wait fails, all
-    /// of these guards have lost the lock.
+    /// hold does not come back. Their [`ended`](Self::ended) futures stay pending. If the wait fails, all of these
+    /// guards have lost the lock.
     ///
     /// # Cancel safety
     /// If the future is dropped, the lock is released and the guard is gone. A notification that had arrived goes to
     /// the next waiter. Other guards of the owner have lost the lock, unless the future is dropped before it released
-    /// the lock: in that case only the hold of this guard is released. A future that is not polled keeps what it has:
-    /// the lock until it has seen that it stands in the line of the condition, and, once it was notified, its
-    /// notification until it has the lock again.
+    /// the lock: in that case only the hold of this guard is released.
+    ///
+    /// A future that is not polled keeps the lock until it learns that it stands in the condition's line. If it is not
+    /// polled for [`Config::pickup_timeout`](crate::Config::pickup_timeout) after it was notified, its notification
+    /// goes to the next waiter. A notification that it has read stays with it until it holds the lock again.
     ///
     /// # Errors
     /// After every error the lock is no longer held, and the guard is gone. [`Error::Lost`] if the lock was lost before
-    /// it could be released, or if another guard of the owner waits just then; in both cases the guard did not wait.
-    /// [`Error::Unavailable`] or [`Error::Indeterminate`] if Redis does not answer for longer than
+    /// it could be released, or while another guard of this owner is already waiting. In both cases this call did not
+    /// wait. [`Error::Unavailable`] or [`Error::Indeterminate`] if Redis does not answer for longer than
     /// [`Config::ride_out`](crate::Config::ride_out). [`Error::Unsupported`] if this guard cannot wait: it is the guard
     /// of a reader or a permit; or its owner has taken another hold within it (a read within a write), which would
     /// remain; or the layout is Redisson's. [`Error::Conflict`] if the name of the condition is used for another kind.

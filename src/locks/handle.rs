@@ -256,7 +256,7 @@ impl Handle {
         self.engine.give_back_kept(keys);
         let asked = async { self.engine.connected(keys).await?.force_unlock(keys).await };
         let answer = asked.await;
-        // It may have been granted the lock once more while the request was on its way.
+        // This client may have been granted the lock again while the request was on its way.
         self.engine.give_back_kept(keys);
         self.answered(answer).await
     }

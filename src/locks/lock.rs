@@ -94,10 +94,13 @@ impl Lock {
         self.handle.lock(None).await
     }
 
-    /// Takes the lock if it is free, in one attempt. Returns `None` if another caller holds it. If another caller of
-    /// this client holds it or waits for it, the answer needs no I/O. If this client is still releasing the lock in the
-    /// background after a guard was dropped, the attempt waits for that release. If the client that has the lock may keep
-    /// it idle ([`Config::keep`](crate::Config::keep)), the call asks a second time, up to 50 ms later.
+    /// Takes the lock if it is free, in one attempt. Returns `None` if another caller holds it, or if it is free but a
+    /// waiter ahead may still come for it.
+    ///
+    /// If another caller of this client holds the lock or waits for it, the answer needs no I/O. If this client is still
+    /// releasing the lock in the background after a guard was dropped, the attempt waits for that release. If the client
+    /// that has the lock may keep it idle ([`Config::keep`](crate::Config::keep)), the call asks a second time, up to
+    /// 50 ms later.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

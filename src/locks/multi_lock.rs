@@ -35,8 +35,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 /// # Locks of one client
 /// One script takes all of them on the server. So no other caller ever sees only a part of them held, and callers
 /// cannot deadlock. A caller that finds one of them held waits for that one, as for a [`Lock`], and **holds nothing
-/// meanwhile**. When it gets that lock, it asks for all others at once. If another of them is held by then, it releases
-/// the lock that it has and waits for the other one.
+/// meanwhile**. Once it holds that lock, it asks for all others in one request. If one of those is held, it releases the
+/// lock and waits for that one.
 ///
 /// The cost is fairness: callers that want one name can overtake a caller that wants many contended names again and
 /// again. Name few locks, or use one lock for everything.
@@ -123,9 +123,10 @@ impl MultiLock {
         self.acquire(Limit::none()).await?.ok_or(Error::Closed)
     }
 
-    /// Takes the locks if all of them are free. Returns `None` if any of them is held. For locks of one client this
-    /// takes one request, or none if another caller of this client has one of the locks. If a client that has one of them
-    /// may keep it idle ([`Config::keep`](crate::Config::keep)), the call asks a second time, up to 50 ms later.
+    /// Takes the locks if all of them are free. Returns `None` if any of them is held, or free for a waiter ahead. For
+    /// locks of one client this takes one request, or none if another caller of this client has one of the locks. If a
+    /// client that has one of them may keep it idle ([`Config::keep`](crate::Config::keep)), the call asks a second time,
+    /// up to 50 ms later.
     ///
     /// # Cancel safety
     /// Same as [`lock`](Self::lock).

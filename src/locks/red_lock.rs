@@ -38,16 +38,17 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 ///
 /// It survives the complete loss of any minority of the servers. The algorithm is Redlock (redis.io, *Distributed locks
 /// with Redis*), with these differences:
-/// - A waiting call parks as a [`Lock`] does instead of retrying. It queues at one server, and asks all others when it has
-///   that one. If that server stays held, for example because its holder died with a minority, the call joins the line of
-///   another held server every 250 ms, or every 20 ms while it keeps parts. (In a [`try_lock_for`](Self::try_lock_for) of
-///   less than 2 s, an eighth of its limit takes the place of the 250 ms.) It stops when any majority that becomes free
-///   must include a server at which it waits.
+/// - A waiting call parks as a [`Lock`] does instead of retrying. It queues at one server. Once it holds the lock there,
+///   it asks all other servers. If that server stays held, for example because its holder died with a minority, the call
+///   joins the line of another held server every 250 ms, or every 20 ms while it keeps its locks on some servers. (In a
+///   [`try_lock_for`](Self::try_lock_for) of less than 2 s, an eighth of its limit takes the place of the 250 ms.) It
+///   joins no further line once every possible majority includes a server at which it waits.
 /// - The clones of a handle remember the first server in the list that their last holder had, and queue there. A new handle
 ///   begins at the first server in the list. So keep a handle instead of making one for each call.
-/// - While a call waits for a server, it keeps only parts at servers that come before that one in the list. So two calls
-///   never block each other forever.
-/// - The watchdog renews each part separately, and each part is lost separately.
+/// - While a call waits for a server, it keeps its locks on earlier servers of the list, and releases those on later ones.
+///   So two calls never block each other forever.
+/// - Each of these locks is a *part* of the whole. The watchdog renews each part separately, and each part is lost
+///   separately.
 ///
 /// Redlock grants a lock for its lease, less the time that it took to collect the majority, less clock drift, and only
 /// if some time is left. Here, a part counts only while more than half of its lease is left. A call that had to wait
@@ -336,8 +337,8 @@ impl RedLock {
         round
     }
 
-    /// Whether the answers that are missing change nothing. A server that says nothing may be down: so a lock is not held, and
-    /// not out of reach either, before a majority has said so.
+    /// Whether the missing answers cannot change the outcome. A silent server may be down. So the lock counts as held, or as
+    /// out of reach, only when a majority has said so.
     fn is_decided(&self, Round { won, held, failed }: &Round, open: usize) -> bool {
         let is_known = won.len() + held.len() >= self.majority()
             || self.locks.len() - failed.len() < self.majority();

@@ -61,7 +61,7 @@ impl ReentrantRwLock {
         Self { owner: Some(owner.into()), ..self }
     }
 
-    /// Holds the lock for a fixed time instead of renewing it: see
+    /// Holds the lock for a fixed time, between 10 ms and 24 h, instead of renewing it: see
     /// [`ReentrantLock::lease`](crate::ReentrantLock::lease).
     pub fn lease(self, lease: Duration) -> Self {
         Self { handle: self.handle.lease(lease), ..self }
@@ -82,7 +82,8 @@ impl ReentrantRwLock {
         self.handle.read(self.owner(), Patience::Endless).await?.ok_or(Error::Closed)
     }
 
-    /// Takes a read lock if it is available now, in one attempt. Returns `None` otherwise.
+    /// Takes a read lock in one attempt: if its owner already holds the lock, or if no writer holds it and no waiter ahead
+    /// may come for it. Returns `None` otherwise.
     ///
     /// # Cancel safety
     /// Same as [`read`](Self::read).
@@ -124,7 +125,8 @@ impl ReentrantRwLock {
         self.handle.write(self.owner(), Patience::Endless).await?.ok_or(Error::Closed)
     }
 
-    /// Takes the write lock if it is available now, in one attempt. Returns `None` otherwise.
+    /// Takes the write lock in one attempt: if its owner already writes, or if nobody holds the lock and no waiter ahead
+    /// may come for it. Returns `None` otherwise.
     ///
     /// # Cancel safety
     /// Same as [`write`](Self::write).
@@ -232,6 +234,7 @@ impl ReentrantRwLock {
     }
 
     /// Takes the lock away from all its readers and writers: see [`Lock::force_unlock`](crate::Lock::force_unlock).
+    /// Returns whether there were any.
     ///
     /// # Cancel safety
     /// Same as [`Lock::force_unlock`](crate::Lock::force_unlock).

@@ -18,9 +18,9 @@ use crate::owner::Owner;
 /// second waits until the first has unlocked. A task that asks to write while it reads waits for itself. For nested
 /// calls, use [`reentrant`](Self::reentrant); the two forms exclude each other.
 ///
-/// When a reader dies, no other reader's hold ends. All callers wait in one line, first come,
-/// first served, with one exception: readers that waited while a writer held the lock go before the next writer. So a
-/// writer waits only for the readers that came before it, and a reader for at most one writer; neither can starve.
+/// A reader that dies does not end other readers' holds. All callers wait in one line, first come, first served, with one
+/// exception: readers that waited while a writer held the lock go before the next writer. So a writer waits only for the
+/// readers that came before it, and a reader for at most one writer; neither can starve.
 ///
 /// In the line, one caller stands for all readers of its client: when it is let in, all readers of this client that wait at
 /// that time read with it, a thousand at most. A reader with a lease of its own, or of an owner that nests, has a place of
@@ -83,7 +83,8 @@ impl RwLock {
         self.reentrant().owned_by(owner)
     }
 
-    /// Holds the lock for a fixed time instead of renewing it: see [`Lock::lease`](crate::Lock::lease).
+    /// Holds the lock for a fixed time, between 10 ms and 24 h, instead of renewing it: see
+    /// [`Lock::lease`](crate::Lock::lease).
     pub fn lease(self, lease: Duration) -> Self {
         Self { handle: self.handle.lease(lease) }
     }
@@ -102,7 +103,8 @@ impl RwLock {
         self.handle.read(None, Patience::Endless).await?.ok_or(Error::Closed)
     }
 
-    /// Takes a read lock if it is available now, in one attempt. Returns `None` otherwise.
+    /// Takes a read lock in one attempt, if no writer holds the lock and no waiter ahead may come for it. Returns `None`
+    /// otherwise.
     ///
     /// # Cancel safety
     /// Same as [`read`](Self::read).
@@ -144,7 +146,8 @@ impl RwLock {
         self.handle.write(None, Patience::Endless).await?.ok_or(Error::Closed)
     }
 
-    /// Takes the write lock if it is available now, in one attempt. Returns `None` otherwise.
+    /// Takes the write lock in one attempt, if nobody holds the lock and no waiter ahead may come for it. Returns `None`
+    /// otherwise.
     ///
     /// # Cancel safety
     /// Same as [`write`](Self::write).
@@ -252,6 +255,7 @@ impl RwLock {
     }
 
     /// Takes the lock away from all its readers and writers: see [`Lock::force_unlock`](crate::Lock::force_unlock).
+    /// Returns whether there were any.
     ///
     /// # Cancel safety
     /// Same as [`Lock::force_unlock`](crate::Lock::force_unlock).

@@ -16,9 +16,9 @@ use crate::locks::handle::Handle;
 /// Each permit has a lease, which the watchdog renews while its [`Guard`] lives. If the holder dies, the permit becomes
 /// free when its lease expires. All clients wait in one line, first come, first served, whether they ask for one permit
 /// or for many: as with `tokio::sync::Semaphore`, small requests do not overtake a large one. In the line, one
-/// caller stands for all callers of its client that ask for the same number of permits. When it has its permits, the next
-/// one goes to the end of the line, so that every client has its turn. A caller with a lease of its own has a place of its
-/// own.
+/// caller stands for all callers of its client that ask for the same number of permits. Once that caller has its permits,
+/// the client's next caller joins the line at its end, so that every client has its turn. A caller with a lease of its own
+/// has a place of its own.
 ///
 /// The number given to [`Client::semaphore`](crate::Client::semaphore) is the initial number of permits. It applies
 /// from the first acquire until no caller holds a permit or waits. Meanwhile, a caller whose handle has another number
@@ -77,7 +77,8 @@ impl Semaphore {
         Self { handle: Handle::new(engine, kind(permits), name), permits, kind }
     }
 
-    /// Holds permits for a fixed time instead of renewing them: see [`Lock::lease`](crate::Lock::lease).
+    /// Holds permits for a fixed time, between 10 ms and 24 h, instead of renewing them: see
+    /// [`Lock::lease`](crate::Lock::lease).
     pub fn lease(self, lease: Duration) -> Self {
         Self { handle: self.handle.lease(lease), ..self }
     }
@@ -216,17 +217,20 @@ impl Semaphore {
     /// may call it at any time. If more permits are held than the new number, no holder loses one: the server grants
     /// none until enough permits were released.
     ///
-    /// Waiting callers continue to wait. A caller that waits for more permits than there are now gets an
-    /// [`Error::InvalidPermits`]. The number applies until it is set again. Redis forgets it if nobody has used the
+    /// A larger number lets waiting callers in at once. The others keep waiting. A caller that waits for more permits
+    /// than there are now gets an [`Error::InvalidPermits`].
+    ///
+    /// The number applies until it is set again. Redis forgets it if nobody has used the
     /// semaphore (acquired, released, asked) for thirty days: so nothing stays in Redis forever, and a job that runs
     /// once a month still finds it. After that, the numbers of the handles apply again. Redis also forgets it when the
     /// name is used for another kind while nobody holds a permit or waits.
     ///
     /// In [`Layout::Redisson`](crate::Layout::Redisson) Redis never forgets it. For an `RSemaphore`, Redisson stores
-    /// only the number of free permits. So this call adds the new number minus the old one to them. The old number is
-    /// the one that a parklock client set within the last day, or otherwise that of this handle. So several clients that
-    /// set the same number within a day change it once. A later call with a handle of another number adds the difference
-    /// again. If Java changes it in between, both changes add up.
+    /// only the number of free permits. So this call adds the difference between the new number and the old one to the
+    /// free permits. The old number is the one that a parklock client set within the last day; if none did, it is this
+    /// handle's. So if several clients set the same number within a day, only the first changes it. A call after that
+    /// day, through a handle of another number, adds the difference again. If Java changes the number in between, both
+    /// changes add up.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -50,7 +50,8 @@ impl FailoverWatch {
         Self { sentinels: Arc::clone(sentinels), task, link }
     }
 
-    /// Keeps the address up to date until `stop`. Links that lead elsewhere notice it themselves.
+    /// Keeps the address up to date until `stop`. Links to a former primary notice by themselves that the address has
+    /// changed.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let Self { sentinels, task, link } = self;
         let listening = task.run(stop.clone());

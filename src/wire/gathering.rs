@@ -173,9 +173,9 @@ impl<F: Batch> Gathering<F> {
         loop {
             tokio::select! {
                 (waiting_for, on_their_way) = self.boarding() => {
-                    // Tokio stops a future whose task has done much work in one poll. Of several futures of one task that
-                    // it stops, it wakes the last one first. So without `unconstrained`, a request would be sent
-                    // before an earlier one.
+                    // Tokio stops a future whose task has done much work in one poll. If it stops several futures of one
+                    // task, it wakes them in the reverse order. Without `unconstrained`, a later request could then be
+                    // sent before an earlier one.
                     let carried = carry(&self.batch, waiting_for, on_their_way);
                     batches.push(unconstrained(carried));
                 }

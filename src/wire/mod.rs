@@ -5,6 +5,7 @@
 //! | a URL is read, a connection is made and made again | `target.rs`, `address.rs` (also TLS), `hello.rs`, `link.rs` |
 //! | a script is called | `calls.rs` and `questions.rs` by `connection.rs`; together with others: `gathering.rs` |
 //! | a message arrives, a channel is subscribed, its connection breaks | `subscriber.rs` with `subscriber/channel_link.rs`, `message.rs`, `link.rs` |
+//! | a message of Redisson arrives | `message.rs` finds no word of ours in it, so `hear_of_all` in `engine/listener.rs` makes every contender of the name ask; its channels: `kinds.rs` |
 //! | a server has forgotten a script | `connection.rs` sends its text; `scripts.rs` |
 //! | a request fails | `fault.rs` |
 //! | a cluster answers `MOVED` or `ASK` | `redirect.rs`; the map of slots: `cluster.rs`, `map.rs`, `guide.rs` |

@@ -86,8 +86,8 @@ impl Channels {
         wanted.filter(|name| self.all.contains_key(name)).collect()
     }
 
-    /// Forgets the channels that no waiter returned to. If a waiter wants one again before it was unsubscribed, it is a
-    /// new channel.
+    /// Forgets the channels that no waiter returned to. A channel that is wanted again before it is unsubscribed counts as
+    /// a new one.
     pub(super) fn expire(&mut self, now: Instant, linger: Duration) -> Vec<Arc<str>> {
         let mut expired = Vec::new();
         while self.expires_next(linger).is_some_and(|at| at <= now) {
