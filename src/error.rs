@@ -52,7 +52,7 @@ pub enum Error {
     /// Redis cannot be reached, or refuses for now (it is loading, out of memory, a replica, ...). The caller does not
     /// hold the lock. A later try may succeed.
     ///
-    /// After `Unavailable`, no request of this call can still take the lock, with two exceptions; the client then
+    /// After `Unavailable`, no request of this call can still take the lock, with two exceptions, in which the client
     /// releases the lock in the background:
     /// 1. The call has waited out an outage ([`Config::ride_out`](crate::Config::ride_out)), and one of its requests was
     ///    not answered.
