@@ -10,7 +10,7 @@ local LEAST_LIFE = 12
 local micros, now -- the server's clock
 local at -- the clock of the waiters, in ms
 local behind, resumed, rhythm -- how far `at` is behind the server's clock, in ms; see read_state()
-local near, sleepers, guard -- see line.lua
+local near, sleepers, sentry -- see line.lua
 local last_look -- when a script last looked at the front, in ms
 -- Whether that was only a moment ago. Then a sign of life or a newcomer need not look, and a release need not note that
 -- it looked.
@@ -33,11 +33,11 @@ local function read_state(note, waiter_ttl)
   local time = redis.call('time')
   micros = time[1] * 1000000 + time[2]
   now = math.floor(micros / 1000)
-  behind, resumed, rhythm, near, sleepers, guard, is_recent = 0, 0, waiter_ttl, 0, 0, 0, false
+  behind, resumed, rhythm, near, sleepers, sentry, is_recent = 0, 0, waiter_ttl, 0, 0, 0, false
   last_look = now
   if note and #note == PACKED_LENGTH and note:sub(1, #LABEL) == LABEL then
     local _
-    _, last_look, behind, resumed, rhythm, near, sleepers, guard = struct.unpack(PACKED, note)
+    _, last_look, behind, resumed, rhythm, near, sleepers, sentry = struct.unpack(PACKED, note)
     local gap, looked_at = now - last_look, last_look - behind
     if gap < 0 or gap > rhythm / 2 and looked_at - resumed >= rhythm then
       behind, resumed = behind + gap, looked_at
@@ -48,7 +48,7 @@ local function read_state(note, waiter_ttl)
 end
 
 local function state_note()
-  return struct.pack(PACKED, LABEL, last_look, behind, resumed, rhythm, near, sleepers, guard)
+  return struct.pack(PACKED, LABEL, last_look, behind, resumed, rhythm, near, sleepers, sentry)
 end
 
 -- Whether the waiter at this place is awake without a message: it lined up less than one waiter_ttl ago, and its client
@@ -60,7 +60,7 @@ end
 
 -- Whether the waiter at this place was told to show signs of life.
 local function is_near(place)
-  return place <= near or place == guard
+  return place <= near or place == sentry
 end
 
 -- Whether the line moves so fast that a client that lines up now gets its turn before its second sign of life is due:

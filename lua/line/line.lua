@@ -16,7 +16,8 @@
 --                              client heard it
 --         state                see clock.lua, and three places:
 --                              near: all waiters up to here were told to show signs of life;
---                              guard: so was the waiter at this place, behind callers of one client; 0: none; see post_guard();
+--                              sentry: so was the waiter at this place, behind callers of one client; 0: none; see
+--                              post_sentry();
 --                              sleepers: the last place whose waiter may be asleep. A waiter behind it is awake for one
 --                              waiter_ttl after it lined up
 --         written, reading     see readers_first()
@@ -366,17 +367,18 @@ local function wake(entry)
 end
 
 -- In the line of a fair lock, all waiters at the front may be callers of one client, and die together. Then a waiter of
--- another client shows signs of life too: the one that did so before, or else the last in line, or else one of the first.
-local function post_guard(only_client)
+-- another client, the sentry, shows signs of life too: the one that did so before, or else the last in line, or else one
+-- of the first.
+local function post_sentry(only_client)
   local function one_of(found)
     for _, entry in ipairs(entries_of(found)) do
       if entry.client ~= only_client and entry.part and not is_dead(entry) and wake(entry) then return entry.place end
     end
   end
   local has_others = only_client and lives[only_client].entries < redis.call('zcount', line, '0', '+inf')
-  local at_post = string.format('%.0f', guard)
-  guard = has_others and (
-    guard > 0 and one_of(redis.call('zrange', line, at_post, at_post, 'BYSCORE', 'WITHSCORES'))
+  local at_post = string.format('%.0f', sentry)
+  sentry = has_others and (
+    sentry > 0 and one_of(redis.call('zrange', line, at_post, at_post, 'BYSCORE', 'WITHSCORES'))
     or one_of(redis.call('zrange', line, '-1', '-1', 'WITHSCORES'))
     or one_of(places(WINDOW, BOUND))
   ) or 0
@@ -496,7 +498,7 @@ local function admit()
     -- If the head is awake, the whole line is awake, and nobody has to be woken.
     if asks_again or not is_awake(head) then
       local window = front(0, WINDOW)
-      post_guard(watch(window, #window < WINDOW, math.max(work, WINDOW)))
+      post_sentry(watch(window, #window < WINDOW, math.max(work, WINDOW)))
     end
   end
   send()
