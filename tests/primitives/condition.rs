@@ -196,6 +196,30 @@ async fn a_notification_of_a_waiter_that_dies_before_it_has_the_lock_goes_to_the
     dead.abort();
 }
 
+/// It wakes nevertheless when it is polled: it may have missed the notification.
+#[tokio::test]
+async fn a_notification_that_a_waiter_does_not_read_goes_to_the_next_one() {
+    let server = Site::start().await;
+    let admin = server.admin().await;
+    let config = patient().pickup_timeout(Duration::from_millis(200));
+    let (ours, theirs) =
+        (client_with(&server, config).await, client_with(&server, patient()).await);
+    let condition = ours.condition("c");
+    let mut asleep = Box::pin(ours.lock("a").lock().await.unwrap().wait(&condition));
+    let mut next = None;
+    let both_wait = async {
+        lined_up(&admin, 1).await;
+        next = Some(next_in_line(&theirs, &admin).await);
+    };
+    tokio::select! {
+        _ = &mut asleep => panic!("nobody has notified it"),
+        () = both_wait => {}
+    }
+    theirs.condition("c").notify_one().await.unwrap();
+    comes_back(next.expect("it waits")).await.unlock().await.unwrap();
+    soon(asleep).await.unwrap().unlock().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_waiter_that_gives_the_lock_back_has_used_up_its_notification() {
     let server = Site::start().await;
