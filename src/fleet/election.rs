@@ -80,8 +80,9 @@ impl Election {
     /// A leader that cannot renew its lease stops this long before the lease ends. Default: a sixth of
     /// [`Config::watchdog_timeout`](crate::Config::watchdog_timeout), 5 s. Allowed: up to half of it.
     ///
-    /// The work needs this time to stop: `run` drops it at its next `await`, and requests in flight arrive meanwhile. A
-    /// longer margin is safer, but a leader then stops for a shorter outage of Redis.
+    /// The work needs this time to stop: `run` drops it at its next `await`, and requests in flight arrive meanwhile. So
+    /// nobody else leads before that time has passed, even if Redis can be reached again sooner. A longer margin is
+    /// safer, but a leader then stops for a shorter outage of Redis.
     pub fn margin(self, margin: Duration) -> Self {
         Self { margin, ..self }
     }
@@ -134,7 +135,8 @@ impl Election {
     /// Runs `work` while this candidate leads, until the work is done.
     ///
     /// It campaigns, and calls `work` with the [`Term`]. If the term ends first, the work is dropped at its next
-    /// `await`, and the candidate campaigns again. So `work` may be called many times, each time with a greater token.
+    /// `await`. When the lock is released, the candidate campaigns again. So `work` may be called many times, each time
+    /// with a greater token.
     /// While Redis is unavailable, it keeps trying. When the work returns, the leader steps down.
     ///
     /// # Cancel safety
@@ -166,7 +168,11 @@ impl Election {
             let output = tokio::select! {
                 // If the end is already known, do not poll the work again.
                 biased;
-                () = over => continue,
+                () = over => {
+                    // The work has stopped. Its requests that are in flight may still need the margin.
+                    let _ = leadership.given_back().await;
+                    continue;
+                }
                 output = work => output,
             };
             return match leadership.step_down().await {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -19,9 +20,12 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// The proof that this process leads, from [`Election::campaign`](crate::Election::campaign).
 ///
-/// When it is dropped, the leader steps down in the background; the drop never blocks. When the term is over, the lock
-/// is released, even if this value is kept: a leader that could not renew in time does not lead again. Watch
-/// [`ended`](Self::ended).
+/// When it is dropped, the leader steps down in the background; the drop never blocks. Watch [`ended`](Self::ended): a
+/// term that is over does not begin again, even if this value is kept. If the lease could not be renewed in time, keep
+/// this value until the work has stopped. The lock stays with the old leader for [`Election::margin`] after such a term,
+/// or until this value is dropped.
+///
+/// [`Election::margin`]: crate::Election::margin
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -38,6 +42,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 #[clippy::has_significant_drop]
 pub struct Leadership {
     term: Term,
+    /// Cancelled when the user of this value gives the lock up.
+    stepped_down: CancellationToken,
     given_back: oneshot::Receiver<Result<()>>,
 }
 
@@ -49,17 +55,19 @@ impl Leadership {
         (seat, margin, who): (&Seat, Duration, &Arc<str>),
     ) -> Self {
         let term = Term::new(guard.hold(), margin);
+        let stepped_down = CancellationToken::new();
         let (told, given_back) = oneshot::channel();
         let reign = Reign {
             seated: seat.take(&term),
             engine: Arc::clone(engine),
             term: term.clone(),
+            stepped_down: stepped_down.clone(),
             who: Arc::clone(who),
         };
         tracing::info!(name = &*term.hold().name(), token = %term.token(), "began to lead");
         // The runtime that campaigned may stand still. Then the leader would not step down, and `close` would wait for it.
         engine.tasks.spawn_on(reign.run(guard, told), &engine.runtime);
-        Self { term, given_back }
+        Self { term, stepped_down, given_back }
     }
 
     /// The term, to pass to code that needs it.
@@ -105,15 +113,26 @@ impl Leadership {
     /// # Errors
     /// Same as [`Guard::unlock`](crate::Guard::unlock). [`Error::Lost`] if the lock was lost before, or the runtime on
     /// which the client was connected has ended.
-    pub async fn step_down(mut self) -> Result<()> {
+    pub async fn step_down(self) -> Result<()> {
+        self.give_up();
+        self.given_back().await
+    }
+
+    fn give_up(&self) {
+        // In this order: a term that ends first keeps the lock for its margin.
+        self.stepped_down.cancel();
         self.term.end();
+    }
+
+    /// Waits until the lock of a term that is over is released.
+    pub(crate) async fn given_back(mut self) -> Result<()> {
         (&mut self.given_back).await.unwrap_or(Err(Error::Lost))
     }
 }
 
 impl Drop for Leadership {
     fn drop(&mut self) {
-        self.term.end();
+        self.give_up();
     }
 }
 
@@ -128,6 +147,7 @@ struct Reign {
     seated: Seated,
     engine: Arc<Engine>,
     term: Term,
+    stepped_down: CancellationToken,
     who: Arc<str>,
 }
 
@@ -138,11 +158,17 @@ impl Reign {
             () = self.term.ended() => {}
             () = self.announces() => {}
         }
-        let Self { seated, engine, term, who: _ } = self;
+        let Self { seated, engine, term, stepped_down, who: _ } = self;
         tracing::info!(name = &*term.hold().name(), token = %term.token(), "stopped leading");
         drop(seated);
         // From here on only the guard keeps the client alive: the last handle may be gone.
         drop(engine);
+        // The work of a leader that could not renew its lease needs the margin to stop, even if Redis is back by now.
+        tokio::select! {
+            () = stepped_down.cancelled() => {}
+            _ = guard.ended() => {}
+            () = sleep(term.margin()) => {}
+        }
         let _ = told.send(guard.unlock().await); // fails if the leadership was dropped
     }
 
