@@ -13,14 +13,9 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::error::{Error, Result, said};
-use crate::guards::{Guard, RedGuard, RedHold, while_held};
+use crate::guards::{Guard, RedGuard, RedHold, STRAGGLERS, grace, while_held};
 use crate::locks::lock::Lock;
 use crate::locks::retry::{Retry, in_time};
-
-/// How long a call waits for the other servers after a majority has answered: as long again as the majority took, and
-/// at least this. A holder releases the lock on all servers at once. So a waiter that was granted the lock on one
-/// server waits as long for the others.
-const STRAGGLERS: Duration = Duration::from_millis(5);
 
 /// How long a call waits in one line before it joins the next one too. If all calls stood in all lines at once, each server
 /// would grant its lock to another of them, and none would have a majority. So they queue at one server, and usually the
@@ -330,7 +325,7 @@ impl RedLock {
         while let Some((at, answer)) = in_time(until, asked.next()).await.flatten() {
             round.heard(at, answer);
             if self.is_decided(&round, asked.len()) && until.is_none() {
-                until = Some(Instant::now() + started.elapsed().max(STRAGGLERS));
+                until = Some(Instant::now() + grace(started.elapsed()));
             }
         }
         round
