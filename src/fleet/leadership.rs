@@ -15,7 +15,7 @@ use crate::fleet::term::Term;
 use crate::guards::Guard;
 use crate::token::FencingToken;
 
-/// How soon a leader announces itself again if the server did not accept the announcement.
+/// How soon a leader announces itself again if the server could not be reached, or refused for now.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The proof that this process leads, from [`Election::campaign`](crate::Election::campaign).
@@ -172,16 +172,25 @@ impl Reign {
         let _ = told.send(guard.unlock().await); // fails if the leadership was dropped
     }
 
-    /// Announces the leader to observers, and again before the server forgets it.
+    /// Announces the leader to observers, and again before the server forgets it. Of several failures in a row, only the
+    /// first is a warning.
     async fn announces(&self) {
         let lease = self.engine.config.watchdog_timeout;
-        let again = lease / 3;
+        let (again, mut is_failing) = (lease / 3, false);
         loop {
             let said = self.engine.announce(self.term.hold(), &self.who, lease * 2).await;
-            if let Err(error) = &said {
-                tracing::warn!(%error, "could not announce the leader to observers");
+            match &said {
+                Ok(_) => {}
+                Err(error) if is_failing => {
+                    tracing::debug!(%error, "still could not announce the leader to observers");
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "could not announce the leader to observers");
+                }
             }
-            sleep(if said.is_ok() { again } else { AGAIN.min(again) }).await;
+            is_failing = said.is_err();
+            let is_passing = said.is_err_and(|error| error.is_passing());
+            sleep(if is_passing { AGAIN.min(again) } else { again }).await;
         }
     }
 }
