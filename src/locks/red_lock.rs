@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -328,6 +329,9 @@ impl RedLock {
                 until = Some(Instant::now() + grace(started.elapsed()));
             }
         }
+        // The requests that are dropped now may have run.
+        let missing = iter::repeat_with(|| Error::cut_off(started.elapsed()));
+        round.failed.extend(missing.take(asked.len()));
         round
     }
 
@@ -461,19 +465,18 @@ enum Judged {
 
 async fn ask(lock: &Lock) -> Result<Option<Guard>> {
     let limit = lock.attempt_limit();
-    timeout(limit, lock.try_lock()).await.unwrap_or_else(|_| Err(Error::unanswered(limit)))
+    timeout(limit, lock.try_lock()).await.unwrap_or_else(|_| Err(Error::cut_off(limit)))
 }
 
-/// One error for the errors of several servers: a permanent one if there is any.
+/// One error for the errors of several servers: a permanent one if there is any, or else one after which a request may
+/// have run.
 fn worst(failed: impl Iterator<Item = Error>) -> Error {
-    let mut worst = None;
-    for error in failed {
-        if !error.is_passing() {
-            return error;
-        }
-        worst = worst.or(Some(error));
-    }
-    worst.unwrap_or_else(|| Error::Unavailable {
+    let mildness = |error: &Error| match error {
+        Error::Unavailable { .. } => 2,
+        Error::Indeterminate { .. } => 1,
+        _ => 0,
+    };
+    failed.min_by_key(mildness).unwrap_or_else(|| Error::Unavailable {
         source: said("a majority of the servers granted the lock too late"),
     })
 }
