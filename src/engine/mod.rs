@@ -12,6 +12,7 @@
 //! | a holder nests, extends | `holding.rs`; the hold count: `tenure/count_job.rs` |
 //! | a holder unlocks, a guard is dropped | `unlock.rs` |
 //! | a caller is dropped | `pending_acquire.rs` sees it; `ghost.rs` says who releases what it may be granted |
+//! | a latch is changed, a condition notified | `orders.rs` repeats the request until it is answered |
 //! | a release is repeated | `unanswered_release.rs` hands it to `releaser.rs`; `job.rs` |
 //! | a future is not polled | `lookout.rs` says whom to look at; `unpolled.rs` skips or cancels |
 //! | the client closes | `close.rs`, `debts.rs` |
@@ -37,12 +38,12 @@ mod holding;
 mod job;
 mod keep;
 mod known;
-mod latch_calls;
 mod lifetime;
 mod listener;
 mod lookout;
 mod mark_calls;
 mod options;
+mod orders;
 mod outbox;
 mod owned;
 mod owner_holds;

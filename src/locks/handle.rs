@@ -156,7 +156,7 @@ impl Handle {
         passed
     }
 
-    /// Changes a latch, once.
+    /// Has an order carried out once: a change of a latch, or a notification of a condition.
     pub(crate) async fn order(&self, order: Order) -> Result<i64> {
         self.engine.order(self.keys()?, order).await
     }

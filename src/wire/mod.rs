@@ -3,7 +3,7 @@
 //! | what happens | where |
 //! |---|---|
 //! | a URL is read, a connection is made and made again | `target.rs`, `address.rs` (also TLS), `hello.rs`, `link.rs` |
-//! | a script is called | `calls.rs` and `questions.rs` by `connection.rs`; together with others: `gathering.rs` |
+//! | a script is called | `calls.rs` and `questions.rs` by `connection.rs`; together with others: `gathering.rs`; so that it runs once: `orders.rs` |
 //! | a message arrives, a channel is subscribed, its connection breaks | `subscriber.rs` with `subscriber/channel_link.rs`, `message.rs`, `link.rs` |
 //! | a server has forgotten a script | `connection.rs` sends its text; `scripts.rs` |
 //! | a request fails | `fault.rs` |
@@ -28,12 +28,12 @@ mod fault;
 mod gathering;
 mod guide;
 mod hello;
-mod latch;
 mod link;
 mod map;
 mod marks;
 mod message;
 mod node;
+mod orders;
 mod place;
 mod questions;
 mod redirect;
@@ -59,9 +59,9 @@ pub(crate) use failover_watch::FailoverWatch;
 pub(crate) use fault::Fault;
 pub(crate) use gathering::{Answer, Answered, Batch, Gathering};
 pub(crate) use guide::Guide;
-pub(crate) use latch::Order;
 pub(crate) use marks::Claim;
 pub(crate) use message::{What, Word, publisher, words};
+pub(crate) use orders::Order;
 pub(crate) use place::Place;
 pub(crate) use questions::Status;
 pub(crate) use requests::Requests;

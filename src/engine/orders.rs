@@ -1,4 +1,4 @@
-//! Requests that change a latch. They are repeated until the server answers; the server carries each out once.
+//! Orders to a latch or a condition. They are repeated until the server answers; the server carries each out once.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::wire::{Fault, Order};
 const LONGER: Duration = Duration::from_secs(60);
 
 impl Engine {
-    /// Changes a latch once.
+    /// Has an order carried out once.
     ///
     /// # Cancel safety
-    /// A dropped future may or may not have changed it.
+    /// If the future is dropped, the order may or may not be carried out.
     pub(crate) async fn order(&self, keys: &Keys, order: Order) -> Result<i64> {
         let until = Instant::now() + self.config.riding_out();
         let memory = self.config.riding_out() * 2 + LONGER;
