@@ -34,7 +34,7 @@ use crate::owner::OwnerId;
 use crate::wire::{Commands, Connection, Fault, Requests, Subscriber, Subscription};
 
 /// The pause before a retry after a failure, plus or minus half.
-pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// After a reconnect, requests for all awaited locks are spread over some time. Each lock adds this much to it.
 const SPREAD: Duration = Duration::from_micros(50);

@@ -67,7 +67,7 @@ pub(crate) use acquire_all::{AllOrNone, acquire_all};
 pub(crate) use caller::Caller;
 pub use condition::Woken;
 pub(crate) use condition::{Notice, wait_at};
-pub(crate) use core::{Engine, PAUSE};
+pub(crate) use core::{Engine, RETRY_PAUSE};
 pub use grant::Ended;
 pub(crate) use grant::Lease;
 pub use hold::Hold;

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::core::{Engine, PAUSE};
+use crate::engine::core::{Engine, RETRY_PAUSE};
 use crate::error::{Error, Result};
+use crate::jitter::jittered;
 use crate::keys::Keys;
 use crate::wire::{Fault, Order};
 
@@ -36,7 +37,7 @@ impl Engine {
             if !fault.is_passing() || left.is_zero() {
                 return Err(self.given_up(keys, fault, may_have_run).await);
             }
-            tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64()).min(left)).await;
+            tokio::time::sleep(jittered(RETRY_PAUSE).min(left)).await;
         }
     }
 

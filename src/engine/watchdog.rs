@@ -21,6 +21,7 @@ use crate::engine::job::Job;
 use crate::engine::outbox::Outbox;
 use crate::engine::tenure::Due;
 use crate::engine::watchdog_timetable::Timetable;
+use crate::jitter::jittered;
 use crate::keys::Keys;
 use crate::meters;
 use crate::wire::{Commands, Fault, Renewal};
@@ -73,7 +74,7 @@ impl Rhythm {
     /// When to ask again after a failure or a refusal.
     fn again(self, now: Instant) -> Instant {
         let pause = (self.period() / 16).min(Duration::from_millis(500));
-        now + pause.mul_f64(0.5 + fastrand::f64())
+        now + jittered(pause)
     }
 }
 

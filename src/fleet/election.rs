@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, PAUSE};
+use crate::engine::{Engine, RETRY_PAUSE};
 use crate::error::{Error, Result};
 use crate::fleet::changes::Changes;
 use crate::fleet::leader::{Leader, Observer, Office};
@@ -12,6 +12,7 @@ use crate::fleet::leadership::Leadership;
 use crate::fleet::seat::Seat;
 use crate::fleet::term::Term;
 use crate::guards::Guard;
+use crate::jitter::jittered;
 use crate::kinds::Kind;
 use crate::locks::Lock;
 
@@ -159,7 +160,7 @@ impl Election {
                 Ok(leadership) => leadership,
                 Err(error) if error.is_passing() => {
                     tracing::warn!(%error, "could not campaign: trying again");
-                    tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+                    tokio::time::sleep(jittered(RETRY_PAUSE)).await;
                     continue;
                 }
                 Err(error) => return Err(error),

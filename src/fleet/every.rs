@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 use crate::engine::{Engine, Hold};
 use crate::error::{Error, Result};
 use crate::guards::Guard;
+use crate::jitter::jittered;
 use crate::keys::Keys;
 use crate::kinds::Kind;
 use crate::locks::Lock;
@@ -124,7 +125,7 @@ impl Every {
                 }
                 Err(error) if error.is_passing() => {
                     tracing::warn!(name = &*self.lock.name(), %error, "could not run the job: trying again");
-                    sleep(AGAIN.mul_f64(0.5 + fastrand::f64())).await;
+                    sleep(jittered(AGAIN)).await;
                 }
                 Err(error) => return Err(error),
             }

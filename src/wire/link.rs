@@ -20,6 +20,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, tim
 use tokio_util::sync::CancellationToken;
 
 use crate::error::said;
+use crate::jitter::jittered;
 use crate::meters;
 use crate::wire::address::Address;
 use crate::wire::dial::Dialled;
@@ -356,7 +357,7 @@ async fn authenticate(
         sleep_until(at).await;
         let answer = server.authenticate(&mut conn).await;
         // Whatever validity it reports, a provider is not called continuously.
-        let again = Instant::now() + SHORTEST_VALIDITY.mul_f64(0.5 + fastrand::f64());
+        let again = Instant::now() + jittered(SHORTEST_VALIDITY);
         renew_at = match answer {
             Ok(next) => next.map(|next| next.max(again)),
             Err(fault) => {

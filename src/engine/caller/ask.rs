@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::engine::caller::pick_up::Offer;
 use crate::engine::caller::{Caller, contest};
-use crate::engine::core::PAUSE;
+use crate::engine::core::RETRY_PAUSE;
 use crate::engine::debts::Debt;
 use crate::engine::entry::{Entry, Visit};
 use crate::engine::hold::Hold;
@@ -15,6 +15,7 @@ use crate::engine::known::Known;
 use crate::engine::pending_acquire::{Attempt, attempt};
 use crate::engine::waiting::Event;
 use crate::error::{Error, Result};
+use crate::jitter::jittered;
 use crate::keys::TenureId;
 use crate::wire::{Acquire, Fault, Manner};
 
@@ -208,7 +209,7 @@ impl Caller {
             let _ = tokio::time::timeout(left, self.engine.commands.up(&entry.keys)).await;
             tokio::time::sleep(self.engine.spread()).await;
         } else {
-            tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64()).min(left)).await;
+            tokio::time::sleep(jittered(RETRY_PAUSE).min(left)).await;
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, Value, cmd, pipe};
 use tokio::time::{Instant, sleep};
 
+use crate::jitter::jittered;
 use crate::slot::Slot;
 use crate::wire::fault::{self, Fault, Redirect};
 use crate::wire::hello::{Expected, Hello};
@@ -151,7 +152,7 @@ impl ChannelLink {
             !missing.is_empty()
         };
         if self.at(is_missing) {
-            sleep(NOT_TAKEN.mul_f64(0.5 + fastrand::f64())).await;
+            sleep(jittered(NOT_TAKEN)).await;
         }
         Ok(())
     }
