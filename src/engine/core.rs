@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -216,7 +216,7 @@ impl Engine {
         if let Err(fault) = self.commands.acknowledged(keys).map(drop)
             && !matches!(fault, Fault::Redirected(..))
         {
-            let _ = tokio::time::timeout(self.config.response(), self.commands.up(keys)).await;
+            let _ = timeout(self.config.response(), self.commands.up(keys)).await;
         }
         self.commands.connection(keys)
     }
@@ -296,7 +296,7 @@ impl Engine {
     /// Waits until Redis has answered all releases of this name that are under way, but no longer than for one answer.
     /// In a cluster a release may ask one node after the other, and each of them may be silent.
     async fn await_releases(&self, keys: &Keys) {
-        let _ = tokio::time::timeout(self.config.response(), self.releases.ended(keys)).await;
+        let _ = timeout(self.config.response(), self.releases.ended(keys)).await;
     }
 
     /// Gives up a place in the line.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::sleep;
+
 use crate::engine::core::{Engine, RETRY_PAUSE};
 use crate::engine::hold::Hold;
 use crate::error::{Error, Result};
@@ -44,7 +46,7 @@ impl Engine {
             };
             match answer {
                 Err(fault) if fault.is_passing() => {
-                    tokio::time::sleep(jittered(RETRY_PAUSE)).await;
+                    sleep(jittered(RETRY_PAUSE)).await;
                 }
                 Err(fault) => return Err(self.commands.explained(fault, keys).await),
                 Ok(claim) => return Ok(claim),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::engine::core::{Engine, RETRY_PAUSE};
 use crate::error::{Error, Result};
@@ -37,7 +37,7 @@ impl Engine {
             if !fault.is_passing() || left.is_zero() {
                 return Err(self.given_up(keys, fault, may_have_run).await);
             }
-            tokio::time::sleep(jittered(RETRY_PAUSE).min(left)).await;
+            sleep(jittered(RETRY_PAUSE).min(left)).await;
         }
     }
 

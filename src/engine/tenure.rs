@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::debts::Debt;
@@ -369,7 +369,7 @@ impl<S: Stay> Tenure<S> {
             }
             tokio::select! {
                 () = changed => {}
-                () = tokio::time::sleep_until(deadline) => self.expire(),
+                () = sleep_until(deadline) => self.expire(),
             }
         }
     }

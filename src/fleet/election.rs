@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::sleep;
+
 use crate::engine::{Engine, RETRY_PAUSE};
 use crate::error::{Error, Result};
 use crate::fleet::changes::Changes;
@@ -160,7 +162,7 @@ impl Election {
                 Ok(leadership) => leadership,
                 Err(error) if error.is_passing() => {
                     tracing::warn!(%error, "could not campaign: trying again");
-                    tokio::time::sleep(jittered(RETRY_PAUSE)).await;
+                    sleep(jittered(RETRY_PAUSE)).await;
                     continue;
                 }
                 Err(error) => return Err(error),

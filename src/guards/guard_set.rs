@@ -1,7 +1,6 @@
 //! Several guards as one: the set is held as long as enough of them are.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! The condition: holders of a lock wait until somebody notifies them.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 

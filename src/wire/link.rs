@@ -8,7 +8,6 @@
 //! 3. Only the task ends a connection, by dropping it.
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use std::future::{Future, ready};
+use std::future::ready;
 use std::time::Duration;
 
 use common::fixture::{A_WHILE, LONG, SOON, client, client_with, comes_in, lock_keys};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::engine::caller::pick_up::Offer;
 use crate::engine::caller::{Caller, contest};
@@ -206,10 +206,10 @@ impl Caller {
             return Err(fault.into_outage(&entry.keys.lock().to_string()));
         }
         if let Fault::NotSent(_) = fault {
-            let _ = tokio::time::timeout(left, self.engine.commands.up(&entry.keys)).await;
-            tokio::time::sleep(self.engine.spread()).await;
+            let _ = timeout(left, self.engine.commands.up(&entry.keys)).await;
+            sleep(self.engine.spread()).await;
         } else {
-            tokio::time::sleep(jittered(RETRY_PAUSE).min(left)).await;
+            sleep(jittered(RETRY_PAUSE).min(left)).await;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, Value, cmd, pipe};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::jitter::jittered;
 use crate::slot::Slot;
@@ -203,7 +203,7 @@ impl ChannelLink {
     async fn next_expiry(&self) {
         let next = self.at(|channels| channels.expires_next(self.inner.linger));
         match next {
-            Some(at) => tokio::time::sleep_until(at).await,
+            Some(at) => sleep_until(at).await,
             None => std::future::pending().await,
         }
     }
