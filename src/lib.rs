@@ -122,6 +122,7 @@ mod wire;
 mod config;
 mod credentials;
 mod error;
+mod jitter;
 mod keys;
 mod kinds;
 mod meters;

@@ -27,6 +27,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -55,8 +56,10 @@ type Answering<R, E> = Pin<Box<dyn Future<Output = Result<Response<R>, E>> + Sen
 /// lock is released in the background. The inner service finds the [`Hold`](crate::Hold), with its token, among the
 /// request's extensions.
 ///
-/// Each request waits separately. So [`Config::max_waiters`](crate::Config::max_waiters), and any limit on concurrent
-/// requests, also limit how many of them wait.
+/// Each request waits separately. So [`Config::max_waiters`](crate::Config::max_waiters), and a limit on concurrent
+/// requests outside this layer, also limit how many of them wait. A limit inside this layer does not: a request waits for
+/// the inner service to be ready when it has its lock. So this layer itself is always ready, and a layer outside that
+/// sheds load does not see how busy the inner service is.
 ///
 /// The [module](self) has an example.
 ///
@@ -120,7 +123,7 @@ pub enum Refusal {
     /// Others held the lock for as long as the layer waits. The inner service did not see the request.
     #[error("another request holds the lock")]
     Busy,
-    /// The lock was lost while the inner service was working. What it has done so far remains.
+    /// The lock was lost before the inner service answered. What it has done so far remains.
     #[error("the lock of the request was lost")]
     Lost,
     /// The lock could not be acquired: see [`Error`]. The inner service did not see the request.
@@ -271,7 +274,7 @@ impl<B, R> LockLayer<B, R> {
     }
 
     /// Handles a request under its lock.
-    async fn serve<S>(self, lock: Lock, mut inner: S, mut request: Request<B>) -> Answer<S, B>
+    async fn serve<S>(self, lock: Lock, inner: S, mut request: Request<B>) -> Answer<S, B>
     where
         S: Service<Request<B>, Response = Response<R>>,
     {
@@ -280,7 +283,7 @@ impl<B, R> LockLayer<B, R> {
             Err(refusal) => return Ok(self.refuse(refusal)),
         };
         request.extensions_mut().insert(guard.hold());
-        let work = inner.call(request);
+        let work = handled(inner, request);
         match self.on_loss {
             OnLoss::Abort => match guard.run(|_| work).await {
                 Ok(answered) => answered,
@@ -295,6 +298,15 @@ impl<B, R> LockLayer<B, R> {
             }
         }
     }
+}
+
+/// Passes the request to the inner service when that is ready.
+async fn handled<S, B>(mut inner: S, request: Request<B>) -> Answer<S, B>
+where
+    S: Service<Request<B>>,
+{
+    poll_fn(|cx| inner.poll_ready(cx)).await?;
+    inner.call(request).await
 }
 
 type Answer<S, B> = Result<<S as Service<Request<B>>>::Response, <S as Service<Request<B>>>::Error>;
@@ -356,17 +368,17 @@ where
     type Error = S::Error;
     type Future = Answering<R, S::Error>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
+    /// Always ready: a request asks the inner service when it has its lock. Otherwise a request that waits for its lock
+    /// could keep what the inner service grants only a few times, and other requests would wait for that.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // `poll_ready` prepared this service, so it handles the request. The clone may not be ready yet.
-        let next = self.inner.clone();
-        let mut ready = std::mem::replace(&mut self.inner, next);
+        let inner = self.inner.clone();
         match (self.layer.lock)(&request) {
-            None => Box::pin(ready.call(request)),
-            Some(lock) => Box::pin(self.layer.clone().serve(lock, ready, request)),
+            None => Box::pin(handled(inner, request)),
+            Some(lock) => Box::pin(self.layer.clone().serve(lock, inner, request)),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::engine::caller::Contender;
 use crate::engine::core::Engine;
@@ -80,7 +80,7 @@ async fn ask_for_all(
     let mut attempted = attempt_once(engine, wanted, patience).await;
     if patience.is_none() && matches!(attempted, Ok(AttemptAll::Kept(_))) {
         // Perhaps no caller holds them. The script has told the clients that keep them to give them back.
-        tokio::time::sleep(until_given_back(asked.elapsed())).await;
+        sleep(until_given_back(asked.elapsed())).await;
         attempted = attempt_once(engine, wanted, patience).await;
     }
     let grants = match attempted {

@@ -19,7 +19,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::{FutureExt, TryFutureExt};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::engine::core::{Engine, rules};
 use crate::engine::entry::{Contested, Entry, EntryPermit, InQueue, Visit};
@@ -158,7 +158,7 @@ impl Caller {
         let mut attempted = self.ask_once(&entry, offer).await;
         if self.options.asks_twice && matches!(attempted, Ok(Attempt::Kept(_))) {
             // Perhaps no caller holds it. The script has told the holder's client to give it back if it is idle.
-            tokio::time::sleep(until_given_back(asked.elapsed())).await;
+            sleep(until_given_back(asked.elapsed())).await;
             attempted = self.ask_once(&entry, None).await;
         }
         match attempted {
@@ -172,7 +172,7 @@ impl Caller {
     }
 
     async fn wait_for(&self, visit: &Visit, limit: Duration) -> Result<Option<Hold>> {
-        match tokio::time::timeout(limit, self.wait(visit)).await {
+        match timeout(limit, self.wait(visit)).await {
             Ok(hold) => hold.map(Some),
             // `None` would say "held by another caller", and that would be a guess.
             Err(_) if self.is_failing(&visit.entry) => {

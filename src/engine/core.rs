@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -21,10 +21,10 @@ use crate::engine::job::Job;
 use crate::engine::outbox::Outbox;
 use crate::engine::owned::Owned;
 use crate::engine::releases_under_way::ReleasesUnderWay;
+use crate::engine::rhythm::Rhythm;
 use crate::engine::secrets::Secrets;
 use crate::engine::tried::Tried;
 use crate::engine::waiting::Rules;
-use crate::engine::watchdog::Rhythm;
 use crate::engine::watchdog_timetable::Timetable;
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Space, TenureId};
@@ -34,7 +34,7 @@ use crate::owner::OwnerId;
 use crate::wire::{Commands, Connection, Fault, Requests, Subscriber, Subscription};
 
 /// The pause before a retry after a failure, plus or minus half.
-pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// After a reconnect, requests for all awaited locks are spread over some time. Each lock adds this much to it.
 const SPREAD: Duration = Duration::from_micros(50);
@@ -216,7 +216,7 @@ impl Engine {
         if let Err(fault) = self.commands.acknowledged(keys).map(drop)
             && !matches!(fault, Fault::Redirected(..))
         {
-            let _ = tokio::time::timeout(self.config.response(), self.commands.up(keys)).await;
+            let _ = timeout(self.config.response(), self.commands.up(keys)).await;
         }
         self.commands.connection(keys)
     }
@@ -296,7 +296,7 @@ impl Engine {
     /// Waits until Redis has answered all releases of this name that are under way, but no longer than for one answer.
     /// In a cluster a release may ask one node after the other, and each of them may be silent.
     async fn await_releases(&self, keys: &Keys) {
-        let _ = tokio::time::timeout(self.config.response(), self.releases.ended(keys)).await;
+        let _ = timeout(self.config.response(), self.releases.ended(keys)).await;
     }
 
     /// Gives up a place in the line.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::checked_lease;
-use crate::engine::core::{Engine, PAUSE};
+use crate::engine::core::{Engine, RETRY_PAUSE};
 use crate::engine::entry::Tenure;
 use crate::engine::grant::{Ended, Lease, Loss};
 use crate::engine::hold::Hold;
@@ -16,6 +16,7 @@ use crate::engine::job::{Job, Outcome};
 use crate::engine::options::Patience;
 use crate::engine::unanswered_release::UnansweredRelease;
 use crate::error::{Error, Result, said};
+use crate::jitter::jittered;
 use crate::wire::{Fault, Renewal};
 
 /// The most holds of one owner. More of them indicate endless recursion.
@@ -47,7 +48,7 @@ impl Engine {
                 Ok(entered) => return entered,
                 Err(_) if hold.outcome() == Some(Ended::Lost) => return Err(Error::Lost),
                 Err(fault) if fault.is_passing() && !matches!(patience, Patience::None) => {
-                    sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+                    sleep(jittered(RETRY_PAUSE)).await;
                 }
                 Err(fault) => return Err(self.commands.explained(fault, &hold.tenure.keys).await),
             }
@@ -130,7 +131,7 @@ impl Engine {
         loop {
             match self.extend(hold, lease).await {
                 Err(error) if error.is_passing() && Instant::now() < until => {
-                    sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+                    sleep(jittered(RETRY_PAUSE)).await;
                 }
                 extended => return extended,
             }

@@ -10,6 +10,7 @@ use crate::engine::debts::Debt;
 use crate::engine::entry::{Stay, Tenure, Visit};
 use crate::engine::ghost::Ghost;
 use crate::engine::releases_under_way::{ReleaseUnderWay, ReleasesUnderWay};
+use crate::jitter::jittered;
 use crate::keys::{Keys, TenureId};
 use crate::wire::{Acquire, Acquired, Answer, Fault, Release};
 
@@ -282,7 +283,7 @@ impl Job {
             _ => LONGEST_PAUSE.max(self.until.saturating_duration_since(now) / 32),
         };
         let pause = self.pause.min(longest);
-        let due = now + pause.mul_f64(0.5 + fastrand::f64());
+        let due = now + jittered(pause);
         self.pause = (pause * 2).min(longest);
         due
     }

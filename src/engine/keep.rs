@@ -50,12 +50,12 @@ impl Keep {
 }
 
 /// How long a `try_lock` pauses before its second request.
-pub(crate) const PAUSE: RangeInclusive<Duration> =
+pub(crate) const SECOND_TRY_PAUSE: RangeInclusive<Duration> =
     Duration::from_millis(2)..=Duration::from_millis(50);
 
 /// How long another client usually needs to give an idle lock back: as long as the caller's own request took.
 pub(crate) fn until_given_back(asked: Duration) -> Duration {
-    asked.clamp(*PAUSE.start(), *PAUSE.end())
+    asked.clamp(*SECOND_TRY_PAUSE.start(), *SECOND_TRY_PAUSE.end())
 }
 
 /// The place in a client's id, a UUID of version 8, that says whether the client keeps idle locks.

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use crate::engine::core::{Engine, PAUSE};
+use tokio::time::sleep;
+
+use crate::engine::core::{Engine, RETRY_PAUSE};
 use crate::engine::hold::Hold;
 use crate::error::{Error, Result};
+use crate::jitter::jittered;
 use crate::keys::Keys;
 use crate::token::FencingToken;
 use crate::wire::{Claim, Connection, Fault};
@@ -43,7 +46,7 @@ impl Engine {
             };
             match answer {
                 Err(fault) if fault.is_passing() => {
-                    tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+                    sleep(jittered(RETRY_PAUSE)).await;
                 }
                 Err(fault) => return Err(self.commands.explained(fault, keys).await),
                 Ok(claim) => return Ok(claim),

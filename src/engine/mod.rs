@@ -9,12 +9,13 @@
 //! | a message is lost | `Waiting::next` in `waiting.rs` limits each park: `max_park`, `DEAF`, `ENDLESS`. In `entry/table.rs`, one far contender asks for all |
 //! | the lock is passed on within the client | `tenure/hand_over.rs`, within the budget of `hand_off_budget.rs`; side by side: `side_by_side.rs` |
 //! | an idle lock is kept for the next caller | `keep.rs` and `tried.rs` say whether; `tenure/hand_over.rs` |
-//! | a lock is renewed, or lost | `watchdog.rs` renews many plain locks in one request, as `tenure/renewal.rs` says; when: `watchdog_timetable.rs`, `wheel.rs`; `tenure/loss.rs` ends it and tells the guards |
+//! | a lock is renewed, or lost | `watchdog.rs` renews many plain locks in one request, as `tenure/renewal.rs` says; when: `rhythm.rs`, `watchdog_timetable.rs`, `wheel.rs`; `tenure/loss.rs` ends it and tells the guards |
 //! | readers of one client join a read | `caller/pick_up.rs`, `side_by_side.rs`; `Tenure::join` in `tenure/hand_over.rs` |
 //! | a waiting writer stops readers from joining | rule 4 of `side_by_side.rs`; `Tenure::join`. The server's half is `readers_first()` in `lua/line/line.lua` |
 //! | a holder nests, extends | `holding.rs`; the hold count: `tenure/count_job.rs` |
 //! | a holder unlocks, a guard is dropped | `unlock.rs` |
 //! | a caller is dropped | `pending_acquire.rs` sees it; `ghost.rs` says who releases what it may be granted |
+//! | a latch is changed, a condition notified | `orders.rs` repeats the request until it is answered |
 //! | a release is repeated | `unanswered_release.rs` hands it to `releaser.rs`; `job.rs` |
 //! | a future is not polled | `lookout.rs` says whom to look at; `unpolled.rs` skips or cancels |
 //! | the client closes | `close.rs`, `debts.rs` |
@@ -40,12 +41,12 @@ mod holding;
 mod job;
 mod keep;
 mod known;
-mod latch_calls;
 mod lifetime;
 mod listener;
 mod lookout;
 mod mark_calls;
 mod options;
+mod orders;
 mod outbox;
 mod owned;
 mod owner_holds;
@@ -53,6 +54,7 @@ mod pending_acquire;
 mod queue;
 mod releaser;
 mod releases_under_way;
+mod rhythm;
 mod secrets;
 mod side_by_side;
 mod tenure;
@@ -69,7 +71,7 @@ pub(crate) use acquire_all::{AllOrNone, acquire_all};
 pub(crate) use caller::Caller;
 pub use condition::Woken;
 pub(crate) use condition::{Notice, wait_at};
-pub(crate) use core::{Engine, PAUSE};
+pub(crate) use core::{Engine, RETRY_PAUSE};
 pub use grant::Ended;
 pub(crate) use grant::Lease;
 pub use hold::Hold;

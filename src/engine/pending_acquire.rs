@@ -171,16 +171,19 @@ pub(crate) async fn attempt_all(
     let mut pending: Vec<_> = acquires.into_iter().map(unanswered).collect();
     let asked: Vec<_> = pending.iter().map(|one| &one.acquire).collect();
     let sent = Instant::now();
-    let attempt = match connection.acquire_all(&asked).await? {
+    let attempt = connection.acquire_all(&asked).await.and_then(|answer| match answer {
         (_, Ok(Acquired::Granted { number, .. })) => {
-            AttemptAll::Granted(granted(&asked, number, sent)?)
+            granted(&asked, number, sent).map(AttemptAll::Granted)
         }
-        (which, Ok(Acquired::Kept(_))) => AttemptAll::Kept(which),
-        (which, Ok(_)) => AttemptAll::Busy(which),
-        (which, Err(fault)) => AttemptAll::Refused(which, fault),
-    };
-    pending.iter_mut().for_each(|one| one.open_on = None);
-    Ok(attempt)
+        (which, Ok(Acquired::Kept(_))) => Ok(AttemptAll::Kept(which)),
+        (which, Ok(_)) => Ok(AttemptAll::Busy(which)),
+        (which, Err(fault)) => Ok(AttemptAll::Refused(which, fault)),
+    });
+    // The drop releases what the request may have been granted.
+    if !attempt.as_ref().is_err_and(Fault::may_hold) {
+        pending.iter_mut().for_each(|one| one.open_on = None);
+    }
+    attempt
 }
 
 /// The grants of a step that granted all locks.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::compact_instant::CompactInstant;
-use crate::engine::keep::PAUSE;
+use crate::engine::keep::SECOND_TRY_PAUSE;
 
 /// Names share these slots by their hash, so that the list never grows. If one of two names in a slot was tried, the
 /// client does not keep the lock of the other one for a moment either.
@@ -44,7 +44,7 @@ impl Tried {
 
 /// The longest pause of the caller, and five times as long for its requests: a caller may be far away.
 fn longest() -> Duration {
-    *PAUSE.end() * 6
+    *SECOND_TRY_PAUSE.end() * 6
 }
 
 fn slot(channel: &str) -> usize {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::engine::entry::Tenure;
 use crate::engine::wheel::{TimerSlot, Wheel};
@@ -94,7 +94,7 @@ impl Timetable {
         loop {
             let wake = self.next_wake();
             tokio::select! {
-                () = sleep_until(wake) => {}
+                () = due(wake) => {}
                 () = self.earlier.notified() => continue,
             }
             let now = self.passed(Instant::now());
@@ -135,9 +135,9 @@ impl Timetable {
     }
 }
 
-async fn sleep_until(wake: Option<Instant>) {
-    match wake {
-        Some(wake) => tokio::time::sleep_until(wake).await,
+async fn due(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
         None => std::future::pending().await,
     }
 }

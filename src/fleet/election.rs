@@ -4,14 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, PAUSE};
+use tokio::time::sleep;
+
+use crate::engine::{Engine, RETRY_PAUSE};
 use crate::error::{Error, Result};
+use crate::fleet::candidacy::Candidacy;
 use crate::fleet::changes::Changes;
 use crate::fleet::leader::{Leader, Observer, Office};
 use crate::fleet::leadership::Leadership;
-use crate::fleet::seat::Seat;
 use crate::fleet::term::Term;
 use crate::guards::Guard;
+use crate::jitter::jittered;
 use crate::kinds::Kind;
 use crate::locks::Lock;
 
@@ -56,7 +59,7 @@ pub struct Election {
     lock: Lock,
     who: Arc<str>,
     margin: Duration,
-    seat: Seat,
+    candidacy: Candidacy,
 }
 
 impl Election {
@@ -66,7 +69,7 @@ impl Election {
             lock: Lock::new(Arc::clone(&engine), Kind::Lock, name).never_kept_anywhere(),
             who: engine.client.as_str().into(),
             margin: engine.config.watchdog_timeout / 6,
-            seat: Seat::default(),
+            candidacy: Candidacy::default(),
             office: Office { engine, keys },
         }
     }
@@ -80,8 +83,9 @@ impl Election {
     /// A leader that cannot renew its lease stops this long before the lease ends. Default: a sixth of
     /// [`Config::watchdog_timeout`](crate::Config::watchdog_timeout), 5 s. Allowed: up to half of it.
     ///
-    /// The work needs this time to stop: `run` drops it at its next `await`, and requests in flight arrive meanwhile. A
-    /// longer margin is safer, but a leader then stops for a shorter outage of Redis.
+    /// The work needs this time to stop: `run` drops it at its next `await`, and requests in flight arrive meanwhile. So
+    /// nobody else leads before that time has passed, even if Redis can be reached again sooner. A longer margin is
+    /// safer, but a leader then stops for a shorter outage of Redis.
     pub fn margin(self, margin: Duration) -> Self {
         Self { margin, ..self }
     }
@@ -134,7 +138,8 @@ impl Election {
     /// Runs `work` while this candidate leads, until the work is done.
     ///
     /// It campaigns, and calls `work` with the [`Term`]. If the term ends first, the work is dropped at its next
-    /// `await`, and the candidate campaigns again. So `work` may be called many times, each time with a greater token.
+    /// `await`. When the lock is released, the candidate campaigns again. So `work` may be called many times, each time
+    /// with a greater token.
     /// While Redis is unavailable, it keeps trying. When the work returns, the leader steps down.
     ///
     /// # Cancel safety
@@ -156,8 +161,8 @@ impl Election {
             let leadership = match self.campaign().await {
                 Ok(leadership) => leadership,
                 Err(error) if error.is_passing() => {
-                    tracing::warn!(%error, "could not campaign: trying again");
-                    tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+                    tracing::warn!(%error, "could not campaign: the candidate tries again");
+                    sleep(jittered(RETRY_PAUSE)).await;
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -166,7 +171,11 @@ impl Election {
             let output = tokio::select! {
                 // If the end is already known, do not poll the work again.
                 biased;
-                () = over => continue,
+                () = over => {
+                    // The work has stopped. Its requests that are in flight may still need the margin.
+                    let _ = leadership.given_back().await;
+                    continue;
+                }
                 output = work => output,
             };
             return match leadership.step_down().await {
@@ -186,13 +195,13 @@ impl Election {
     /// The term of this candidate, if it is the leader.
     #[must_use]
     pub fn term(&self) -> Option<Term> {
-        self.seat.term()
+        self.candidacy.term()
     }
 
     /// Reports when this candidate begins to lead, and when it stops, from now on.
     #[must_use]
     pub fn changes(&self) -> Changes {
-        Changes::new(&self.seat)
+        Changes::new(&self.candidacy)
     }
 
     /// The current leader in any process; `None` if nobody leads, or the leader has not announced itself yet.
@@ -225,7 +234,7 @@ impl Election {
             // The answer may have taken so long that the lease is about to expire.
             Ok(()) if guard.remaining() <= self.margin => Ok(None),
             Ok(()) => {
-                let candidate = (&self.seat, self.margin, &self.who);
+                let candidate = (&self.candidacy, self.margin, &self.who);
                 Ok(Some(Leadership::begin(&self.office.engine, guard, candidate)))
             }
         }

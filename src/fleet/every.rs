@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 use crate::engine::{Engine, Hold};
 use crate::error::{Error, Result};
 use crate::guards::Guard;
+use crate::jitter::jittered;
 use crate::keys::Keys;
 use crate::kinds::Kind;
 use crate::locks::Lock;
@@ -120,11 +121,11 @@ impl Every {
             match self.turn(&mut work).await {
                 Ok(left) => sleep(left).await,
                 Err(error @ (Error::Lost | Error::TooLong { .. })) => {
-                    tracing::warn!(name = &*self.lock.name(), %error, "a run was dropped");
+                    tracing::warn!(name = &*self.lock.name(), %error, "the work of a job was dropped");
                 }
                 Err(error) if error.is_passing() => {
-                    tracing::warn!(name = &*self.lock.name(), %error, "could not run the job: trying again");
-                    sleep(AGAIN.mul_f64(0.5 + fastrand::f64())).await;
+                    tracing::warn!(name = &*self.lock.name(), %error, "could not run the job: the client tries again");
+                    sleep(jittered(AGAIN)).await;
                 }
                 Err(error) => return Err(error),
             }

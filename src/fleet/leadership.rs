@@ -1,27 +1,28 @@
-//! The proof of leading, and the task that maintains it.
+//! The proof of leading. The task in `reign.rs` maintains it.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::fleet::seat::{Seat, Seated};
+use crate::fleet::candidacy::Candidacy;
+use crate::fleet::reign::Reign;
 use crate::fleet::term::Term;
 use crate::guards::Guard;
 use crate::token::FencingToken;
 
-/// How soon a leader announces itself again if the server did not accept the announcement.
-const AGAIN: Duration = Duration::from_secs(1);
-
 /// The proof that this process leads, from [`Election::campaign`](crate::Election::campaign).
 ///
-/// When it is dropped, the leader steps down in the background; the drop never blocks. When the term is over, the lock
-/// is released, even if this value is kept: a leader that could not renew in time does not lead again. Watch
-/// [`ended`](Self::ended).
+/// When it is dropped, the leader steps down in the background; the drop never blocks. Watch [`ended`](Self::ended): a
+/// term that is over does not begin again, even if this value is kept. If the lease could not be renewed in time, keep
+/// this value until the work has stopped. The lock stays with the old leader for [`Election::margin`] after such a term,
+/// or until this value is dropped.
+///
+/// [`Election::margin`]: crate::Election::margin
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -38,6 +39,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 #[clippy::has_significant_drop]
 pub struct Leadership {
     term: Term,
+    /// Cancelled when the user of this value gives the lock up.
+    stepped_down: CancellationToken,
     given_back: oneshot::Receiver<Result<()>>,
 }
 
@@ -46,20 +49,22 @@ impl Leadership {
     pub(crate) fn begin(
         engine: &Arc<Engine>,
         guard: Guard,
-        (seat, margin, who): (&Seat, Duration, &Arc<str>),
+        (candidacy, margin, who): (&Candidacy, Duration, &Arc<str>),
     ) -> Self {
         let term = Term::new(guard.hold(), margin);
+        let stepped_down = CancellationToken::new();
         let (told, given_back) = oneshot::channel();
         let reign = Reign {
-            seated: seat.take(&term),
+            leading: candidacy.begin(&term),
             engine: Arc::clone(engine),
             term: term.clone(),
+            stepped_down: stepped_down.clone(),
             who: Arc::clone(who),
         };
         tracing::info!(name = &*term.hold().name(), token = %term.token(), "began to lead");
         // The runtime that campaigned may stand still. Then the leader would not step down, and `close` would wait for it.
         engine.tasks.spawn_on(reign.run(guard, told), &engine.runtime);
-        Self { term, given_back }
+        Self { term, stepped_down, given_back }
     }
 
     /// The term, to pass to code that needs it.
@@ -105,57 +110,31 @@ impl Leadership {
     /// # Errors
     /// Same as [`Guard::unlock`](crate::Guard::unlock). [`Error::Lost`] if the lock was lost before, or the runtime on
     /// which the client was connected has ended.
-    pub async fn step_down(mut self) -> Result<()> {
+    pub async fn step_down(self) -> Result<()> {
+        self.give_up();
+        self.given_back().await
+    }
+
+    fn give_up(&self) {
+        // In this order: a term that ends first keeps the lock for its margin.
+        self.stepped_down.cancel();
         self.term.end();
+    }
+
+    /// Waits until the lock of a term that is over is released.
+    pub(crate) async fn given_back(mut self) -> Result<()> {
         (&mut self.given_back).await.unwrap_or(Err(Error::Lost))
     }
 }
 
 impl Drop for Leadership {
     fn drop(&mut self) {
-        self.term.end();
+        self.give_up();
     }
 }
 
 impl fmt::Debug for Leadership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leadership").field("term", &self.term).finish_non_exhaustive()
-    }
-}
-
-/// The task of one term: it announces the leader, and finally releases the lock.
-struct Reign {
-    seated: Seated,
-    engine: Arc<Engine>,
-    term: Term,
-    who: Arc<str>,
-}
-
-impl Reign {
-    async fn run(self, guard: Guard, told: oneshot::Sender<Result<()>>) {
-        tokio::select! {
-            biased;
-            () = self.term.ended() => {}
-            () = self.announces() => {}
-        }
-        let Self { seated, engine, term, who: _ } = self;
-        tracing::info!(name = &*term.hold().name(), token = %term.token(), "stopped leading");
-        drop(seated);
-        // From here on only the guard keeps the client alive: the last handle may be gone.
-        drop(engine);
-        let _ = told.send(guard.unlock().await); // fails if the leadership was dropped
-    }
-
-    /// Announces the leader to observers, and again before the server forgets it.
-    async fn announces(&self) {
-        let lease = self.engine.config.watchdog_timeout;
-        let again = lease / 3;
-        loop {
-            let said = self.engine.announce(self.term.hold(), &self.who, lease * 2).await;
-            if let Err(error) = &said {
-                tracing::warn!(%error, "could not announce the leader to observers");
-            }
-            sleep(if said.is_ok() { again } else { AGAIN.min(again) }).await;
-        }
     }
 }

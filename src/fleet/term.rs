@@ -104,6 +104,10 @@ impl Term {
         self.over.cancel();
     }
 
+    pub(crate) fn margin(&self) -> Duration {
+        self.margin
+    }
+
     pub(crate) fn hold(&self) -> &Hold {
         &self.hold
     }

@@ -1,7 +1,6 @@
 //! The proof of holding a lock. It learns of a loss from its tenure (`engine/tenure.rs`).
 
 use std::fmt;
-use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;

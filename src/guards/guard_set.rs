@@ -1,16 +1,25 @@
 //! Several guards as one: the set is held as long as enough of them are.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
+use tokio::time::{Instant, timeout};
 
 use crate::engine::{Ended, Hold};
 use crate::error::{Error, Result};
 use crate::guards::guard::Guard;
+
+/// How long a call waits at least for the other servers after a majority has answered. A holder releases the lock on all
+/// servers at once. So a waiter that was granted the lock on one server waits as long for the others.
+pub(crate) const STRAGGLERS: Duration = Duration::from_millis(5);
+
+/// How long a call waits for the other servers after enough of them have answered: as long again as that took.
+pub(crate) fn grace(took: Duration) -> Duration {
+    took.max(STRAGGLERS)
+}
 
 /// The guards of one hold.
 pub(crate) struct GuardSet {
@@ -32,7 +41,8 @@ impl GuardSet {
 
     /// Releases all of them at once.
     pub(crate) async fn unlock(self) -> Result<()> {
-        agreed(self.guards.into_iter().map(Guard::unlock), self.view.needed).await
+        let mut released = self.guards.into_iter().map(Guard::unlock).collect();
+        agreed(&mut released, self.view.needed).await
     }
 
     /// Extends each lease to at least `lease` from now, all at once. If too few guards are still valid, it extends
@@ -41,7 +51,13 @@ impl GuardSet {
         if !self.view.is_valid() {
             return Err(Error::Lost);
         }
-        agreed(self.guards.iter().map(|guard| guard.extend(lease)), self.view.needed).await
+        let asked = Instant::now();
+        let mut extended = self.guards.iter().map(|guard| guard.extend(lease)).collect();
+        agreed(&mut extended, self.view.needed).await?;
+        // A guard whose answer is not read keeps its old deadline.
+        let rest = extended.collect::<Vec<_>>();
+        let _ = timeout(grace(asked.elapsed()), rest).await;
+        Ok(())
     }
 }
 
@@ -94,13 +110,12 @@ impl View {
     }
 }
 
-/// Returns as soon as enough of these requests have succeeded; the others continue in the background. If too few
-/// succeed, it reports a loss rather than an outage.
-async fn agreed<F>(asked: impl Iterator<Item = F>, needed: usize) -> Result<()>
+/// Returns as soon as enough of these requests have succeeded, and leaves the others in `asked`. If too few succeed, it
+/// reports a loss rather than an outage.
+async fn agreed<F>(asked: &mut FuturesUnordered<F>, needed: usize) -> Result<()>
 where
     F: Future<Output = Result<()>>,
 {
-    let mut asked: FuturesUnordered<_> = asked.collect();
     let (mut agreed, mut worst) = (0, None);
     while let Some(said) = asked.next().await {
         match said {

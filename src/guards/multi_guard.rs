@@ -1,7 +1,6 @@
 //! The proof of holding several locks.
 
 use std::fmt;
-use std::future::Future;
 use std::time::Duration;
 
 use crate::engine::{Ended, Hold};

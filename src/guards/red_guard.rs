@@ -1,7 +1,6 @@
 //! The proof of holding a lock on a majority of servers.
 
 use std::fmt;
-use std::future::Future;
 use std::time::Duration;
 
 use crate::engine::Ended;

@@ -1,7 +1,6 @@
 //! The condition: holders of a lock wait until somebody notifies them.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -276,5 +275,43 @@ impl WriteGuard {
     /// Same as [`Guard::wait`].
     pub async fn wait_for(self, condition: &Condition, limit: Duration) -> Result<(Self, Woken)> {
         self.wait_at(condition.keys()?, Some(limit)).await
+    }
+    /// Same as [`Guard::wait_while`].
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// # let client = parklock::Client::connect(&url).await?;
+    /// # let (prices, fetched) = (client.rw_lock("doc:prices"), client.condition("doc:prices:fetched"));
+    /// # async fn are_missing() -> bool { false }
+    /// let writing = prices.write().await?;
+    /// let writing =
+    ///     writing.wait_while(&fetched, || async { Ok::<_, parklock::Error>(are_missing().await) }).await?;
+    /// // ... the prices have been fetched, and nobody else reads or writes ...
+    /// writing.downgrade().await?.unlock().await?;
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Cancel safety
+    /// Same as [`Guard::wait`].
+    ///
+    /// # Errors
+    /// Same as [`Guard::wait_while`].
+    ///
+    /// # Panics
+    /// Same as [`Guard::wait_while`].
+    pub async fn wait_while<E, F>(
+        mut self,
+        condition: &Condition,
+        mut is_to_wait: impl FnMut() -> F,
+    ) -> Result<Self, E>
+    where
+        E: From<Error>,
+        F: Future<Output = Result<bool, E>>,
+    {
+        while is_to_wait().await? {
+            self = self.wait(condition).await?;
+        }
+        Ok(self)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::future::Future;
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,14 +13,9 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::error::{Error, Result, said};
-use crate::guards::{Guard, RedGuard, RedHold, while_held};
+use crate::guards::{Guard, RedGuard, RedHold, STRAGGLERS, grace, while_held};
 use crate::locks::lock::Lock;
 use crate::locks::retry::{Retry, in_time};
-
-/// How long a call waits for the other servers after a majority has answered: as long again as the majority took, and
-/// at least this. A holder releases the lock on all servers at once. So a waiter that was granted the lock on one
-/// server waits as long for the others.
-const STRAGGLERS: Duration = Duration::from_millis(5);
 
 /// How long a call waits in one line before it joins the next one too. If all calls stood in all lines at once, each server
 /// would grant its lock to another of them, and none would have a majority. So they queue at one server, and usually the
@@ -331,9 +326,12 @@ impl RedLock {
         while let Some((at, answer)) = in_time(until, asked.next()).await.flatten() {
             round.heard(at, answer);
             if self.is_decided(&round, asked.len()) && until.is_none() {
-                until = Some(Instant::now() + started.elapsed().max(STRAGGLERS));
+                until = Some(Instant::now() + grace(started.elapsed()));
             }
         }
+        // The requests that are dropped now may have run.
+        let missing = iter::repeat_with(|| Error::cut_off(started.elapsed()));
+        round.failed.extend(missing.take(asked.len()));
         round
     }
 
@@ -467,19 +465,18 @@ enum Judged {
 
 async fn ask(lock: &Lock) -> Result<Option<Guard>> {
     let limit = lock.attempt_limit();
-    timeout(limit, lock.try_lock()).await.unwrap_or_else(|_| Err(Error::unanswered(limit)))
+    timeout(limit, lock.try_lock()).await.unwrap_or_else(|_| Err(Error::cut_off(limit)))
 }
 
-/// One error for the errors of several servers: a permanent one if there is any.
+/// One error for the errors of several servers: a permanent one if there is any, or else one after which a request may
+/// have run.
 fn worst(failed: impl Iterator<Item = Error>) -> Error {
-    let mut worst = None;
-    for error in failed {
-        if !error.is_passing() {
-            return error;
-        }
-        worst = worst.or(Some(error));
-    }
-    worst.unwrap_or_else(|| Error::Unavailable {
+    let mildness = |error: &Error| match error {
+        Error::Unavailable { .. } => 2,
+        Error::Indeterminate { .. } => 1,
+        _ => 0,
+    };
+    failed.min_by_key(mildness).unwrap_or_else(|| Error::Unavailable {
         source: said("a majority of the servers granted the lock too late"),
     })
 }

@@ -1,7 +1,6 @@
 //! The re-entrant lock: its owner may take it again.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 

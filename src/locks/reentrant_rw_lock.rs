@@ -1,7 +1,6 @@
 //! The re-entrant read-write lock: its owner may lock it again.
 
 use std::fmt;
-use std::future::Future;
 use std::time::Duration;
 
 use crate::engine::{Hold, Patience};

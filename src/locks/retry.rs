@@ -5,9 +5,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::error::{Error, Result};
+use crate::jitter::jittered;
 
 /// The pause before a call asks servers again that did not answer, plus or minus half.
-const PAUSE: Duration = Duration::from_millis(200);
+const ROUND_PAUSE: Duration = Duration::from_millis(200);
 
 /// The outcome of the requests so far.
 #[derive(Default)]
@@ -33,7 +34,7 @@ impl Retry {
             return Err(error);
         }
         self.failing = Some((since, error));
-        sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+        sleep(jittered(ROUND_PAUSE)).await;
         Ok(())
     }
 

@@ -1,7 +1,6 @@
 //! The read-write lock: each guard is its own owner.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 

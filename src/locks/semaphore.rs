@@ -1,7 +1,6 @@
 //! The semaphore: a number of permits, each with a lease.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -8,7 +8,6 @@
 //! 3. Only the task ends a connection, by dropping it.
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,11 +19,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, tim
 use tokio_util::sync::CancellationToken;
 
 use crate::error::said;
+use crate::jitter::jittered;
 use crate::meters;
 use crate::wire::address::Address;
+use crate::wire::destination::{Destination, Found};
 use crate::wire::dial::Dialled;
 use crate::wire::fault::Fault;
-use crate::wire::place::{Found, Place};
 
 /// The first pause after a connection failed. The pause doubles up to a maximum, until a connection has lived for
 /// longer than the next pause would be. So the client does not connect a hundred times a second to a server that
@@ -160,7 +160,7 @@ impl Link {
 
 /// The task that maintains one connection.
 pub(crate) struct LinkTask<D> {
-    place: Place,
+    destination: Destination,
     /// The target of the last connection.
     found: Option<Found>,
     duty: Arc<D>,
@@ -183,7 +183,11 @@ struct Fresh {
 }
 
 impl<D: Duty> LinkTask<D> {
-    pub(crate) fn new(place: Place, duty: Arc<D>, generations: Generations) -> (Self, Link) {
+    pub(crate) fn new(
+        destination: Destination,
+        duty: Arc<D>,
+        generations: Generations,
+    ) -> (Self, Link) {
         let (state, seen) = watch::channel(Err(Fault::NotSent(said("not connected yet"))));
         let (suspects, suspected) = watch::channel(0);
         let worth_a_try = Arc::<Notify>::default();
@@ -194,7 +198,7 @@ impl<D: Duty> LinkTask<D> {
         };
         (
             Self {
-                place,
+                destination,
                 found: None,
                 duty,
                 state,
@@ -235,14 +239,14 @@ impl<D: Duty> LinkTask<D> {
 
     async fn establish(&mut self) -> Result<Fresh, Fault> {
         self.generation = self.generations.next();
-        let found = self.place.find().await?;
+        let found = self.destination.find().await?;
         self.found = Some(found.clone());
         let (address, limit) = (&found.address, found.address.connect_timeout());
         let late = || Fault::NotSent(said(format!("{address} did not answer in {limit:?}")));
         tokio::select! {
             biased;
             made = timeout(limit, self.connect(&found)) => made.unwrap_or_else(|_| Err(late())),
-            () = self.place.left(Some(&found)) => Err(elsewhere()),
+            () = self.destination.left(Some(&found)) => Err(elsewhere()),
         }
     }
 
@@ -285,7 +289,7 @@ impl<D: Duty> LinkTask<D> {
                 biased;
                 () = pause => {}
                 // There is no reason to wait for a server that has not been tried.
-                () = self.place.left(self.found.as_ref()) => {}
+                () = self.destination.left(self.found.as_ref()) => {}
                 () = self.worth_a_try.notified() => self.pause = SHORTEST_PAUSE,
             }
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
@@ -311,7 +315,7 @@ impl<D: Duty> LinkTask<D> {
             never = authenticate(conn.clone(), server, renew_at) => match never {},
             fault = self.duty.work(conn) => fault,
             fault = self.suspected(generation) => fault,
-            () = self.place.left(Some(&found)) => elsewhere(),
+            () = self.destination.left(Some(&found)) => elsewhere(),
         };
         tracing::info!(link = D::NAME, generation, %server, ?fault, "disconnected");
         self.show(Err(unsent(fault.of(server))));
@@ -356,11 +360,11 @@ async fn authenticate(
         sleep_until(at).await;
         let answer = server.authenticate(&mut conn).await;
         // Whatever validity it reports, a provider is not called continuously.
-        let again = Instant::now() + SHORTEST_VALIDITY.mul_f64(0.5 + fastrand::f64());
+        let again = Instant::now() + jittered(SHORTEST_VALIDITY);
         renew_at = match answer {
             Ok(next) => next.map(|next| next.max(again)),
             Err(fault) => {
-                tracing::warn!(%server, ?fault, "could not replace the credentials: trying again");
+                tracing::warn!(%server, ?fault, "could not replace the credentials: the client tries again");
                 Some(again)
             }
         };

@@ -3,7 +3,7 @@
 //! | what happens | where |
 //! |---|---|
 //! | a URL is read, a connection is made and made again | `target.rs`, `address.rs` (also TLS), `hello.rs`, `link.rs` |
-//! | a script is called | `calls.rs` and `questions.rs` by `connection.rs`; together with others: `gathering.rs` |
+//! | a script is called | `calls.rs` and `questions.rs` by `connection.rs`; together with others: `gathering.rs`; so that it runs once: `orders.rs` |
 //! | a message arrives, a channel is subscribed, its connection breaks | `subscriber.rs` with `subscriber/channel_link.rs`, `message.rs`, `link.rs` |
 //! | a message of Redisson arrives | `message.rs` finds no word of ours in it, so `hear_of_all` in `engine/listener.rs` makes every contender of the name ask; its channels: `kinds.rs` |
 //! | a server has forgotten a script | `connection.rs` sends its text; `scripts.rs` |
@@ -22,6 +22,7 @@ mod cluster;
 mod commands;
 mod common_args;
 mod connection;
+mod destination;
 mod dial;
 mod failover_watch;
 mod family;
@@ -29,13 +30,12 @@ mod fault;
 mod gathering;
 mod guide;
 mod hello;
-mod latch;
 mod link;
 mod map;
 mod marks;
 mod message;
 mod node;
-mod place;
+mod orders;
 mod questions;
 mod redirect;
 mod replies;
@@ -54,16 +54,16 @@ pub(crate) use cluster::{Cluster, Crew};
 pub(crate) use commands::Commands;
 pub(crate) use common_args::CommonArgs;
 pub(crate) use connection::{Connection, SentOn};
+pub(crate) use destination::Destination;
 #[cfg(parklock_sim)]
 pub use dial::{Dial, Stream};
 pub(crate) use failover_watch::FailoverWatch;
 pub(crate) use fault::Fault;
 pub(crate) use gathering::{Answer, Answered, Batch, Gathering};
 pub(crate) use guide::Guide;
-pub(crate) use latch::Order;
 pub(crate) use marks::Claim;
 pub(crate) use message::{What, Word, publisher, words};
-pub(crate) use place::Place;
+pub(crate) use orders::Order;
 pub(crate) use questions::Status;
 pub(crate) use requests::Requests;
 pub(crate) use sentinels::Sentinels;

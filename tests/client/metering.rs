@@ -407,3 +407,19 @@ async fn all_metrics_of_the_manual_are_described_and_happen() {
     });
     recorded.nothing_is_held_or_waited_for("all of it").await;
 }
+
+/// The server has refused the request, so there is nothing to clean up.
+#[tokio::test]
+async fn several_locks_that_are_refused_together_leave_no_ghost() {
+    let recorded = Recorded::default();
+    let _recording = metrics::set_default_local_recorder(&recorded);
+    let server = Server::start().await;
+    let rules = ["on", ">pass", "~lock:grants", "~lock*:{a}", "&*", "+@all"];
+    let user = [&["ACL", "SETUSER", "user"][..], &rules].concat();
+    server.admin().await.cmd::<()>(&user).await;
+    let client = comes_in(server.url().replace("://", "://user:pass@"), Config::default()).await;
+    let refused = client.multi_lock(["a", "b"]).try_lock().await;
+    assert!(matches!(refused, Err(Error::Permission { .. })), "{refused:?}");
+    assert_eq!(recorded.of("parklock_ghosts_total"), 0.0);
+    timeout(SOON, client.close()).await.expect("it owes nothing");
+}

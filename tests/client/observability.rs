@@ -241,8 +241,25 @@ async fn a_key_without_a_ttl_and_a_lock_taken_away_are_warnings() {
     let warned = async || log.said(Level::WARN, &["orders", "TTL"]) > 0;
     eventually(SOON, "it warns", warned).await;
     client.lock("orders").force_unlock().await.unwrap();
-    assert_eq!(log.said(Level::WARN, &["orders", "taken away"]), 1, "{}", log.all());
+    assert_eq!(log.said(Level::WARN, &["orders", "took the lock away"]), 1, "{}", log.all());
     timeout(SOON, waiter).await.unwrap().unwrap().unwrap().unlock().await.unwrap();
+}
+
+/// The user lacks one key that plain locks do not need.
+#[tokio::test]
+async fn a_leader_that_may_not_announce_itself_is_warned_of_once() {
+    let (log, _capturing) = Log::capture();
+    let server = Server::start().await;
+    let rules = ["on", ">pass", "~lock:*", "~lock_queue:*", "~lock_notes:{orders}", "&*", "+@all"];
+    let user = [&["ACL", "SETUSER", "user"][..], &rules].concat();
+    server.admin().await.cmd::<()>(&user).await;
+    let client = comes_in(server.url().replace("://", "://user:pass@"), quick()).await;
+    let leadership = client.election("orders").campaign().await.unwrap();
+    let words = ["not announce the leader"];
+    let failures = async || log.said(Level::WARN, &words) + log.said(Level::DEBUG, &words) >= 3;
+    eventually(SOON, "it has failed several times", failures).await;
+    assert_eq!(log.said(Level::WARN, &words), 1, "{}", log.all());
+    leadership.step_down().await.unwrap();
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::fixture::{LONG, SOON, client, client_with, is_pending, quick};
+use common::fixture::{LONG, SOON, client, client_with, is_pending, parked, quick};
 use common::{Server, eventually};
 use http::header::RETRY_AFTER;
 use http::{HeaderName, Request, Response, StatusCode};
@@ -15,6 +15,7 @@ use parklock::tower::{LockLayer, LockLost, OnLoss, Refusal};
 use parklock::{Client, Error, Hold};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 type Answer = Response<String>;
@@ -232,6 +233,25 @@ async fn a_request_goes_to_the_service_that_was_ready() {
         let answer = service.ready().await.expect("ready").call(post(path));
         assert_eq!(answered(answer).await.status(), StatusCode::OK);
     }
+}
+
+/// A request that waits for its lock does not use up the limit of the inner service.
+#[tokio::test]
+async fn a_request_that_waits_keeps_no_place_of_the_inner_service() {
+    let server = Server::start().await;
+    let (ours, theirs) = (client(&server).await, client(&server).await);
+    let held = theirs.lock("path:/a").lock().await.unwrap();
+    let echo = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Answer::default()));
+    let by_path = LockLayer::by_path(&ours).wait(LONG);
+    let service = by_path.layer(ConcurrencyLimit::new(echo, 1));
+    let waits = tokio::spawn(service.clone().oneshot(post("/a")));
+    parked(&server.admin().await, "path:/a", 1).await;
+
+    assert_eq!(answered(service.oneshot(post("/b"))).await.status(), StatusCode::OK);
+
+    held.unlock().await.unwrap();
+    let waited = answered(async { waits.await.unwrap() }).await;
+    assert_eq!(waited.status(), StatusCode::OK);
 }
 
 #[test]

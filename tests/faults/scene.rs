@@ -1,6 +1,5 @@
 //! What a fault needs: a server, a proxy before it, clients on both sides of the proxy, and a look at the server.
 
-use std::future::Future;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};

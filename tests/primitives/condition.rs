@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use std::future::Future;
+use std::future::ready;
 use std::time::Duration;
 
 use common::fixture::{A_WHILE, LONG, SOON, client, client_with, comes_in, lock_keys};
@@ -414,6 +414,19 @@ async fn a_writer_waits_and_writes_again() {
     sleep(A_WHILE).await;
     assert!(!waiter.is_finished(), "somebody reads");
     reading.unlock().await.unwrap();
+    let writing = soon(waiter).await.unwrap().unwrap();
+    assert!(rw.try_read().await.unwrap().is_none());
+    // It waits once more, and then no longer.
+    let waiter = {
+        let (condition, mut looks) = (condition.clone(), 0);
+        let is_to_wait = move || {
+            looks += 1;
+            ready(Ok::<_, Error>(looks == 1))
+        };
+        tokio::spawn(async move { writing.wait_while(&condition, is_to_wait).await })
+    };
+    lined_up(&admin, 1).await;
+    condition.notify_one().await.unwrap();
     let writing = soon(waiter).await.unwrap().unwrap();
     assert!(rw.try_read().await.unwrap().is_none());
     writing.downgrade().await.unwrap().unlock().await.unwrap();

@@ -10,10 +10,27 @@ use std::time::{Duration, Instant};
 use common::fixture::{LONG, SOON, client, client_with, comes_in, is_pending, key, parked, quick};
 use common::{Proxy, Server, eventually};
 use parklock::{Client, Config, Election, Error, Leader, Leadership, Term};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 async fn leads(candidate: &Election) -> Leadership {
     timeout(SOON, candidate.campaign()).await.expect("it is elected").expect("an answer")
+}
+
+/// A candidate that leads as soon as it can, and when that was.
+fn leads_next(candidate: Election) -> JoinHandle<(Instant, Leadership)> {
+    tokio::spawn(async move {
+        let next = leads(&candidate).await;
+        (Instant::now(), next)
+    })
+}
+
+/// A candidate with a lease of nine seconds that leaves its work half of that to stop.
+async fn wary(proxy: &Proxy) -> Election {
+    let lease = Duration::from_secs(9);
+    let client = comes_in(proxy.url(), Config::default().watchdog_timeout(lease)).await;
+    client.election("a").margin(lease / 2)
 }
 
 async fn over(ended: impl Future<Output = ()>) {
@@ -108,14 +125,9 @@ async fn run_says_when_the_work_ended_without_the_leadership() {
 async fn a_leader_without_redis_stops_before_another_one_may_lead() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
-    let (lease, margin) = (Duration::from_secs(9), Duration::from_millis(4_500));
-    let ours = comes_in(proxy.url(), Config::default().watchdog_timeout(lease)).await;
-    let (a, b) = (ours.election("a").margin(margin), client(&server).await.election("a"));
+    let (a, b) = (wary(&proxy).await, client(&server).await.election("a"));
     let first = leads(&a).await;
-    let waiter = tokio::spawn(async move {
-        let next = leads(&b).await;
-        (Instant::now(), next)
-    });
+    let waiter = leads_next(b);
     parked(&server.admin().await, "a", 1).await;
     let cut = proxy.blackhole(None);
 
@@ -129,6 +141,59 @@ async fn a_leader_without_redis_stops_before_another_one_may_lead() {
     assert!(next.token() > first.token());
     cut.lift();
     assert!(is_pending(next.ended()).await && !first.is_leader());
+}
+
+/// The connection is back right after the term, and the lock is renewed. The work still has the margin.
+#[tokio::test]
+async fn nobody_else_leads_within_the_margin_although_redis_is_back() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let (a, b) = (wary(&proxy).await, client(&server).await.election("a"));
+    let first = leads(&a).await;
+    let waiter = leads_next(b);
+    parked(&server.admin().await, "a", 1).await;
+    let cut = proxy.blackhole(None);
+
+    over(first.ended()).await;
+    let stopped = Instant::now();
+    cut.lift();
+    let (led, next) = waiter.await.unwrap();
+
+    assert!(led > stopped + Duration::from_secs(3), "the next one leads {:?} later", led - stopped);
+    assert!(!first.is_leader() && !a.is_leader());
+    assert!(next.token() > first.token());
+}
+
+/// `run` has dropped the work, whose requests may be in flight.
+#[tokio::test]
+async fn work_that_was_dropped_for_want_of_redis_has_the_margin_too() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let (a, b) = (wary(&proxy).await, client(&server).await.election("a"));
+    let (working, mut worked) = mpsc::channel::<()>(1);
+    let (mut first, leader) = (Some(working), a.clone());
+    let running = tokio::spawn(async move {
+        let work = |_| {
+            let working = first.take();
+            async move {
+                let _working = working;
+                pending::<()>().await;
+            }
+        };
+        leader.run(work).await
+    });
+    eventually(SOON, "it leads", async || a.is_leader()).await;
+    let waiter = leads_next(b);
+    parked(&server.admin().await, "a", 1).await;
+    let cut = proxy.blackhole(None);
+
+    assert_eq!(timeout(SOON, worked.recv()).await.expect("the work is dropped"), None);
+    let stopped = Instant::now();
+    cut.lift();
+    let (led, _next) = waiter.await.unwrap();
+
+    assert!(led > stopped + Duration::from_secs(3), "the next one leads {:?} later", led - stopped);
+    running.abort();
 }
 
 /// The lock is granted, and then the connection breaks: a candidate that has waited for long keeps what it has.

@@ -3,7 +3,6 @@
 
 use crate::common;
 
-use std::future::Future;
 use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::engine::caller::pick_up::Offer;
 use crate::engine::caller::{Caller, contest};
-use crate::engine::core::PAUSE;
+use crate::engine::core::RETRY_PAUSE;
 use crate::engine::debts::Debt;
 use crate::engine::entry::{Entry, Visit};
 use crate::engine::hold::Hold;
@@ -15,6 +15,7 @@ use crate::engine::known::Known;
 use crate::engine::pending_acquire::{Attempt, attempt};
 use crate::engine::waiting::Event;
 use crate::error::{Error, Result};
+use crate::jitter::jittered;
 use crate::keys::TenureId;
 use crate::wire::{Acquire, Fault, Manner};
 
@@ -205,10 +206,10 @@ impl Caller {
             return Err(fault.into_outage(&entry.keys.lock().to_string()));
         }
         if let Fault::NotSent(_) = fault {
-            let _ = tokio::time::timeout(left, self.engine.commands.up(&entry.keys)).await;
-            tokio::time::sleep(self.engine.spread()).await;
+            let _ = timeout(left, self.engine.commands.up(&entry.keys)).await;
+            sleep(self.engine.spread()).await;
         } else {
-            tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64()).min(left)).await;
+            sleep(jittered(RETRY_PAUSE).min(left)).await;
         }
         Ok(())
     }
@@ -240,6 +241,6 @@ impl Short {
 fn warn_of_eternity(entry: &Entry, ttl: Option<Duration>) {
     if ttl.is_none() {
         let name = entry.keys.name();
-        tracing::warn!(?name, "held by a key without a TTL, which may never be freed");
+        tracing::warn!(?name, "the key of the lock has no TTL: the lock may never become free");
     }
 }

@@ -8,6 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::sleep;
+
 use crate::engine::caller::Caller;
 use crate::engine::caller::ask::Short;
 use crate::engine::caller::pick_up::{Coming, Offer};
@@ -79,7 +81,7 @@ impl Caller {
                         if matches!(answer, Attempt::GaveWay) {
                             // Sleep instead of parking: our own message would wake us at the same time as everybody
                             // else.
-                            tokio::time::sleep(SIT_OUT).await;
+                            sleep(SIT_OUT).await;
                         }
                     }
                     Err(fault) => Box::pin(self.ride_out(&entry, fault, &mut short)).await?,

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::grant::Lease;
 use crate::engine::hand_off_budget::Idle;
-use crate::engine::tenure::{State, Stay, Tenure};
+use crate::engine::tenure::{EntryPart, State, Tenure};
 use crate::engine::wheel::TimerSlot;
 
 /// What the watchdog finds when a tenure is due.
@@ -23,7 +23,7 @@ pub(crate) enum Due {
     Ended,
 }
 
-impl<S: Stay> Tenure<S> {
+impl<S: EntryPart> Tenure<S> {
     /// Records its slot in the wheel. Returns `false` if there is nothing left to do about the tenure.
     pub(crate) fn scheduled(&self, slot: TimerSlot, look_at: Instant) -> bool {
         let mut state = self.state();
@@ -123,7 +123,10 @@ impl<S: Stay> Tenure<S> {
             state.lifetime.stop_watching();
             drop(state);
             let name = self.keys.name();
-            tracing::warn!(?name, "held for max_hold: no longer renewed");
+            tracing::warn!(
+                ?name,
+                "a caller has held the lock for max_hold: the client no longer renews it"
+            );
             return self.due(now, max_hold, idle);
         }
         let renew = state.lifetime.is_due(now);
@@ -139,7 +142,7 @@ impl<S: Stay> Tenure<S> {
     }
 }
 
-impl<S: Stay> State<S> {
+impl<S: EntryPart> State<S> {
     fn next_look(&self, idle: Idle) -> Instant {
         if self.doubted || self.ended.is_some() {
             return Instant::now();

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, Value, cmd, pipe};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::jitter::jittered;
 use crate::slot::Slot;
 use crate::wire::fault::{self, Fault, Redirect};
 use crate::wire::hello::{Expected, Hello};
@@ -56,13 +57,13 @@ impl ChannelLink {
     }
 
     fn refuse(&self, name: &str, fault: &Fault) {
-        tracing::warn!(channel = ?name, ?fault, "not allowed to listen: waiters poll from time to time instead");
+        tracing::warn!(channel = ?name, ?fault, "the user may not subscribe: its waiters ask every 250 ms instead");
         self.at(|channels| {
             if let Some(channel) = channels.all.get_mut(name) {
                 channel.phase = Phase::Refused(Instant::now());
             }
         });
-        (self.inner.listener)(name, Heard::Deaf);
+        (self.inner.on_heard)(name, Heard::Deaf);
     }
 
     /// The server ended a channel, since its slot has moved. The next answer will say where it is now.
@@ -151,7 +152,7 @@ impl ChannelLink {
             !missing.is_empty()
         };
         if self.at(is_missing) {
-            sleep(NOT_TAKEN.mul_f64(0.5 + fastrand::f64())).await;
+            sleep(jittered(NOT_TAKEN)).await;
         }
         Ok(())
     }
@@ -202,7 +203,7 @@ impl ChannelLink {
     async fn next_expiry(&self) {
         let next = self.at(|channels| channels.expires_next(self.inner.linger));
         match next {
-            Some(at) => tokio::time::sleep_until(at).await,
+            Some(at) => sleep_until(at).await,
             None => std::future::pending().await,
         }
     }
@@ -274,10 +275,10 @@ impl Duty for ChannelLink {
         match (push.kind, data) {
             (PushKind::Subscribe | PushKind::SSubscribe, _) => {
                 self.acknowledge(channel, generation);
-                (self.inner.listener)(channel, Heard::Live);
+                (self.inner.on_heard)(channel, Heard::Live);
             }
             (PushKind::Message | PushKind::SMessage, [Value::BulkString(message)]) => {
-                (self.inner.listener)(channel, Heard::Message(message));
+                (self.inner.on_heard)(channel, Heard::Message(message));
             }
             (PushKind::SUnsubscribe, _) if generation == self.link.generation() => {
                 self.ended(channel);
@@ -298,7 +299,7 @@ impl Duty for ChannelLink {
             awaited.map(|(name, _)| Arc::clone(name)).collect()
         });
         for name in awaited {
-            (self.inner.listener)(&name, Heard::Deaf);
+            (self.inner.on_heard)(&name, Heard::Deaf);
         }
     }
 }

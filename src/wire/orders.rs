@@ -1,5 +1,5 @@
-//! Changes of a count-down latch, and notifications of a condition. The server carries out each one once, however often
-//! the client sends it.
+//! Orders: changes of a count-down latch, and notifications of a condition. The server carries out each order once,
+//! however often the client sends it.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::wire::fault::Fault;
 use crate::wire::replies::number;
 use crate::wire::scripts::Script;
 
-/// A change.
+/// A change that the server carries out once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Order {
     Set {
@@ -41,7 +41,7 @@ impl Order {
 }
 
 impl Connection<'_> {
-    /// Carries out this change. Returns 1 or 0 (done or not), the remaining count, or how many waiters were notified.
+    /// Sends the order. Returns 1 or 0 (done or not), the remaining count, or how many waiters were notified.
     /// The server remembers this request for as long as `request` says.
     pub(crate) async fn order(
         &mut self,

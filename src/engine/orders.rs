@@ -1,11 +1,12 @@
-//! Requests that change a latch. They are repeated until the server answers; the server carries each out once.
+//! Orders to a latch or a condition. They are repeated until the server answers; the server carries each out once.
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
-use crate::engine::core::{Engine, PAUSE};
+use crate::engine::core::{Engine, RETRY_PAUSE};
 use crate::error::{Error, Result};
+use crate::jitter::jittered;
 use crate::keys::Keys;
 use crate::wire::{Fault, Order};
 
@@ -14,10 +15,10 @@ use crate::wire::{Fault, Order};
 const LONGER: Duration = Duration::from_secs(60);
 
 impl Engine {
-    /// Changes a latch once.
+    /// Has an order carried out once.
     ///
     /// # Cancel safety
-    /// A dropped future may or may not have changed it.
+    /// If the future is dropped, the order may or may not be carried out.
     pub(crate) async fn order(&self, keys: &Keys, order: Order) -> Result<i64> {
         let until = Instant::now() + self.config.riding_out();
         let memory = self.config.riding_out() * 2 + LONGER;
@@ -36,7 +37,7 @@ impl Engine {
             if !fault.is_passing() || left.is_zero() {
                 return Err(self.given_up(keys, fault, may_have_run).await);
             }
-            tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64()).min(left)).await;
+            sleep(jittered(RETRY_PAUSE).min(left)).await;
         }
     }
 
