@@ -9,9 +9,8 @@
 //!    it up, the watchdog releases it.
 //! 4. Sharing keeps no other client waiting. Callers join a read, and permits pass from caller to caller, only for a
 //!    limited time after the server has reported that no waiter stands in line. After that time, a caller joins a read only
-//!    if the caller was already waiting when the read was granted. A read without a holder also rests for such callers. The
-//!    next permit that its holder leaves is released. That lets in a waiter that came meanwhile. Until that release is
-//!    answered, other resting permits still pass from caller to caller.
+//!    if the caller was already waiting when the read was granted. A read without a holder also rests for such callers. After
+//!    that time, a permit that its holder leaves is released, which lets in a waiter that has come meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -197,39 +196,6 @@ impl<T: Clone> SideBySide<T> {
     }
 }
 
-/// The holds of one tenure that have not ended, by their numbers.
-#[derive(Debug, Default)]
-pub(crate) struct Company {
-    /// A bit for each hold.
-    inside: Vec<u64>,
-}
-
-impl Company {
-    pub(crate) fn enter(&mut self, hold: u16) {
-        let (word, bit) = place(hold);
-        if self.inside.len() <= word {
-            self.inside.resize(word + 1, 0);
-        }
-        self.inside[word] |= bit;
-    }
-
-    pub(crate) fn leave(&mut self, hold: u16) {
-        let (word, bit) = place(hold);
-        if let Some(there) = self.inside.get_mut(word) {
-            *there &= !bit;
-        }
-    }
-
-    pub(crate) fn has(&self, hold: u16) -> bool {
-        let (word, bit) = place(hold);
-        self.inside.get(word).is_some_and(|there| there & bit != 0)
-    }
-}
-
-fn place(hold: u16) -> (usize, u64) {
-    (usize::from(hold / 64), 1 << (hold % 64))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -346,19 +312,5 @@ mod tests {
         shared.passed(now);
         shared.passed(now - TIME);
         assert!(shared.has_passed_since(now) && !shared.has_passed_since(now + TIME));
-    }
-
-    #[test]
-    fn each_reader_that_joined_leaves_for_itself() {
-        let mut company = Company::default();
-        for hold in [0, 63, 64, 1023] {
-            assert!(!company.has(hold));
-            company.enter(hold);
-            assert!(company.has(hold));
-        }
-        company.leave(64);
-        company.leave(65);
-        let inside = [0, 63, 64, 65, 1023].map(|hold| company.has(hold));
-        assert_eq!(inside, [true, true, false, false, true]);
     }
 }

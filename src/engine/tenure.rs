@@ -6,10 +6,11 @@
 //! 3. A reader may join a read of its client: then both are holds of one tenure. Each reader leaves separately, and the last
 //!    one releases the tenure.
 //!
-//! `tenure/hand_over.rs`: from holder to holder. `tenure/renewal.rs`: what the watchdog does. `tenure/loss.rs`: the end
-//! without a release. `tenure/count_job.rs`: whether a background job has to write the
-//! hold count.
+//! `tenure/hand_over.rs`: from holder to holder. `tenure/company.rs`: the holds of readers that have joined.
+//! `tenure/renewal.rs`: what the watchdog does. `tenure/loss.rs`: the end without a release. `tenure/count_job.rs`: whether
+//! a background job has to write the hold count.
 
+mod company;
 mod count_job;
 mod hand_over;
 mod loss;
@@ -26,7 +27,6 @@ use crate::engine::debts::Debt;
 use crate::engine::grant::{Ended, Grant, Holder, Lease};
 use crate::engine::lifetime::Lifetime;
 use crate::engine::owner_holds;
-use crate::engine::side_by_side::Company;
 use crate::engine::wheel::TimerSlot;
 use crate::keys::{Keys, TenureId};
 use crate::meters::{Holds, Lateness};
@@ -36,6 +36,7 @@ use crate::token::FencingToken;
 pub(crate) use hand_over::{Left, PickUp, Taken};
 pub(crate) use renewal::Due;
 
+use company::Company;
 use count_job::Telling;
 
 /// The part of its client's entry that a tenure keeps while it may be held. The entry is above this module: a tenure
@@ -89,7 +90,7 @@ struct State<S> {
     /// What the holds of the current owner share.
     owner_holds: Weak<OwnerHolds<S>>,
     /// The owner nested while its earlier holds were away at a condition. The two groups of holds have different
-    /// [`OwnerHolds`], so none of them can wait for a condition.
+    /// [`OwnerHolds`], so no hold of this tenure can wait for a condition.
     is_mixed: bool,
     /// The owner, which may nest. `None`: the guard is the owner.
     owner: Option<OwnerId>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::grant::{Holder, Lease};
 use crate::engine::hand_off_budget::Budget;
-use crate::engine::side_by_side::Company;
+use crate::engine::tenure::company::Company;
 use crate::engine::tenure::{State, Stay, Tenure};
 use crate::engine::wheel::TimerSlot;
 
