@@ -114,8 +114,8 @@ struct State<S> {
     /// When the current holder began; if idle, when the last holder left.
     since: CompactInstant,
     lifetime: Lifetime,
-    /// A message of another client may concern this tenure: the watchdog has to check it.
-    doubted: bool,
+    /// A message of another client may concern this tenure: from this time on, the watchdog has to check it.
+    doubted: Option<CompactInstant>,
     stay: Option<S>,
     slot: Option<TimerSlot>,
     /// When the watchdog looks at this tenure next.
@@ -165,7 +165,7 @@ impl<S: Stay> Tenure<S> {
                 holder.lease == Lease::Watched || keys.row.is_notice,
                 renew_at,
             ),
-            doubted: false,
+            doubted: None,
             stay: held.then_some(stay),
             slot: None,
             look_at: now.into(),
@@ -532,6 +532,21 @@ pub(crate) mod tests {
         hold.tenure.doubt();
         assert_eq!(due(&hold, None), Due::Renew);
         assert!(matches!(due(&hold, None), Due::At(_)));
+    }
+
+    #[test]
+    fn a_check_without_an_answer_is_repeated_whatever_the_lease() {
+        let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
+        let again = Instant::now() + LEASE / 2;
+        hold.tenure.doubt();
+        assert_eq!(due(&hold, None), Due::Renew);
+        hold.tenure.check_again(again);
+        assert_eq!(hold.tenure.next_look(IDLE), again);
+        assert_eq!(due(&hold, None), Due::At(again));
+        assert_eq!(hold.tenure.due(again, None, IDLE), Due::Renew);
+        hold.tenure.check_again(again);
+        hold.tenure.doubt();
+        assert_eq!(due(&hold, None), Due::Renew, "a message does not wait for that time");
     }
 
     #[test]
