@@ -46,7 +46,7 @@ impl EntryPermit {
             // The next caller of this client may ask at once, or join this tenure. So the permit is passed on only when
             // the tenure can be found.
             let tenure = self.visit().begin_beside(grant, holder, renew_at);
-            self.visit().forget_line(tenure.id);
+            self.visit().forget_line(&tenure);
             return tenure;
         }
         // Keep a visit until the tenure is shown: the tenure of a latch gives up its permit at once.
@@ -60,7 +60,7 @@ impl EntryPermit {
             shared.passed(sent);
         }
         entry.show(&tenure);
-        visit.forget_line(tenure.id);
+        visit.forget_line(&tenure);
         tenure
     }
 

@@ -389,13 +389,19 @@ mod tests {
         }
     }
 
+    /// The contender has the lock.
+    fn granted(visit: &Visit, id: TenureId) {
+        assert!(visit.entry.forget_line(id).is_some());
+        visit.stop_watching();
+    }
+
     #[test]
     fn when_the_wait_of_the_watcher_is_over_another_far_contender_watches() {
         let [first, second] = far_contenders();
         assert!(watches(&first));
         assert!(!watches(&second));
         // It has the lock. So its entry stays in the table as long as its guard lives.
-        first.forget_line(TenureId(0));
+        granted(&first, TenureId(0));
         assert!(second.entry.gate.was_opened(), "it is woken");
         assert!(watches(&second));
     }
@@ -406,7 +412,7 @@ mod tests {
         assert!(watches(&first));
         assert!(!watches(&third));
         second.entry.step(Event::Asked, RULES);
-        first.forget_line(TenureId(0));
+        granted(&first, TenureId(0));
         second.entry.step(waits(true), RULES);
         assert!(watches(&second), "it is near, and asks for itself");
         assert!(third.entry.gate.was_opened(), "it is woken");

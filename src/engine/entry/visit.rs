@@ -93,10 +93,13 @@ impl Visit {
         self.entry.have_watched();
     }
 
-    /// The contender was granted the lock. See [`Entry::forget_line`].
-    pub(super) fn forget_line(&self, id: TenureId) {
-        if self.entry.forget_line(id) {
-            self.stop_watching();
+    /// The contender was granted the lock, and its tenure has begun. See [`Entry::forget_line`].
+    pub(super) fn forget_line(&self, tenure: &Tenure) {
+        let Some(waiting) = self.entry.forget_line(tenure.id) else { return };
+        self.stop_watching();
+        if waiting.is_doubted() {
+            // A message came before the tenure could be found.
+            tenure.doubt();
         }
     }
 
