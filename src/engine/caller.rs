@@ -280,7 +280,8 @@ impl Caller {
     }
 
     fn begin(&self, permit: EntryPermit, grant: Grant) -> Result<Hold> {
-        self.engine.begin(permit, grant, self.holder())
+        let inner = self.options.within.as_ref().map(|within| Arc::clone(&within.inner));
+        self.engine.begin(permit.within(inner), grant, self.holder())
     }
 
     fn holder(&self) -> Holder {

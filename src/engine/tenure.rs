@@ -108,9 +108,9 @@ struct State<S> {
     asked: Lease,
     /// The number of permits, for a kind with permits.
     permits: u32,
-    /// The owner may have taken another hold within this one. The server let that hold in beside this one, so no other
-    /// caller may take over this tenure.
-    is_shelter: bool,
+    /// The holds that the owner has or asks for within this one. The server lets them in beside this one, so no other caller
+    /// may take over this tenure.
+    inner: Weak<()>,
     /// When the current holder began; if idle, when the last holder left.
     since: CompactInstant,
     lifetime: Lifetime,
@@ -131,6 +131,10 @@ struct State<S> {
     counted: Holds,
     late: Lateness,
 }
+
+/// Counts a hold that an owner has or asks for within a tenure, as long as it exists: until the release of that hold is
+/// answered.
+pub(crate) type Inner = Arc<()>;
 
 /// What the holds of one owner share: the tenure that they are in now, and their hold number in it.
 pub(crate) type OwnerHolds<S> = owner_holds::OwnerHolds<(Arc<Tenure<S>>, u16)>;
@@ -158,7 +162,7 @@ impl<S: Stay> Tenure<S> {
             company: None,
             asked: holder.lease,
             permits: holder.permits,
-            is_shelter: false,
+            inner: Weak::new(),
             since: now.into(),
             lifetime: Lifetime::new(
                 &grant,
@@ -260,7 +264,7 @@ impl<S: Stay> Tenure<S> {
     /// Whether one of its holds can wait for a condition: no hold of the owner would be left out when they come back.
     pub(crate) fn can_wait(&self) -> bool {
         let state = self.state();
-        !state.is_mixed && !state.is_shelter
+        !state.is_mixed && !state.is_shelter()
     }
 
     /// What the holder asked for, so that it can ask again.
@@ -291,13 +295,16 @@ impl<S: Stay> Tenure<S> {
         }
     }
 
-    /// The owner of this hold is about to ask for another hold within it, which the server lets in beside this one. So
-    /// from now on no other caller may take over this tenure. Returns `false` if the hold has ended.
-    pub(crate) fn shelters(&self, hand_over: u16) -> bool {
+    /// The owner of this hold is about to ask for another hold within it, which the server lets in beside this one. Returns what
+    /// keeps other callers from taking over this tenure, as long as it exists; `None` if the hold has ended.
+    pub(crate) fn shelter(&self, hand_over: u16) -> Option<Inner> {
         let mut state = self.state();
-        let is_held = state.ended(hand_over).is_none();
-        state.is_shelter |= is_held;
-        is_held
+        if state.ended(hand_over).is_some() {
+            return None;
+        }
+        let inner = state.inner.upgrade().unwrap_or_default();
+        state.inner = Arc::downgrade(&inner);
+        Some(inner)
     }
 
     /// Another token of its debt, while it has one.
@@ -407,6 +414,11 @@ impl<S: Stay> State<S> {
             stay.leaving();
         }
         (stay, self.slot.take())
+    }
+
+    /// Whether its owner may have another hold within this one.
+    fn is_shelter(&self) -> bool {
+        self.inner.strong_count() > 0
     }
 
     /// Whether the server may still have a lock that this client gave up as lost.
@@ -862,9 +874,24 @@ pub(crate) mod tests {
         let (table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
         let visitor = visitor(&table);
         let _next = visitor.wait();
-        assert!(hold.tenure.shelters(hold.hand_over));
+        let inner = hold.tenure.shelter(hold.hand_over).unwrap();
+        let another = hold.tenure.shelter(hold.hand_over).unwrap();
+        drop(inner);
+        assert!(!hold.tenure.can_wait());
         assert!(matches!(hold.tenure.leave(hold.hand_over, BUDGET), Left::Last(..)));
-        assert!(!hold.tenure.shelters(hold.hand_over), "it is over");
+        assert!(hold.tenure.shelter(hold.hand_over).is_none(), "it is over");
+        drop(another);
+    }
+
+    #[test]
+    fn a_tenure_is_handed_on_when_all_that_was_within_it_is_over() {
+        let (table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+        let visitor = visitor(&table);
+        let _next = visitor.wait();
+        let inner = [(); 2].map(|()| hold.tenure.shelter(hold.hand_over).unwrap());
+        drop(inner);
+        assert!(hold.tenure.can_wait());
+        handed_on(&hold);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::engine::entry::{Entry, Tenure, Visit};
 use crate::engine::grant::{Grant, Holder};
 use crate::engine::queue::Ticket;
-use crate::engine::tenure;
+use crate::engine::tenure::{self, Inner};
 use crate::keys::TenureId;
 
 /// The right to contend for a lock, and then to hold it.
@@ -17,11 +17,13 @@ pub(crate) struct EntryPermit {
     visit: Option<Visit>,
     /// The ticket with which its caller took the permit.
     number: u64,
+    /// Counts its caller's hold within another one.
+    _inner: Option<Inner>,
 }
 
 impl EntryPermit {
     pub(super) fn new(visit: Visit, number: u64) -> Self {
-        Self { visit: Some(visit), number }
+        Self { visit: Some(visit), number, _inner: None }
     }
 
     pub(crate) fn entry(&self) -> &Arc<Entry> {
@@ -35,6 +37,17 @@ impl EntryPermit {
     /// A ticket that puts its caller before all later ones, if the caller has to queue again.
     pub(crate) fn ticket(&self) -> Ticket {
         Ticket::again(self.number)
+    }
+
+    /// The ticket with which its caller took the permit.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The same permit, for a hold within another one.
+    pub(crate) fn within(mut self, inner: Option<Inner>) -> Self {
+        self._inner = inner;
+        self
     }
 
     /// Begins a tenure.
