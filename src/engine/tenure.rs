@@ -124,7 +124,7 @@ struct State<S> {
     debt: Option<Debt>,
     /// Whether a background job is writing the hold count.
     telling: Telling,
-    /// How many times such a job has ended. It wraps around.
+    /// How many times the count was written, by such a job or by a holder that has left. It wraps around.
     tellings: u8,
     warned_of_deadlock: bool,
     /// For the metrics.
@@ -588,6 +588,16 @@ pub(crate) mod tests {
         assert_eq!(hold.tenure.tellings(), None, "it is writing");
         assert!(hold.tenure.told(1));
         assert_ne!(hold.tenure.tellings(), before, "it has written");
+    }
+
+    /// Two tasks with one `Owner`: one nests while the other one leaves a nested hold.
+    #[test]
+    fn a_count_that_another_holder_may_have_written_behind_ours_is_noticed() {
+        let (_table, hold) = begun();
+        let before = hold.tenure.tellings();
+        assert!(hold.tenure.has_told(1));
+        assert_ne!(hold.tenure.tellings(), before, "it has written");
+        assert!(!hold.tenure.has_told(2), "there is one");
     }
 
     #[test]

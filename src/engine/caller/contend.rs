@@ -39,7 +39,8 @@ impl Caller {
             entry.step(Event::Roused, rules);
         }
         loop {
-            if let Some(hold) = self.share(contender.visit(), 0) {
+            let permit = contender.permit();
+            if let Some(hold) = self.share(permit.visit(), 0, Some(permit.number())) {
                 return Ok(Some(hold));
             }
             if entry.may_be_next()

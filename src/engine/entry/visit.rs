@@ -57,7 +57,7 @@ impl Visit {
         let (id, is_watched) = (grant.id, holder.lease == Lease::Watched);
         let awaited = grant.awaited || !is_watched;
         let is_joined = is_watched && self.entry.keys.row.is_joined;
-        let joined = is_joined.then(|| self.entry.queue.waiting());
+        let joined = is_joined.then(|| self.entry.queue.callers());
         let seat = Stay::Seat(Seat::new(self.clone(), id));
         let tenure = tenure::Tenure::begin(&self.entry.keys, seat, grant, holder, renew_at);
         match self.entry.side_by_side() {
