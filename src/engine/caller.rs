@@ -10,6 +10,7 @@
 
 mod ask;
 mod contend;
+mod contender;
 mod lined_up_for_condition;
 mod pick_up;
 
@@ -36,7 +37,7 @@ use crate::keys::Keys;
 use crate::owner::OwnerId;
 use crate::wire::Fault;
 
-pub(crate) use contend::Contender;
+pub(crate) use contender::Contender;
 pub(crate) use lined_up_for_condition::LinedUp;
 
 use pick_up::{Coming, Offer};
@@ -279,7 +280,8 @@ impl Caller {
     }
 
     fn begin(&self, permit: EntryPermit, grant: Grant) -> Result<Hold> {
-        self.engine.begin(permit, grant, self.holder())
+        let inner = self.options.within.as_ref().map(|within| Arc::clone(&within.inner));
+        self.engine.begin(permit.within(inner), grant, self.holder())
     }
 
     fn holder(&self) -> Holder {

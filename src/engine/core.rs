@@ -267,6 +267,10 @@ impl Engine {
         // Drop the permit first. While this caller has the permit, a holder that leaves mistakes this caller for a
         // contender, and leaves its tenure to it.
         drop(permit);
+        // Meanwhile, a caller of a fair lock may have left its tenure here. It found the permit taken, and relies on this call.
+        if let Some(tenure) = entry.tenure() {
+            return self.retire(&tenure, None);
+        }
         entry.forgotten().iter().for_each(|tenure| self.retire(tenure, None));
     }
 

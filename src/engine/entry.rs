@@ -317,9 +317,9 @@ impl Entry {
     /// The contender was granted the lock: the server has taken it out of the line. Its tenure is shown before that, so
     /// this client always knows the owner field. Otherwise the client would release the grant when a message about it
     /// arrives.
-    fn forget_line(&self, id: TenureId) -> bool {
+    fn forget_line(&self, id: TenureId) -> Option<Box<Waiting>> {
         // A tenure of a latch has given up its permit, so the line may belong to the next contender.
-        self.waiting().take_if(|waiting| waiting.id() == id).is_some()
+        self.waiting().take_if(|waiting| waiting.id() == id)
     }
 
     /// No caller contends any more. Returns the owner field to take out of the line, if there is one.

@@ -86,9 +86,9 @@ impl Engine {
             self.timetable.hasten(tenure);
         }
         let entered = tenure.enter(hold.hand_over);
-        // A background job may still repeat an attempt that failed. That attempt has read the count before this hold
-        // began, and may have arrived after our request. In that case the drop of `unanswered` has the count written
-        // once more.
+        // Another holder of this owner may be leaving, and a background job may still repeat an attempt that failed. Their
+        // requests have read the count before this hold began, and may have arrived after ours. In that case the drop of
+        // `unanswered` has the count written once more.
         if entered == Some(holds) && tellings.is_some() && tellings == tenure.tellings() {
             unanswered.confirmed();
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::engine::debts::Debts;
-use crate::engine::entry::Table;
+use crate::engine::entry::{Entry, Table};
 use crate::engine::job::Job;
 use crate::engine::outbox::Outbox;
 use crate::engine::secrets::Secrets;
@@ -90,8 +90,11 @@ impl Listener {
                 (What::Near { at_once }, Some(entry)) => {
                     entry.step(Event::Near { at_once }, self.rules);
                 }
-                // Any client may send this word. It concerns the holder with this owner field.
+                // Any client may send this word. It concerns the holder with this owner field, or a contender that was granted the
+                // lock and is about to hold it. The contender is told first: if its tenure begins just now, either the contender
+                // knows by then, or it is found as the holder.
                 (What::Out, Some(entry)) => {
+                    entry.step(Event::Lost(Some(word.id)), self.rules);
                     entry.holder(word.id).iter().for_each(|tenure| self.timetable.hasten(tenure));
                 }
             }
@@ -154,16 +157,25 @@ impl Listener {
             // A client that used force has let in the next waiter. A client that found a lock gone may have found the
             // line gone too, and with it the entries of waiters far from the front.
             entry.step(if is_force { Event::Stirred } else { Event::Roused }, self.rules);
-            // Redisson's channels report every release. If several clients hold the lock, the release of one says
-            // nothing about the others.
-            let is_doubtful = !entry.keys.row.is_shared || entry.keys.row.has_line;
-            if let Some(tenure) =
-                entry.tenure().filter(|_| is_anothers && is_doubtful && !names_holders)
-            {
-                self.timetable.hasten(&tenure);
+            if is_anothers && !names_holders {
+                self.doubt(&entry);
             }
         }
         self.hear_words(channel, message);
+    }
+
+    /// A holder at this name may have lost the lock, and the message names none.
+    fn doubt(&self, entry: &Entry) {
+        let row = entry.keys.row;
+        // Redisson's channels report every release, and those of a condition every `notify_all`. What a contender is granted
+        // just then is not checked, since that would cost a request.
+        if row.has_line && !row.is_notice {
+            entry.step(Event::Lost(None), self.rules);
+        }
+        // If several clients hold a lock of Redisson's, the release of one says nothing about the others.
+        if !row.is_shared || row.has_line {
+            entry.tenure().iter().for_each(|tenure| self.timetable.hasten(tenure));
+        }
     }
 }
 
@@ -183,9 +195,13 @@ mod tests {
     use crate::config::Layout;
     use crate::engine::entry::Visit;
     use crate::engine::ghost::Ghost;
+    use crate::engine::grant::{Grant, Holder, Lease};
+    use crate::engine::hand_off_budget::Idle;
+    use crate::engine::tenure::Due;
     use crate::engine::waiting::Next;
     use crate::keys::Keys;
     use crate::kinds::Kind;
+    use crate::owner::OwnerId;
 
     const TTL: Duration = Duration::from_secs(1);
     const FORMER: TenureId = TenureId(7);
@@ -220,6 +236,66 @@ mod tests {
 
     fn fair() -> Arc<Keys> {
         Arc::new(Keys::new(Layout::Native, Kind::Fair, "a".to_owned()).unwrap())
+    }
+
+    /// A message to all clients.
+    fn hear_all(listener: &Listener, keys: &Keys, message: &str) {
+        listener.hear(&keys.channel, Heard::Message(message.as_bytes()));
+    }
+
+    /// A contender that stands in line under the owner field [`FORMER`], far from the front.
+    fn stands(listener: &Listener, keys: &Arc<Keys>) -> Visit {
+        let visit = listener.table.visit(keys, 1).unwrap();
+        visit.entry.ask(|| FORMER, listener.rules);
+        let (_, sent) = listener.secrets.make(Instant::now(), &keys.channel);
+        let event = Event::Waits { place: 1, near: false, sent, again: None };
+        visit.entry.step(event, listener.rules);
+        visit
+    }
+
+    #[tokio::test]
+    async fn a_contender_does_not_take_a_grant_of_which_it_hears_that_it_was_taken_away() {
+        for (kind, message, takes) in [
+            (Kind::Lock, "force_unlock us:7", false),
+            (Kind::Lock, "force_unlock us:8", true),
+            (Kind::Lock, "force_unlock", false),
+            (Kind::Lock, "other", false),
+            (Kind::Write, "force_unlock us:7", false),
+            (Kind::Condition, "notify_all", true),
+        ] {
+            let (listener, _jobs) = listener();
+            let keys = Arc::new(Keys::new(Layout::Native, kind, "a".to_owned()).unwrap());
+            let visit = stands(&listener, &keys);
+            hear_of_a_grant(&listener, &keys);
+            hear_all(&listener, &keys, message);
+            let next = visit.next(true, listener.rules);
+            let next_takes = matches!(next, Next::Take(_));
+            assert_eq!(next_takes, takes, "{message:?} of a {}: {next:?}", kind.word());
+        }
+    }
+
+    /// The server has granted the lock, and the contender has not been polled yet.
+    #[tokio::test]
+    async fn a_grant_that_was_taken_away_before_its_contender_has_it_is_checked_at_once() {
+        for (kind, message, is_checked) in [
+            (Kind::Lock, "force_unlock us:7", true),
+            (Kind::Lock, "force_unlock us:8", false),
+            (Kind::Read, "force_unlock us:7", true),
+            (Kind::Semaphore { permits: 3 }, "other", true),
+        ] {
+            let (listener, _jobs) = listener();
+            let keys = Arc::new(Keys::new(Layout::Native, kind, "a".to_owned()).unwrap());
+            let permit = listener.table.visit(&keys, 1).unwrap().try_permit().unwrap();
+            permit.entry().ask(|| FORMER, listener.rules);
+            hear_all(&listener, &keys, message);
+            let (sent, debt) = (Instant::now(), listener.debts.tidying());
+            let grant = Grant { id: FORMER, number: 1, awaited: false, lease: TTL, sent, debt };
+            let lease = Lease::Fixed(TTL);
+            let holder = Holder { owner: None, asked_by: OwnerId::current(), lease, permits: 1 };
+            let tenure = permit.begin(grant, holder, sent + TTL);
+            let due = tenure.due(Instant::now(), None, Idle { pickup: TTL, keep: TTL });
+            assert_eq!(due == Due::Renew, is_checked, "{message:?} of a {}: {due:?}", kind.word());
+        }
     }
 
     #[tokio::test]

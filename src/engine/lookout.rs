@@ -36,7 +36,8 @@ struct Fresh {
     begun: [AtomicUsize; AGES],
 }
 
-/// The number of ages. An older contender counts as new again: by then the lookout has found it.
+/// The number of ages. An older contender counts as new again: if it was woken, the lookout has found it; if not, it is
+/// looked for again.
 const AGES: usize = 4;
 
 /// The number of looks after which the lookout searches for the contender of a first request.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::engine::grant::Lease;
 use crate::engine::hold::Hold;
+use crate::engine::tenure::Inner;
 use crate::keys::{Keys, TenureId};
 use crate::owner::OwnerId;
 
@@ -29,8 +30,15 @@ impl Patience {
     }
 }
 
+/// The tenure within which its owner asks for another hold.
+#[derive(Debug, Clone)]
+pub(crate) struct Within {
+    pub(crate) id: TenureId,
+    pub(crate) inner: Inner,
+}
+
 /// What a caller asks for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct AcquireOptions {
     /// The owner, which may nest. `None`: the guard is the owner.
     pub(crate) owner: Option<OwnerId>,
@@ -39,7 +47,7 @@ pub(crate) struct AcquireOptions {
     /// How many permits.
     pub(crate) permits: u32,
     /// The tenure within which its owner asks: then the request needs no room.
-    pub(crate) within: Option<TenureId>,
+    pub(crate) within: Option<Within>,
     /// The server has just reported that the lock is held. This stays true even if the limit cuts an attempt off.
     pub(crate) known_taken: bool,
     /// The caller held the lock before, and has waited for a condition. It does not nest, and no limit of waiters
@@ -55,8 +63,11 @@ impl AcquireOptions {
     /// The same options within a hold that its owner already has, so that the request needs no room. If that hold has
     /// just ended, the request needs room.
     pub(crate) fn within(self, outer: Option<&Hold>) -> Self {
-        let outer = outer.filter(|outer| outer.tenure.shelters(outer.hand_over));
-        Self { within: outer.map(|outer| outer.tenure.id), ..self }
+        let within = |outer: &Hold| {
+            let inner = outer.tenure.shelter(outer.hand_over)?;
+            Some(Within { id: outer.tenure.id, inner })
+        };
+        Self { within: outer.and_then(within), ..self }
     }
 
     /// Whether this caller may take over or join a tenure of another caller of this client.

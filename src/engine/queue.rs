@@ -75,6 +75,15 @@ impl Ticket {
     }
 }
 
+/// The callers that wait at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Callers {
+    /// How many of them are not known to be silent.
+    pub(crate) waiting: usize,
+    /// The greatest ticket that one of them can have.
+    pub(crate) last_ticket: u64,
+}
+
 /// What the lookout finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
@@ -184,6 +193,12 @@ impl Queue {
     /// Callers that wait and are not known to be silent.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
+    }
+
+    /// The callers that wait now.
+    pub(crate) fn callers(&self) -> Callers {
+        let waiting = self.waiting();
+        Callers { waiting, last_ticket: self.state().tickets }
     }
 
     /// Whether the permit is free: the next caller that is polled may take it.

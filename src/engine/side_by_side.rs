@@ -9,15 +9,15 @@
 //!    it up, the watchdog releases it.
 //! 4. Sharing keeps no other client waiting. Callers join a read, and permits pass from caller to caller, only for a
 //!    limited time after the server has reported that no waiter stands in line. After that time, a caller joins a read only
-//!    if the caller was already waiting when the read was granted. A read without a holder also rests for such callers. The
-//!    next permit that its holder leaves is released. That lets in a waiter that came meanwhile. Until that release is
-//!    answered, other resting permits still pass from caller to caller.
+//!    if the caller was already waiting when the read was granted. A read without a holder also rests for such callers. After
+//!    that time, a permit that its holder leaves is released, which lets in a waiter that has come meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::engine::queue::Callers;
 use crate::keys::TenureId;
 
 /// The tenures inside one entry.
@@ -44,8 +44,10 @@ struct Open {
     granted: Instant,
     /// Any caller may join, since no waiter stands in line. Otherwise only callers that came before the grant may.
     to_all: bool,
-    /// How many of the callers that came before have not come inside yet.
+    /// How many of the callers that were in the queue at the grant have not come inside yet.
     expected: usize,
+    /// Their tickets are no greater than this.
+    last_ticket: u64,
 }
 
 impl<T> Default for SideBySide<T> {
@@ -64,16 +66,19 @@ impl<T> Default for SideBySide<T> {
 
 impl<T: Clone> SideBySide<T> {
     /// The server has granted a tenure. `awaited`: a waiter stands in line, or the client does not know. `joined`: others may
-    /// join the tenure, and so many callers of this client wait for it now.
+    /// join the tenure, and these callers of this client wait for it now.
     pub(crate) fn enter(
         &mut self,
         id: TenureId,
         tenure: T,
-        (awaited, joined): (bool, Option<usize>),
+        (awaited, joined): (bool, Option<Callers>),
         now: Instant,
     ) {
         self.inside.insert(id, tenure);
-        let open = |expected| Open { id, granted: now, to_all: !awaited, expected };
+        let open = |Callers { waiting: expected, last_ticket }| {
+            let to_all = !awaited;
+            Open { id, granted: now, to_all, expected, last_ticket }
+        };
         self.open = joined.map(open);
         self.nobody_waits = (!awaited).then_some(now);
     }
@@ -106,9 +111,17 @@ impl<T: Clone> SideBySide<T> {
         self.open.is_some_and(|open| came <= open.granted)
     }
 
-    /// Such a caller has come inside.
-    pub(crate) fn has_come(&mut self) {
-        self.open.iter_mut().for_each(|open| open.expected = open.expected.saturating_sub(1));
+    /// The open read, if a caller with this ticket was in the queue when that read was granted. A caller without a ticket was
+    /// not in the queue.
+    pub(crate) fn expects(&self, ticket: Option<u64>) -> Option<TenureId> {
+        let ticket = ticket?;
+        self.open.filter(|open| ticket <= open.last_ticket).map(|open| open.id)
+    }
+
+    /// A caller has come inside that was in the queue when this read was granted.
+    pub(crate) fn has_come(&mut self, id: TenureId) {
+        let open = self.open.iter_mut().filter(|open| open.id == id);
+        open.for_each(|open| open.expected = open.expected.saturating_sub(1));
     }
 
     /// How many callers still have to come inside before those that came later, if a waiter stands in line.
@@ -198,39 +211,6 @@ impl<T: Clone> SideBySide<T> {
     }
 }
 
-/// The holds of one tenure that have not ended, by their numbers.
-#[derive(Debug, Default)]
-pub(crate) struct Company {
-    /// A bit for each hold.
-    inside: Vec<u64>,
-}
-
-impl Company {
-    pub(crate) fn enter(&mut self, hold: u16) {
-        let (word, bit) = place(hold);
-        if self.inside.len() <= word {
-            self.inside.resize(word + 1, 0);
-        }
-        self.inside[word] |= bit;
-    }
-
-    pub(crate) fn leave(&mut self, hold: u16) {
-        let (word, bit) = place(hold);
-        if let Some(there) = self.inside.get_mut(word) {
-            *there &= !bit;
-        }
-    }
-
-    pub(crate) fn has(&self, hold: u16) -> bool {
-        let (word, bit) = place(hold);
-        self.inside.get(word).is_some_and(|there| there & bit != 0)
-    }
-}
-
-fn place(hold: u16) -> (usize, u64) {
-    (usize::from(hold / 64), 1 << (hold % 64))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,7 +218,9 @@ mod tests {
     const TIME: Duration = Duration::from_millis(2);
 
     /// A grant of a tenure that others may join, while nobody waits.
-    const ALONE: (bool, Option<usize>) = (false, Some(0));
+    const ALONE: (bool, Option<Callers>) = (false, Some(NOBODY));
+
+    const NOBODY: Callers = Callers { waiting: 0, last_ticket: 0 };
 
     /// A state with this many tenures inside; each is its own number.
     fn inside(tenures: u64) -> SideBySide<u64> {
@@ -270,18 +252,33 @@ mod tests {
     fn readers_that_waited_when_a_read_was_granted_join_it_although_a_writer_waits() {
         let now = Instant::now();
         let mut shared = SideBySide::default();
-        shared.enter(TenureId(0), 0, (true, Some(2)), now);
+        let joined = Some(Callers { waiting: 2, last_ticket: 5 });
+        shared.enter(TenureId(0), 0, (true, joined), now);
         assert!(shared.has_waited(now - TIME) && !shared.has_waited(now + TIME));
         assert_eq!(shared.open(now - TIME), Some(0));
         assert_eq!(shared.open(now + TIME), None, "it came later");
         shared.others_come_first();
-        shared.has_come();
+        shared.has_come(TenureId(0));
         assert!(shared.is_expected(TenureId(0)), "one of two has come");
         assert_eq!(shared.open(now - TIME), Some(0));
-        shared.has_come();
+        shared.has_come(TenureId(0));
         assert!(!shared.is_expected(TenureId(0)));
         shared.enter(TenureId(1), 1, (true, None), now);
         assert_eq!(shared.open(now - TIME), None, "a read with a lease of its own");
+    }
+
+    #[test]
+    fn only_a_caller_that_was_in_the_queue_at_the_grant_counts_as_one_that_has_come() {
+        let (mut shared, now) = (SideBySide::default(), Instant::now());
+        let joined = Some(Callers { waiting: 1, last_ticket: 5 });
+        shared.enter(TenureId(0), 0, (true, joined), now);
+        assert_eq!([None, Some(6)].map(|ticket| shared.expects(ticket)), [None, None]);
+        assert_eq!(shared.expects(Some(5)), Some(TenureId(0)));
+        shared.enter(TenureId(1), 1, (true, joined), now);
+        shared.has_come(TenureId(0));
+        assert!(shared.is_expected(TenureId(1)), "that caller was expected by an earlier read");
+        shared.has_come(TenureId(1));
+        assert!(!shared.is_expected(TenureId(1)));
     }
 
     #[test]
@@ -347,19 +344,5 @@ mod tests {
         shared.passed(now);
         shared.passed(now - TIME);
         assert!(shared.has_passed_since(now) && !shared.has_passed_since(now + TIME));
-    }
-
-    #[test]
-    fn each_reader_that_joined_leaves_for_itself() {
-        let mut company = Company::default();
-        for hold in [0, 63, 64, 1023] {
-            assert!(!company.has(hold));
-            company.enter(hold);
-            assert!(company.has(hold));
-        }
-        company.leave(64);
-        company.leave(65);
-        let inside = [0, 63, 64, 65, 1023].map(|hold| company.has(hold));
-        assert_eq!(inside, [true, true, false, false, true]);
     }
 }

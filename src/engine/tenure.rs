@@ -6,10 +6,11 @@
 //! 3. A reader may join a read of its client: then both are holds of one tenure. Each reader leaves separately, and the last
 //!    one releases the tenure.
 //!
-//! `tenure/hand_over.rs`: from holder to holder. `tenure/renewal.rs`: what the watchdog does. `tenure/loss.rs`: the end
-//! without a release. `tenure/count_job.rs`: whether a background job has to write the
-//! hold count.
+//! `tenure/hand_over.rs`: from holder to holder. `tenure/company.rs`: the holds of readers that have joined.
+//! `tenure/renewal.rs`: what the watchdog does. `tenure/loss.rs`: the end without a release. `tenure/count_job.rs`: whether
+//! a background job has to write the hold count.
 
+mod company;
 mod count_job;
 mod hand_over;
 mod loss;
@@ -26,7 +27,6 @@ use crate::engine::debts::Debt;
 use crate::engine::grant::{Ended, Grant, Holder, Lease};
 use crate::engine::lifetime::Lifetime;
 use crate::engine::owner_holds;
-use crate::engine::side_by_side::Company;
 use crate::engine::wheel::TimerSlot;
 use crate::keys::{Keys, TenureId};
 use crate::meters::{Holds, Lateness};
@@ -36,6 +36,7 @@ use crate::token::FencingToken;
 pub(crate) use hand_over::{Left, PickUp, Taken};
 pub(crate) use renewal::Due;
 
+use company::Company;
 use count_job::Telling;
 
 /// The part of its client's entry that a tenure keeps while it may be held. The entry is above this module: a tenure
@@ -89,7 +90,7 @@ struct State<S> {
     /// What the holds of the current owner share.
     owner_holds: Weak<OwnerHolds<S>>,
     /// The owner nested while its earlier holds were away at a condition. The two groups of holds have different
-    /// [`OwnerHolds`], so none of them can wait for a condition.
+    /// [`OwnerHolds`], so no hold of this tenure can wait for a condition.
     is_mixed: bool,
     /// The owner, which may nest. `None`: the guard is the owner.
     owner: Option<OwnerId>,
@@ -107,14 +108,14 @@ struct State<S> {
     asked: Lease,
     /// The number of permits, for a kind with permits.
     permits: u32,
-    /// The owner may have taken another hold within this one. The server let that hold in beside this one, so no other
-    /// caller may take over this tenure.
-    is_shelter: bool,
+    /// The holds that the owner has or asks for within this one. The server lets them in beside this one, so no other caller
+    /// may take over this tenure.
+    inner: Weak<()>,
     /// When the current holder began; if idle, when the last holder left.
     since: CompactInstant,
     lifetime: Lifetime,
-    /// A message of another client may concern this tenure: the watchdog has to check it.
-    doubted: bool,
+    /// A message of another client may concern this tenure: from this time on, the watchdog has to check it.
+    doubted: Option<CompactInstant>,
     stay: Option<S>,
     slot: Option<TimerSlot>,
     /// When the watchdog looks at this tenure next.
@@ -123,13 +124,17 @@ struct State<S> {
     debt: Option<Debt>,
     /// Whether a background job is writing the hold count.
     telling: Telling,
-    /// How many times such a job has ended. It wraps around.
+    /// How many times the count was written, by such a job or by a holder that has left. It wraps around.
     tellings: u8,
     warned_of_deadlock: bool,
     /// For the metrics.
     counted: Holds,
     late: Lateness,
 }
+
+/// Counts a hold that an owner has or asks for within a tenure, as long as it exists: until the release of that hold is
+/// answered.
+pub(crate) type Inner = Arc<()>;
 
 /// What the holds of one owner share: the tenure that they are in now, and their hold number in it.
 pub(crate) type OwnerHolds<S> = owner_holds::OwnerHolds<(Arc<Tenure<S>>, u16)>;
@@ -157,14 +162,14 @@ impl<S: EntryPart> Tenure<S> {
             company: None,
             asked: holder.lease,
             permits: holder.permits,
-            is_shelter: false,
+            inner: Weak::new(),
             since: now.into(),
             lifetime: Lifetime::new(
                 &grant,
                 holder.lease == Lease::Watched || keys.row.is_notice,
                 renew_at,
             ),
-            doubted: false,
+            doubted: None,
             stay: held.then_some(stay),
             slot: None,
             look_at: now.into(),
@@ -259,7 +264,7 @@ impl<S: EntryPart> Tenure<S> {
     /// Whether one of its holds can wait for a condition: no hold of the owner would be left out when they come back.
     pub(crate) fn can_wait(&self) -> bool {
         let state = self.state();
-        !state.is_mixed && !state.is_shelter
+        !state.is_mixed && !state.is_shelter()
     }
 
     /// What the holder asked for, so that it can ask again.
@@ -290,13 +295,16 @@ impl<S: EntryPart> Tenure<S> {
         }
     }
 
-    /// The owner of this hold is about to ask for another hold within it, which the server lets in beside this one. So
-    /// from now on no other caller may take over this tenure. Returns `false` if the hold has ended.
-    pub(crate) fn shelters(&self, hand_over: u16) -> bool {
+    /// The owner of this hold is about to ask for another hold within it, which the server lets in beside this one. Returns what
+    /// keeps other callers from taking over this tenure, as long as it exists; `None` if the hold has ended.
+    pub(crate) fn shelter(&self, hand_over: u16) -> Option<Inner> {
         let mut state = self.state();
-        let is_held = state.ended(hand_over).is_none();
-        state.is_shelter |= is_held;
-        is_held
+        if state.ended(hand_over).is_some() {
+            return None;
+        }
+        let inner = state.inner.upgrade().unwrap_or_default();
+        state.inner = Arc::downgrade(&inner);
+        Some(inner)
     }
 
     /// Another token of its debt, while it has one.
@@ -406,6 +414,11 @@ impl<S: EntryPart> State<S> {
             stay.leaving();
         }
         (stay, self.slot.take())
+    }
+
+    /// Whether its owner may have another hold within this one.
+    fn is_shelter(&self) -> bool {
+        self.inner.strong_count() > 0
     }
 
     /// Whether the server may still have a lock that this client gave up as lost.
@@ -534,6 +547,21 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_check_without_an_answer_is_repeated_whatever_the_lease() {
+        let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
+        let again = Instant::now() + LEASE / 2;
+        hold.tenure.doubt();
+        assert_eq!(due(&hold, None), Due::Renew);
+        hold.tenure.check_again(again);
+        assert_eq!(hold.tenure.next_look(IDLE), again);
+        assert_eq!(due(&hold, None), Due::At(again));
+        assert_eq!(hold.tenure.due(again, None, IDLE), Due::Renew);
+        hold.tenure.check_again(again);
+        hold.tenure.doubt();
+        assert_eq!(due(&hold, None), Due::Renew, "a message does not wait for that time");
+    }
+
+    #[test]
     fn a_tenure_past_its_deadline_is_invalid_before_any_task_has_said_so() {
         let (_table, hold) = hold(Lease::Watched, Instant::now());
         assert!(!hold.tenure.is_over());
@@ -560,6 +588,16 @@ pub(crate) mod tests {
         assert_eq!(hold.tenure.tellings(), None, "it is writing");
         assert!(hold.tenure.told(1));
         assert_ne!(hold.tenure.tellings(), before, "it has written");
+    }
+
+    /// Two tasks with one `Owner`: one nests while the other one leaves a nested hold.
+    #[test]
+    fn a_count_that_another_holder_may_have_written_behind_ours_is_noticed() {
+        let (_table, hold) = begun();
+        let before = hold.tenure.tellings();
+        assert!(hold.tenure.has_told(1));
+        assert_ne!(hold.tenure.tellings(), before, "it has written");
+        assert!(!hold.tenure.has_told(2), "there is one");
     }
 
     #[test]
@@ -846,9 +884,24 @@ pub(crate) mod tests {
         let (table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
         let visitor = visitor(&table);
         let _next = visitor.wait();
-        assert!(hold.tenure.shelters(hold.hand_over));
+        let inner = hold.tenure.shelter(hold.hand_over).unwrap();
+        let another = hold.tenure.shelter(hold.hand_over).unwrap();
+        drop(inner);
+        assert!(!hold.tenure.can_wait());
         assert!(matches!(hold.tenure.leave(hold.hand_over, BUDGET), Left::Last(..)));
-        assert!(!hold.tenure.shelters(hold.hand_over), "it is over");
+        assert!(hold.tenure.shelter(hold.hand_over).is_none(), "it is over");
+        drop(another);
+    }
+
+    #[test]
+    fn a_tenure_is_handed_on_when_all_that_was_within_it_is_over() {
+        let (table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+        let visitor = visitor(&table);
+        let _next = visitor.wait();
+        let inner = [(); 2].map(|()| hold.tenure.shelter(hold.hand_over).unwrap());
+        drop(inner);
+        assert!(hold.tenure.can_wait());
+        handed_on(&hold);
     }
 
     #[test]

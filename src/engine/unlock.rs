@@ -180,7 +180,7 @@ impl Engine {
             connection.count(&tenure.keys, tenure.id, holds, ttl).await
         };
         match written.await {
-            Ok(true) if tenure.holds() == holds => unanswered.confirmed(),
+            Ok(true) if tenure.has_told(holds) => unanswered.confirmed(),
             Ok(false) => {
                 unanswered.confirmed();
                 return self.gone(&hold);

@@ -89,6 +89,8 @@ pub(crate) enum Event {
     Near { at_once: bool },
     /// An event at this name that concerns contenders near the front.
     Stirred,
+    /// This owner field has lost the lock, if it had it; `None`: any holder may have lost it.
+    Lost(Option<TenureId>),
     /// The contender may have missed something: the channel was just subscribed, or lost.
     Roused,
 }
@@ -121,6 +123,8 @@ pub(crate) struct Waiting {
     /// When the last answered request was sent.
     signed: Option<Instant>,
     told: Option<PushedGrant>,
+    /// A message says that the lock was taken away, since it was granted by message or the last request was sent.
+    doubted: bool,
     /// When the contender has to ask in any case.
     ask_at: Option<Instant>,
     /// When a far contender that watches has to ask: by then all near contenders may have died together with the
@@ -143,6 +147,7 @@ impl Waiting {
             under_way: false,
             signed: None,
             told: None,
+            doubted: false,
             ask_at: Some(now),
             look_at: None,
             pushed_lease: Duration::MAX,
@@ -187,6 +192,11 @@ impl Waiting {
         self.was_told_to_wait() && !self.may_still_run() && self.told.is_none()
     }
 
+    /// Whether what this contender was granted may have been taken away before it could take it.
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.doubted
+    }
+
     /// These rules, with the lease of a grant by message.
     pub(crate) fn rules(&self, rules: Rules) -> Rules {
         Rules { pushed_lease: rules.pushed_lease.min(self.pushed_lease), ..rules }
@@ -218,9 +228,10 @@ impl Waiting {
             }
             Event::Unanswered => self.ask_by(now),
             // Only a grant to this owner field counts: the client is releasing the grants to former ones.
-            Event::Told(grant) if grant.id == self.id => self.told = Some(grant),
+            Event::Told(grant) if grant.id == self.id => self.is_told(now, grant),
             Event::Told(_) => {}
             Event::Near { at_once } => self.comes_near(now, at_once, rules),
+            Event::Lost(id) => self.doubted |= id.is_none_or(|id| id == self.id),
             // A message that comes while a request is in flight may be newer than the answer to it.
             Event::Stirred if self.is_far() && !self.under_way => {}
             Event::Stirred | Event::Roused => {
@@ -237,6 +248,16 @@ impl Waiting {
         // The answer says again whether this contender is near, and when to ask. A message that comes from now on may
         // be newer than the answer, so the answer must not undo it.
         (self.near, self.ask_at, self.look_at) = (false, None, None);
+        // Only the answer says whether a doubted grant by message is still valid.
+        self.doubted &= self.told.is_some();
+    }
+
+    fn is_told(&mut self, now: Instant, grant: PushedGrant) {
+        if self.signed.is_some_and(|sent| grant.signed < sent) {
+            // The answer came first, and is newer. See `answered`.
+            return self.ask_by(now);
+        }
+        (self.told, self.doubted) = (Some(grant), false);
     }
 
     /// Plans the next sign of life, if one is needed, and the request that the server wants after `again`.
@@ -266,8 +287,9 @@ impl Waiting {
     pub(crate) fn next(&self, now: Instant, listening: bool, watching: bool, rules: Rules) -> Next {
         // The client releases what an unanswered attempt was granted, even if a message reports the grant.
         if let Some(grant) = self.told.filter(|_| !self.under_way) {
-            // If the grant is almost over, ask: the answer carries the whole lease.
-            return if grant.is_worth_taking(now, rules) { Next::Take(grant) } else { Next::Ask };
+            // If the grant is almost over or in doubt, ask: the answer carries the whole lease.
+            let takes = !self.doubted && grant.is_worth_taking(now, rules);
+            return if takes { Next::Take(grant) } else { Next::Ask };
         }
         let ask_at = [
             self.ask_at,
@@ -555,6 +577,61 @@ mod tests {
         play.hears(Event::Asked);
         play.answer(true);
         assert_eq!(play.parks_for(), TTL / 3);
+    }
+
+    /// The same, but the message comes later than the answer.
+    #[test]
+    fn a_grant_for_an_earlier_sign_of_life_that_comes_after_the_answer_is_not_taken() {
+        let mut play = Play::waiting(true);
+        let before = play.now;
+        play.now += TTL / 9;
+        play.hears(Event::Asked);
+        play.answer(true);
+        play.told(7, before);
+        assert_eq!(play.next(), Next::Ask);
+        play.hears(Event::Asked);
+        play.answer(true);
+        assert_eq!(play.parks_for(), TTL / 3);
+    }
+
+    #[test]
+    fn a_grant_that_was_taken_away_again_is_not_taken() {
+        for near in [true, false] {
+            for lost in [Some(TenureId(7)), None] {
+                let mut play = Play::waiting(near);
+                play.told(7, play.now);
+                play.hears(Event::Lost(lost));
+                assert_eq!(play.next(), Next::Ask);
+                play.now += TTL / 9;
+                play.hears(Event::Asked);
+                play.hears(Event::Refused);
+                assert_eq!(play.next(), Next::Ask, "the server has not said that it is valid");
+                let grant = play.told(7, play.now);
+                assert_eq!(play.next(), Next::Take(grant), "a later one");
+            }
+        }
+    }
+
+    #[test]
+    fn the_loss_of_another_holder_takes_no_grant_away() {
+        let mut play = Play::waiting(true);
+        let grant = play.told(7, play.now);
+        play.hears(Event::Lost(Some(TenureId(8))));
+        assert_eq!(play.next(), Next::Take(grant));
+    }
+
+    /// The answer may be a grant that came before the message. A contender that waits does nothing because of it.
+    #[test]
+    fn a_loss_casts_doubt_on_the_answer_to_the_request_on_its_way() {
+        let mut play = Play::new();
+        play.hears(Event::Asked);
+        assert!(!play.waiting.is_doubted());
+        play.hears(Event::Lost(None));
+        assert!(play.waiting.is_doubted());
+        play.answer(true);
+        assert_eq!(play.parks_for(), TTL / 3);
+        play.hears(Event::Asked);
+        assert!(!play.waiting.is_doubted(), "that was before this request");
     }
 
     /// The message about a script that ran right after the request may overtake the answer.

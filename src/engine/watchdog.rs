@@ -160,7 +160,7 @@ impl Watchdog {
     }
 
     fn try_again(&self, tenure: &Arc<Tenure>) {
-        tenure.renew_at(self.rhythm_of(tenure).again(Instant::now()));
+        tenure.check_again(self.rhythm_of(tenure).again(Instant::now()));
         self.look_again(tenure);
     }
 

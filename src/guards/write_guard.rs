@@ -78,7 +78,7 @@ impl WriteGuard {
             // If the write is lost, others may hold the lock, and the read would wait for them.
             biased;
             _ = self.guard.ended() => return Err(Error::Lost),
-            reading = self.guard.acquire_within(keys, *options) => reading,
+            reading = self.guard.acquire_within(keys, options.clone()) => reading,
         };
         let reading = match reading {
             // Only a read outside a write has to wait. So the server has lost the write.

@@ -164,7 +164,7 @@ impl Guard {
     /// it could be released, or while another guard of this owner is already waiting. In both cases this call did not
     /// wait. [`Error::Unavailable`] or [`Error::Indeterminate`] if Redis does not answer for longer than
     /// [`Config::ride_out`](crate::Config::ride_out). [`Error::Unsupported`] if this guard cannot wait: it is the guard
-    /// of a reader or a permit; or its owner has taken another hold within it (a read within a write), which would
+    /// of a reader or a permit; or its owner has another hold within it (a read within a write), which would
     /// remain; or the layout is Redisson's. [`Error::Conflict`] if the name of the condition is used for another kind.
     /// [`Error::TooManyWaiters`] if too many callers of this client already wait. Otherwise as for
     /// [`Lock::lock`](crate::Lock::lock).

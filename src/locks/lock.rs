@@ -190,8 +190,8 @@ impl Lock {
 
     /// Takes the lock away from its holder. Returns whether there was one.
     ///
-    /// This call is for operators. The holder learns of the loss at its next renewal at the latest, and its work
-    /// continues unprotected until then.
+    /// This call is for operators. The holder learns of the loss at its next renewal at the latest; with a fixed lease,
+    /// perhaps only at its deadline. Its work continues unprotected until then.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

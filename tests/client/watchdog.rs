@@ -178,6 +178,26 @@ async fn a_fixed_lease_taken_away_by_another_client_is_lost_at_its_message() {
     assert_eq!(told(guard.ended()).await, Ended::Lost);
 }
 
+/// The holder hears the message, and its first question to the server gets no answer.
+#[tokio::test]
+async fn a_fixed_lease_taken_away_is_lost_soon_although_the_answer_to_the_check_is_lost() {
+    let server = Site::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
+    let patient =
+        Config::default().watchdog_timeout(Duration::from_secs(30)).subscription_linger(LONG);
+    let lock = comes_in(proxy.url(), patient).await.lock("a").lease(LONG);
+    let guard = guard_that_waited(&server, lock).await;
+    let confirmed = async || guard.remaining() > LONG / 2;
+    eventually(SOON, "the grant by message is confirmed", confirmed).await;
+    let check = proxy.script("renew").first(1).cut_before();
+
+    assert!(client(&server).await.lock("a").force_unlock().await.unwrap());
+
+    assert_eq!(told(guard.ended()).await, Ended::Lost);
+    assert_eq!(check.fired(), 1);
+}
+
 #[tokio::test]
 async fn a_message_that_is_not_true_takes_nothing_away() {
     let server = Site::start().await;

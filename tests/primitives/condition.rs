@@ -436,6 +436,28 @@ async fn a_writer_waits_and_writes_again() {
     drop(soon(rw.write()).await.unwrap());
 }
 
+/// A read that its owner has given back, and one that it did not get, do not keep its write from waiting. A read that it still
+/// has would remain.
+#[tokio::test]
+async fn an_owner_that_has_read_within_its_write_waits_when_no_read_is_left() {
+    let server = Site::start().await;
+    let client = client_with(&server, patient()).await;
+    let (rw, condition) = (client.rw_lock("a").reentrant(), client.condition("c"));
+    let writing = rw.write().await.unwrap();
+    rw.read().await.unwrap().unlock().await.unwrap();
+    rw.try_read().await.unwrap().expect("its owner writes").unlock().await.unwrap();
+
+    let (writing, woken) = soon(writing.wait_for(&condition, A_WHILE)).await.unwrap();
+
+    assert_eq!(woken, Woken::TimedOut);
+    let [one, other] = [rw.read().await.unwrap(), rw.read().await.unwrap()];
+    one.unlock().await.unwrap();
+    let waits = writing.wait_for(&condition, A_WHILE).await;
+    assert!(matches!(waits, Err(Error::Unsupported { .. })));
+    assert!(other.is_valid());
+    other.unlock().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_name_is_a_condition_or_something_else() {
     let server = Site::start().await;

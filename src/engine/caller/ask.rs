@@ -128,7 +128,7 @@ impl Caller {
             lease: self.engine.lease(self.options.lease),
             manner,
             permits: self.options.permits,
-            within: self.options.within,
+            within: self.options.within.as_ref().map(|within| within.id),
             place,
             secret,
             old,

@@ -5,22 +5,21 @@
 //! 2. A contender that gets no message asks again, since each park has a time limit. It believes a grant by message only
 //!    if the message repeats a secret that this client made.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
 use crate::engine::caller::Caller;
 use crate::engine::caller::ask::Short;
+use crate::engine::caller::contender::Contender;
 use crate::engine::caller::pick_up::{Coming, Offer};
 use crate::engine::core::{Counted, Engine};
-use crate::engine::entry::{Entry, EntryPermit, Visit};
+use crate::engine::entry::{Entry, EntryPermit};
 use crate::engine::grant::Lease;
 use crate::engine::hold::Hold;
 use crate::engine::pending_acquire::Attempt;
 use crate::engine::waiting::{Event, Next, PushedGrant};
 use crate::error::Result;
-use crate::keys::Keys;
 use crate::wire::Subscription;
 
 /// How long a client that has offered its lock pauses, in a kind without a line.
@@ -36,19 +35,14 @@ impl Caller {
     ) -> Result<Option<Hold>> {
         let mut contender = Contender::new(&self.engine, permit);
         let (entry, rules) = (contender.entry(), self.rules());
-        let mut stand = Stand {
-            engine: &self.engine,
-            comes_back: self.options.comes_back,
-            is_counted,
-            _counted: None,
-            subscriptions: None,
-        };
+        let mut stand = Stand::new(&self.engine, self.options.comes_back, is_counted);
         let mut short = Short::default();
         if entry.side_by_side().is_some_and(|mut shared| shared.asks_for(self.options.permits)) {
             entry.step(Event::Roused, rules);
         }
         loop {
-            if let Some(hold) = self.share(contender.visit(), 0) {
+            let permit = contender.permit();
+            if let Some(hold) = self.share(permit.visit(), 0, Some(permit.number())) {
                 return Ok(Some(hold));
             }
             if entry.may_be_next()
@@ -73,11 +67,7 @@ impl Caller {
                         return self.begin(contender.granted(), grant).map(Some);
                     }
                     Ok(answer) => {
-                        entry.went_elsewhere();
-                        // From now on the caller counts as waiting. Messages may make it ask again and again before it
-                        // ever parks.
-                        stand.begin(&entry)?;
-                        self.has_to_wait(&contender, &answer);
+                        self.has_to_wait(&contender, &mut stand, &answer)?;
                         if matches!(answer, Attempt::GaveWay) {
                             // Sleep instead of parking: our own message would wake us at the same time as everybody
                             // else.
@@ -92,7 +82,16 @@ impl Caller {
 
     /// The caller has to wait. If it waits for a condition, tells the holder that it stands in line. Tells the caller
     /// right ahead in line who comes next, and the lookout whom to watch.
-    fn has_to_wait(&self, contender: &Contender, answer: &Attempt) {
+    fn has_to_wait(
+        &self,
+        contender: &Contender,
+        stand: &mut Stand<'_>,
+        answer: &Attempt,
+    ) -> Result<()> {
+        let entry = &contender.visit().entry;
+        entry.went_elsewhere();
+        // From now on the caller counts as waiting. Messages may make it ask again and again before it ever parks.
+        stand.begin(entry)?;
         if let (Some(lined_up), Attempt::Waits { .. }) = (&self.lined_up, answer) {
             lined_up.tell();
         }
@@ -100,9 +99,10 @@ impl Caller {
         if let (Attempt::Waits { ahead: Some(ahead), .. }, Lease::Watched) =
             (answer, self.options.lease)
         {
-            self.engine.table.stands_behind(&contender.visit().entry, *ahead);
+            self.engine.table.stands_behind(entry, *ahead);
         }
         contender.visit().have_contender_watched();
+        Ok(())
     }
 
     /// Takes up the tenure that the caller right ahead in the line has left to this one.
@@ -149,7 +149,11 @@ struct Stand<'a> {
     subscriptions: Option<Vec<Subscription>>,
 }
 
-impl Stand<'_> {
+impl<'a> Stand<'a> {
+    fn new(engine: &'a Engine, comes_back: bool, is_counted: bool) -> Self {
+        Self { engine, comes_back, is_counted, _counted: None, subscriptions: None }
+    }
+
     /// Counts the contender, and subscribes, unless that was already done. If a channel becomes live after this, the
     /// subscription wakes the contender, and it asks again.
     fn begin(&mut self, entry: &Entry) -> Result<()> {
@@ -165,52 +169,5 @@ impl Stand<'_> {
     /// Whether messages reach the contender. Before it waits, it needs none.
     fn hears(&self) -> bool {
         self.subscriptions.iter().flatten().all(Subscription::is_live)
-    }
-}
-
-/// The caller of this client that contends. If it is dropped before it was granted the lock, it passes on the permit,
-/// and the place in line with it. If no other caller of this client waits, it gives up the place.
-pub(crate) struct Contender {
-    engine: Arc<Engine>,
-    permit: Option<EntryPermit>,
-}
-
-impl Contender {
-    pub(super) fn new(engine: &Arc<Engine>, permit: EntryPermit) -> Self {
-        Self { engine: Arc::clone(engine), permit: Some(permit) }
-    }
-
-    /// Contends at once, or not at all if another caller of this client came first. A tenure that was left for others
-    /// still holds the lock in Redis, so for this caller the lock is held.
-    pub(crate) async fn at_once(engine: &Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
-        let permit = engine.permit_now(&engine.visit(keys, 1, false)?).await;
-        Ok(permit.map(|permit| Self::new(engine, permit)))
-    }
-
-    pub(crate) fn entry(&self) -> Arc<Entry> {
-        Arc::clone(&self.visit().entry)
-    }
-
-    fn visit(&self) -> &Visit {
-        self.permit.as_ref().expect("it has not been granted yet").visit()
-    }
-
-    /// The server has granted it the lock, and taken it out of the line. The entry knows its owner field until the
-    /// tenure has begun.
-    pub(crate) fn granted(mut self) -> EntryPermit {
-        let permit = self.permit.take().expect("it is granted once");
-        permit.entry().stop_contending();
-        self.engine.give_back_former(permit.entry());
-        permit
-    }
-}
-
-impl Drop for Contender {
-    fn drop(&mut self) {
-        let Some(permit) = self.permit.take() else { return };
-        permit.entry().stop_asking(|| self.engine.next_tenure());
-        permit.entry().stop_contending();
-        // Pass the permit on first: only then is it certain whether another caller takes it.
-        self.engine.look_after(&permit.pass_on());
     }
 }

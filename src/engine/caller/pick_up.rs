@@ -58,13 +58,19 @@ impl Caller {
             // A reader that joins takes nothing from callers that wait. But it goes behind those that wait for a writer, and
             // behind those for which a read rests.
             let expected = entry.side_by_side().map_or(0, |shared| shared.expected());
-            return if entry.was_told_to_wait() { None } else { self.share(visit, expected) };
+            return if entry.was_told_to_wait() { None } else { self.share(visit, expected, None) };
         }
-        self.share(visit, entry.ahead())
+        self.share(visit, entry.ahead(), None)
     }
 
-    /// Same as [`share_at_once`](Self::share_at_once), if more tenures rest than are reserved for others.
-    pub(super) fn share(&self, visit: &Visit, reserved: usize) -> Option<Hold> {
+    /// Same as [`share_at_once`](Self::share_at_once), if more tenures rest than are reserved for others. `ticket`: that of a
+    /// caller with the permit.
+    pub(super) fn share(
+        &self,
+        visit: &Visit,
+        reserved: usize,
+        ticket: Option<u64>,
+    ) -> Option<Hold> {
         if !visit.entry.has_seats() || !self.options.is_like_others() {
             return None;
         }
@@ -74,18 +80,19 @@ impl Caller {
             let is_fresh = shared.is_fresh(Instant::now(), budget.time);
             let has_waited = shared.has_waited(self.started);
             let budget = if has_waited { budget.unwanted() } else { budget };
+            let expected_by = shared.expects(ticket);
             let taken = shared.take(permits, reserved);
             let open = shared.open(self.started).filter(|_| visit.entry.keys.row.is_joined);
             drop(shared);
             let Some(tenure) = taken else {
                 let read = open?;
                 let hand_over = read.join(budget)?;
-                self.comes_in(visit, has_waited);
+                comes_in(&visit.entry, expected_by);
                 return Some(self.hold(read, hand_over));
             };
             match tenure.take_up(self.holder(), budget, is_fresh) {
                 Taken::Held(hand_over) => {
-                    self.comes_in(visit, has_waited);
+                    comes_in(&visit.entry, expected_by);
                     visit.entry.note_holder();
                     return Some(self.hold(tenure, hand_over));
                 }
@@ -96,12 +103,6 @@ impl Caller {
                 }
             }
         }
-    }
-
-    /// One fewer of the callers is expected that were waiting when the open read was granted.
-    fn comes_in(&self, visit: &Visit, has_waited: bool) {
-        let shared = visit.entry.side_by_side().filter(|_| has_waited);
-        shared.into_iter().for_each(|mut shared| shared.has_come());
     }
 
     /// Its hold of this tenure. A caller that is no owner shares nothing with other holds.
@@ -116,7 +117,7 @@ impl Caller {
     pub(super) fn pick_up(&self, permit: EntryPermit) -> Coming {
         let entry = permit.entry();
         if entry.has_seats() {
-            return match self.share(permit.visit(), 0) {
+            return match self.share(permit.visit(), 0, Some(permit.number())) {
                 Some(hold) => {
                     // The place in line stays for the next contender. If there is none, only this call gives the place
                     // up.
@@ -166,5 +167,12 @@ impl Caller {
         visit.leave_line().into_iter().for_each(|id| tenure.serves(id));
         visit.entry.stop_contending();
         self.engine.give_back_former(&visit.entry);
+    }
+}
+
+/// One fewer of the callers is expected that were in the queue when this read was granted.
+fn comes_in(entry: &Entry, expected_by: Option<TenureId>) {
+    if let (Some(read), Some(mut shared)) = (expected_by, entry.side_by_side()) {
+        shared.has_come(read);
     }
 }

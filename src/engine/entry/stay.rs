@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::engine::entry::{Entry, Tenure, Visit};
 use crate::engine::grant::{Grant, Holder};
 use crate::engine::queue::Ticket;
-use crate::engine::tenure;
+use crate::engine::tenure::{self, Inner};
 use crate::keys::TenureId;
 
 /// The right to contend for a lock, and then to hold it.
@@ -17,11 +17,13 @@ pub(crate) struct EntryPermit {
     visit: Option<Visit>,
     /// The ticket with which its caller took the permit.
     number: u64,
+    /// Counts its caller's hold within another one.
+    _inner: Option<Inner>,
 }
 
 impl EntryPermit {
     pub(super) fn new(visit: Visit, number: u64) -> Self {
-        Self { visit: Some(visit), number }
+        Self { visit: Some(visit), number, _inner: None }
     }
 
     pub(crate) fn entry(&self) -> &Arc<Entry> {
@@ -37,6 +39,17 @@ impl EntryPermit {
         Ticket::again(self.number)
     }
 
+    /// The ticket with which its caller took the permit.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The same permit, for a hold within another one.
+    pub(crate) fn within(mut self, inner: Option<Inner>) -> Self {
+        self._inner = inner;
+        self
+    }
+
     /// Begins a tenure.
     pub(crate) fn begin(self, grant: Grant, holder: Holder, renew_at: Instant) -> Arc<Tenure> {
         if grant.awaited {
@@ -46,7 +59,7 @@ impl EntryPermit {
             // The next caller of this client may ask at once, or join this tenure. So the permit is passed on only when
             // the tenure can be found.
             let tenure = self.visit().begin_beside(grant, holder, renew_at);
-            self.visit().forget_line(tenure.id);
+            self.visit().forget_line(&tenure);
             return tenure;
         }
         // Keep a visit until the tenure is shown: the tenure of a latch gives up its permit at once.
@@ -60,7 +73,7 @@ impl EntryPermit {
             shared.passed(sent);
         }
         entry.show(&tenure);
-        visit.forget_line(tenure.id);
+        visit.forget_line(&tenure);
         tenure
     }
 

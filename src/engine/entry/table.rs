@@ -42,21 +42,27 @@ struct Siblings {
 }
 
 impl Siblings {
-    /// If this entry was the watcher, makes the next far contender the watcher, and wakes it. If that contender is
-    /// asking at this moment, and learns that it is near, it passes the watch on itself.
-    fn stop_watching(&mut self, key: EntryKey) {
-        if self.watcher == Some(key) {
-            // Take turns. Otherwise two entries with many callers could pass the watch to and fro, and a third would
-            // never get it.
-            let behind = self.entries.range((Bound::Excluded(key), Bound::Unbounded));
-            let mut in_turn = behind.chain(self.entries.range(..key));
-            let next = in_turn.find(|(_, entry)| entry.can_watch());
-            self.watcher = next.map(|(next, _)| *next);
-            if let Some((_, entry)) = next {
-                entry.gate.open();
-            }
+    /// If this entry was the watcher, makes the next far contender the watcher. Returns its entry, for the caller to wake when
+    /// the table is no longer locked: a waker may poll its task at once, or drop it. If that contender is asking at this
+    /// moment, and learns that it is near, it passes the watch on itself.
+    #[must_use]
+    fn stop_watching(&mut self, key: EntryKey) -> Option<Arc<Entry>> {
+        if self.watcher != Some(key) {
+            return None;
         }
+        // Take turns. Otherwise two entries with many callers could pass the watch to and fro, and a third would never
+        // get it.
+        let behind = self.entries.range((Bound::Excluded(key), Bound::Unbounded));
+        let mut in_turn = behind.chain(self.entries.range(..key));
+        let next = in_turn.find(|(_, entry)| entry.can_watch());
+        self.watcher = next.map(|(next, _)| *next);
+        next.map(|(_, entry)| Arc::clone(entry))
     }
+}
+
+/// Wakes the next watcher, if there is one.
+fn wake(next: Option<Arc<Entry>>) {
+    next.iter().for_each(|entry| entry.gate.open());
 }
 
 impl Table {
@@ -248,13 +254,15 @@ impl Table {
             self.locks.remove_if(entry.keys.id(), |_, there| unvisited(there));
             return;
         };
+        let mut next = None;
         self.others.remove_if_mut(&*listed.channel, |_, siblings| {
             if siblings.entries.get(&listed.key).is_some_and(unvisited) {
-                siblings.stop_watching(listed.key);
+                next = siblings.stop_watching(listed.key);
                 siblings.entries.remove(&listed.key);
             }
             siblings.entries.is_empty()
         });
+        wake(next);
     }
 
     /// Whether this contender has to ask from time to time for all contenders of this client that are far from the
@@ -262,19 +270,20 @@ impl Table {
     pub(super) fn is_watched_by(&self, entry: &Entry, is_far: bool) -> bool {
         let Some(listed) = &entry.listed else { return true };
         let Some(mut siblings) = self.others.get_mut(&*listed.channel) else { return true };
-        if !is_far {
-            siblings.stop_watching(listed.key);
-            return true;
+        if is_far {
+            return *siblings.watcher.get_or_insert(listed.key) == listed.key;
         }
-        *siblings.watcher.get_or_insert(listed.key) == listed.key
+        let next = siblings.stop_watching(listed.key);
+        drop(siblings);
+        wake(next);
+        true
     }
 
     /// If this contender was the watcher of its line, another one watches from now on.
     pub(super) fn stop_watching(&self, entry: &Entry) {
         let Some(listed) = &entry.listed else { return };
-        if let Some(mut siblings) = self.others.get_mut(&*listed.channel) {
-            siblings.stop_watching(listed.key);
-        }
+        let siblings = self.others.get_mut(&*listed.channel);
+        wake(siblings.and_then(|mut siblings| siblings.stop_watching(listed.key)));
     }
 }
 
@@ -312,6 +321,9 @@ impl Eq for ById {}
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::Ordering::SeqCst;
+    use std::task::{Context, Wake, Waker};
     use std::time::Duration;
 
     use tokio::time::Instant;
@@ -389,13 +401,19 @@ mod tests {
         }
     }
 
+    /// The contender has the lock.
+    fn granted(visit: &Visit, id: TenureId) {
+        assert!(visit.entry.forget_line(id).is_some());
+        visit.stop_watching();
+    }
+
     #[test]
     fn when_the_wait_of_the_watcher_is_over_another_far_contender_watches() {
         let [first, second] = far_contenders();
         assert!(watches(&first));
         assert!(!watches(&second));
         // It has the lock. So its entry stays in the table as long as its guard lives.
-        first.forget_line(TenureId(0));
+        granted(&first, TenureId(0));
         assert!(second.entry.gate.was_opened(), "it is woken");
         assert!(watches(&second));
     }
@@ -406,7 +424,7 @@ mod tests {
         assert!(watches(&first));
         assert!(!watches(&third));
         second.entry.step(Event::Asked, RULES);
-        first.forget_line(TenureId(0));
+        granted(&first, TenureId(0));
         second.entry.step(waits(true), RULES);
         assert!(watches(&second), "it is near, and asks for itself");
         assert!(third.entry.gate.was_opened(), "it is woken");
@@ -440,6 +458,41 @@ mod tests {
         assert!(watches(&third), "not the first one again");
         third.stop_watching();
         assert!(watches(&first));
+    }
+
+    /// A waker that looks whether the table is locked. Some wakers poll their task at once, or drop it, and that calls the table.
+    struct Looks {
+        table: Arc<Table>,
+        found_locked: AtomicBool,
+        woken: AtomicBool,
+    }
+
+    impl Wake for Looks {
+        fn wake(self: Arc<Self>) {
+            let channel = &*keys(Layout::Native, Kind::Fair).channel;
+            self.found_locked.fetch_or(self.table.others.try_get(channel).is_locked(), SeqCst);
+            self.woken.store(true, SeqCst);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_next_watcher_is_woken_when_the_table_is_not_locked() {
+        let comes_near = |visit: Visit| {
+            visit.entry.step(waits(true), RULES);
+            visit.next(true, RULES);
+        };
+        for ends in [|visit: Visit| visit.stop_watching(), comes_near, drop] {
+            let [first, second] = far_contenders();
+            assert!(watches(&first) && !watches(&second));
+            let table = Arc::clone(&first.entry.table);
+            let [found_locked, woken] = [(); 2].map(|()| AtomicBool::new(false));
+            let looks = Arc::new(Looks { table, found_locked, woken });
+            let waker = Waker::from(Arc::clone(&looks));
+            let mut parked = pin!(second.entry.gate.pass(Instant::now() + RULES.max_park));
+            assert!(parked.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            ends(first);
+            assert!(looks.woken.load(SeqCst) && !looks.found_locked.load(SeqCst));
+        }
     }
 
     #[tokio::test]

@@ -57,7 +57,7 @@ impl Visit {
         let (id, is_watched) = (grant.id, holder.lease == Lease::Watched);
         let awaited = grant.awaited || !is_watched;
         let is_joined = is_watched && self.entry.keys.row.is_joined;
-        let joined = is_joined.then(|| self.entry.queue.waiting());
+        let joined = is_joined.then(|| self.entry.queue.callers());
         let seat = Stay::Seat(Seat::new(self.clone(), id));
         let tenure = tenure::Tenure::begin(&self.entry.keys, seat, grant, holder, renew_at);
         match self.entry.side_by_side() {
@@ -93,10 +93,13 @@ impl Visit {
         self.entry.have_watched();
     }
 
-    /// The contender was granted the lock. See [`Entry::forget_line`].
-    pub(super) fn forget_line(&self, id: TenureId) {
-        if self.entry.forget_line(id) {
-            self.stop_watching();
+    /// The contender was granted the lock, and its tenure has begun. See [`Entry::forget_line`].
+    pub(super) fn forget_line(&self, tenure: &Tenure) {
+        let Some(waiting) = self.entry.forget_line(tenure.id) else { return };
+        self.stop_watching();
+        if waiting.is_doubted() {
+            // A message came before the tenure could be found.
+            tenure.doubt();
         }
     }
 

@@ -41,14 +41,22 @@ impl<S: EntryPart> Tenure<S> {
         done
     }
 
+    /// A holder that has left has written this hold count. Returns whether it is still the count. A caller that nests at the
+    /// same time has its own count written again, since the two requests may have run in either order.
+    pub(crate) fn has_told(&self, holds: u32) -> bool {
+        let mut state = self.state();
+        state.tellings = state.tellings.wrapping_add(1);
+        state.holds == holds
+    }
+
     /// The background has stopped writing the hold count.
     pub(crate) fn stop_telling(&self) {
         self.state().stop_telling();
     }
 
-    /// The number of background jobs that have ended; `None` while one runs. A caller that nests reads it before its
-    /// request, and again after it has counted its hold. The same number twice means that no job ran in between, so
-    /// none has written an older count over the new one.
+    /// How often the count was written, by holders that have left and by background jobs; `None` while a job runs. A caller that
+    /// nests reads it before its request, and again after it has counted its hold. The same number twice means that the count
+    /// was not written in between, so no older count has replaced the new one.
     pub(crate) fn tellings(&self) -> Option<u8> {
         let state = self.state();
         (state.telling == Telling::No).then_some(state.tellings)

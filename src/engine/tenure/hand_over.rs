@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::grant::{Holder, Lease};
 use crate::engine::hand_off_budget::Budget;
-use crate::engine::side_by_side::Company;
+use crate::engine::tenure::company::Company;
 use crate::engine::tenure::{EntryPart, State, Tenure};
 use crate::engine::wheel::TimerSlot;
 
@@ -108,7 +108,7 @@ impl<S: EntryPart> Tenure<S> {
         now: CompactInstant,
     ) -> bool {
         let row = self.keys.row;
-        let is_handed_on = row.is_handed_on && !state.is_shelter && stay.is_handed_on();
+        let is_handed_on = row.is_handed_on && !state.is_shelter() && stay.is_handed_on();
         let held = || self.age_of_report(now, false);
         is_handed_on
             && (!row.waits_alone || state.allows(self.budget(budget.in_line()), held(), now))
@@ -122,7 +122,7 @@ impl<S: EntryPart> Tenure<S> {
         budget: Budget,
         now: CompactInstant,
     ) -> bool {
-        stay.may_be_kept() && !state.is_shelter && state.lifetime.allows(self.budget(budget), now)
+        stay.may_be_kept() && !state.is_shelter() && state.lifetime.allows(self.budget(budget), now)
     }
 
     fn rests(

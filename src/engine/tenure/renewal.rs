@@ -62,7 +62,15 @@ impl<S: EntryPart> Tenure<S> {
 
     /// Has the watchdog check the tenure the next time that it looks.
     pub(crate) fn doubt(&self) {
-        self.state().doubted = true;
+        self.state().doubted = Some(CompactInstant::now());
+    }
+
+    /// The watchdog got no answer: has it check the tenure again at this time, whatever the lease.
+    pub(crate) fn check_again(&self, at: Instant) {
+        let mut state = self.state();
+        state.lifetime.renew_at(at);
+        // A message that has come meanwhile has it check the tenure sooner.
+        state.doubted.get_or_insert(at.into());
     }
 
     /// The TTL that a renewal has to ask for: this much from now, or what was asked for before if that ends later. So a
@@ -134,21 +142,19 @@ impl<S: EntryPart> Tenure<S> {
             let at = state.lifetime.renewal();
             state.late.due(at);
         }
-        if std::mem::take(&mut state.doubted) || renew {
-            Due::Renew
-        } else {
-            Due::At(state.plan_look(idle))
-        }
+        let is_doubted = state.doubted.take_if(|from| *from <= now.into()).is_some();
+        if is_doubted || renew { Due::Renew } else { Due::At(state.plan_look(idle)) }
     }
 }
 
 impl<S: EntryPart> State<S> {
     fn next_look(&self, idle: Idle) -> Instant {
-        if self.doubted || self.ended.is_some() {
+        if self.ended.is_some() {
             return Instant::now();
         }
         let renewal = self.lifetime.next_look();
-        if self.holds == 0 { renewal.min(self.idle_until(idle)) } else { renewal }
+        let look = self.doubted.map_or(renewal, |from| renewal.min(from.instant()));
+        if self.holds == 0 { look.min(self.idle_until(idle)) } else { look }
     }
 
     fn plan_look(&mut self, idle: Idle) -> Instant {

@@ -99,6 +99,7 @@ impl Known {
             under_way: self.under_way,
             signed: self.signed.map(|at| clock.moment(at)),
             told: self.told.map(told),
+            doubted: false,
             ask_at: self.ask_at.map(|at| clock.moment(at)),
             look_at: self.look_at.map(|at| clock.moment(at)),
             pushed_lease: Duration::MAX,
