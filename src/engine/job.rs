@@ -122,13 +122,13 @@ impl Job {
         Self { what: What::Taken, ..Self::release(tenure, stay) }
     }
 
-    /// What remains to be done for a tenure that was lost without a release, by a release that finds nothing. It notifies the
-    /// waiters of a plain lock; in the other kinds, the waiters near the front ask by themselves. It also takes the callers
-    /// out of the line that the tenure was handed on to: if the tenure was idle, no holder is left to do that. The debt is
-    /// that of the lost tenure: a client whose last handle is dropped now does this job too.
+    /// What remains to be done for a tenure that was lost without a release, by a release that finds nothing. Nobody else has
+    /// notified the waiters. It also takes the callers out of the line that the tenure was handed on to: if the tenure was
+    /// idle, no holder is left to do that. The debt is that of the lost tenure: a client whose last handle is dropped now
+    /// does this job too. The loss of a notification leaves nothing to do.
     pub(crate) fn after_loss(tenure: &Tenure, debt: Option<Debt>) -> Option<Self> {
-        let remains = tenure.keys.row.lies_as_plain || tenure.has_served();
-        remains.then(|| {
+        let is_lock = !tenure.keys.row.is_notice;
+        is_lock.then(|| {
             let job = Self::release(tenure, None);
             Self { debt: debt.or(job.debt), ..job }
         })

@@ -322,10 +322,6 @@ impl<S: EntryPart> Tenure<S> {
         self.state().served.push(id);
     }
 
-    pub(crate) fn has_served(&self) -> bool {
-        !self.state().served.is_empty()
-    }
-
     /// Takes the callers that still stand in the server's line although they have had their turns.
     pub(crate) fn take_served(&self) -> Box<[TenureId]> {
         std::mem::take(&mut self.state().served).into_boxed_slice()

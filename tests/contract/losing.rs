@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use parklock::{Client, Config, Ended, Error, Guard};
+use parklock::{Client, Config, Ended, Error, Guard, Result};
+use tokio::time::sleep;
 
-use crate::common::fixture::SOON;
+use crate::common::fixture::{LONG, SOON};
 use crate::pair::Pair;
 use crate::scene::{Scene, Waiter, assert_err, is_held_as, soon};
 
@@ -24,14 +25,18 @@ async fn has_lost(scene: &Scene, name: &str, guard: Guard, next: Guard) {
     next.unlock().await.unwrap();
 }
 
+/// All at once: a waiter that looked in between would find a semaphore without permits.
+async fn delete(scene: &Scene, name: &str) {
+    let keys = scene.pair.keys(name);
+    let delete: Vec<&str> = ["DEL"].into_iter().chain(keys.iter().map(String::as_str)).collect();
+    scene.admin.cmd::<()>(&delete).await;
+}
+
 async fn key_is_gone(scene: &Scene, name: &str, is_awaited: bool) {
     let guard = scene.pair.of(&scene.ours, name).lock().await.unwrap();
     let next = scene.pair.of(&scene.theirs, name);
     let waiter = if is_awaited { Some(Waiter::parked(next.clone()).await) } else { None };
-    // All at once: a waiter that looked in between would find a semaphore without permits.
-    let keys = scene.pair.keys(name);
-    let delete: Vec<&str> = ["DEL"].into_iter().chain(keys.iter().map(String::as_str)).collect();
-    scene.admin.cmd::<()>(&delete).await;
+    delete(scene, name).await;
     let next = match waiter {
         Some(waiter) => waiter.gets_it().await,
         None => soon(next.lock()).await.unwrap(),
@@ -43,6 +48,40 @@ pub(crate) async fn a_holder_whose_key_is_gone_has_lost_it(pair: Pair) {
     // Nobody tells the waiters.
     let scene = Scene::with(pair, watchful().max_park(Duration::from_millis(500))).await;
     tokio::join!(key_is_gone(&scene, "awaited", true), key_is_gone(&scene, "alone", false));
+    scene.is_clean().await;
+}
+
+/// A waiter that nobody tells sleeps for longer than the test takes.
+fn sleepers() -> Config {
+    Config::default().watchdog_timeout(LONG).max_park(LONG).waiter_ttl(LONG / 4)
+}
+
+/// Waits until no client has asked anything for a while.
+async fn all_rest(scene: &Scene) {
+    let mut asked = None;
+    while asked != Some(scene.admin.command_calls("evalsha").await) {
+        asked = Some(scene.admin.command_calls("evalsha").await);
+        sleep(Duration::from_millis(500)).await;
+    }
+}
+
+async fn learns_of_its_loss(
+    scene: &Scene,
+    name: &str,
+    learn: impl AsyncFnOnce(Guard) -> Result<()>,
+) {
+    let guard = scene.pair.of(&scene.ours, name).lock().await.unwrap();
+    let waiter = Waiter::parked(scene.pair.of(&scene.theirs, name)).await;
+    all_rest(scene).await;
+    delete(scene, name).await;
+    assert_err!(learn(guard).await, Error::Lost);
+    waiter.gets_it().await.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_holder_that_learns_of_its_loss_tells_the_waiters(pair: Pair) {
+    let scene = Scene::with(pair, sleepers()).await;
+    learns_of_its_loss(&scene, "extends", async |guard| guard.extend(LONG).await).await;
+    learns_of_its_loss(&scene, "unlocks", async |guard| guard.unlock().await).await;
     scene.is_clean().await;
 }
 

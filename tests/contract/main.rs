@@ -51,6 +51,7 @@ macro_rules! contract {
             }
             losing {
                 a_holder_whose_key_is_gone_has_lost_it
+                a_holder_that_learns_of_its_loss_tells_the_waiters
                 a_holder_that_is_forced_out_is_told_and_the_waiter_comes_in
             }
             silence { a_silent_holder_loses_the_lock_when_its_lease_is_over_and_a_live_one_keeps_it }

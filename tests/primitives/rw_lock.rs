@@ -558,6 +558,25 @@ async fn a_lock_taken_by_force_is_lost_for_its_writer_and_goes_to_a_waiter() {
     .await;
 }
 
+/// Somebody deletes the lock. The release of the reader finds nothing.
+#[tokio::test]
+async fn a_reader_that_learns_of_its_loss_tells_a_writer_that_waits() {
+    in_both(LONG, async |scene| {
+        let read = scene.somebody().read().await.unwrap();
+        let writer = writing(scene.somebody_else().await);
+        scene.awaited_by(1).await;
+        let key = if scene.layout == Layout::Native { "lock:{a}" } else { "a" };
+        scene.admin.cmd::<i64>(&["DEL", key]).await;
+
+        let left = read.unlock().await;
+
+        assert!(matches!(left, Err(Error::Lost)), "{left:?}");
+        granted(writer).await.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
+}
+
 /// It hears itself, and has to look as everybody else.
 #[tokio::test]
 async fn a_client_that_uses_force_tells_its_own_holder_too() {

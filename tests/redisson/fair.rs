@@ -148,6 +148,18 @@ async fn a_guard_that_is_dropped_wakes_java() {
     java.granted().await.unlock().await;
 }
 
+/// Somebody deletes the lock. The release of its holder finds nothing.
+#[tokio::test]
+async fn a_release_of_a_lock_that_is_gone_wakes_java() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let guard = scene.fair_lock().await.lock().await.unwrap();
+    let java = scene.java_comes(scene.thread("java")).await;
+    scene.admin.cmd::<i64>(&["DEL", "a"]).await;
+    let left = guard.unlock().await;
+    assert!(matches!(left, Err(Error::Lost)), "{left:?}");
+    java.granted().await.unlock().await;
+}
+
 /// Two names that bring their own braces, and one that has none: keys and channels are Redisson's.
 #[tokio::test]
 async fn names_with_braces_are_the_same_lock_to_both() {

@@ -98,6 +98,29 @@ async fn java_waits_for_rust_and_is_woken() {
     scene.is_clean().await;
 }
 
+/// Somebody deletes the lock. The release of its holder finds nothing.
+#[tokio::test]
+async fn a_release_of_a_lock_that_is_gone_wakes_java() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let (lock, mut java) = (scene.somebody().await, scene.thread("java"));
+    for waits_for in ["read", "write"] {
+        let guard = match waits_for {
+            "read" => lock.write().await.unwrap().into_guard(),
+            _ => lock.read().await.unwrap(),
+        };
+        java.order(&format!("{waits_for}lock a")).await;
+        scene.rw_awaited_by(1).await;
+        scene.java_parks(1).await;
+        scene.admin.cmd::<i64>(&["DEL", "a"]).await;
+        let since = Instant::now();
+        let left = guard.unlock().await;
+        assert!(matches!(left, Err(Error::Lost)), "{left:?}");
+        woken(&mut java, since).await;
+        java.ask(&format!("{waits_for}unlock a")).await;
+    }
+    scene.is_clean().await;
+}
+
 #[tokio::test]
 async fn rust_waits_for_java_and_is_woken() {
     let Some(scene) = Scene::begin(USUAL).await else { return };

@@ -22,5 +22,6 @@ local function tell_next()
   keep()
 end
 
-if held == 1 or waited then pcall(tell_next) end
+-- If the lock has gone without a release, nobody has notified the next waiter: see tell_if_gone() of lua/redisson/rw/rw.lua.
+if held == 1 or waited or redis.call('exists', lock) == 0 then pcall(tell_next) end
 return type(held) == 'table' and held or { held }

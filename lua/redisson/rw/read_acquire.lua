@@ -1,7 +1,8 @@
 -- Begin to read.
 --
 -- KEYS   see rw.lua
--- ARGV   ..., owner field, -, lease in ms, -, the owner field of the write within which it reads ('': none)
+-- ARGV   ..., owner field, a part that is not used, lease in ms, a manner that is not used, the owner field of the write
+--        within which it reads ('': none)
 -- Reply  1, grant        it reads; the grant is the new value of the counter
 --        0, TTL in ms    somebody writes, for at most this long (-1: the key has no TTL)
 --        an error of CONFLICT: the name is that of a plain lock

@@ -63,6 +63,13 @@ local function tell(message)
   redis.pcall('publish', channel, message)
 end
 
+-- The caller does not hold the lock. If nobody does, the lock may have gone without a release: somebody deleted it, or a
+-- replica without it was promoted. In that case nobody has notified the waiters, and they would sleep until the old TTL is
+-- over.
+local function tell_if_gone()
+  if redis.call('exists', lock) == 0 then tell(ALL) end
+end
+
 local function free(message)
   redis.pcall('del', lock)
   tell(message)
@@ -86,7 +93,10 @@ end
 local function stop_reading(reader)
   local left = redis.call('hdel', lock, reader)
   redis.pcall('del', key_of(reader, 1))
-  if left == 0 then return 0 end
+  if left == 0 then
+    tell_if_gone()
+    return 0
+  end
   if mode == 'write' and redis.call('hlen', lock) > 1 then return 1 end -- its owner still writes
   local life, before = settle(ONE)
   -- A waiter believes the TTL that was reported to it, and may be waiting for dead readers.

@@ -1,7 +1,7 @@
 -- Begin to write.
 --
 -- KEYS   see rw.lua
--- ARGV   ..., owner field, -, lease in ms
+-- ARGV   ..., owner field, a part that is not used, lease in ms
 -- Reply  1, grant        it writes; the grant is the new value of the counter
 --        0, TTL in ms    somebody reads or writes, for at most this long (-1: the key has no TTL)
 --        an error of CONFLICT: the name is that of a plain lock

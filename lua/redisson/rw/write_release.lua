@@ -7,7 +7,10 @@
 -- Redis allows HDEL when its memory is full, and then every write of this script. (Redisson's own release does not
 -- notify the waiting readers.)
 
-if redis.call('hdel', lock, ARGV[7] .. ':write') == 0 then return { 0 } end
+if redis.call('hdel', lock, ARGV[7] .. ':write') == 0 then
+  tell_if_gone()
+  return { 0 }
+end
 if settle(ALL) > 0 then
   redis.pcall('hset', lock, 'mode', 'read')
   tell(ALL)

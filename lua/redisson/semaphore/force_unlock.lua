@@ -6,13 +6,9 @@
 
 touch()
 reap()
-local taken = leased()
+local all, dead = leased(), expired()
 redis.call('del', leases)
-if not expirable then
-  local resized_to = total()
-  redis.call('del', notes)
-  if resized_to then remember(resized_to) end
-end
-give_back(taken)
+if not expirable then forget_owners() end
+give_back(all)
 tell()
-return { taken }
+return { all - dead }

@@ -10,5 +10,10 @@ touch()
 local permits = forget(ARGV[7])
 give_back(permits)
 pcall(reap)
-tell()
+if available then
+  tell()
+else
+  -- Somebody deleted the semaphore. The next waiter of ours that asks sets it again.
+  redis.pcall('publish', channel, ARGV[3])
+end
 return { permits > 0 and 1 or 0 }

@@ -17,6 +17,7 @@
 -- holder. So our keys have to outlive their leases: by a year, chosen arbitrarily.
 
 local DAY, YEAR = 86400000, 31536000000
+local BOUND = 1000 -- how many expired leases one call removes at most: more would stop the server for all others
 local free, leases, notes = KEYS[2], KEYS[3], KEYS[4]
 local expirable, capacity, channel = ARGV[2] == 'expirable', tonumber(ARGV[3]), ARGV[4]
 
@@ -68,7 +69,8 @@ local function lease(field, permits, until_when)
   end
 end
 
--- Removes a lease. Returns how many permits it had. If there is no lease, the note stays: `orphans` reads it.
+-- Removes a lease. Returns how many permits it had. If the lease is missing, its note stays, so that
+-- `orphans` can return its permits.
 local function forget(field)
   local permits = held_by(field)
   if permits == 0 then return 0 end
@@ -85,42 +87,25 @@ local function give_back(permits)
   available = redis.call('incrby', free, string.format('%.0f', permits))
 end
 
--- Removes the notes of leases that were deleted or evicted all at once. Returns how many permits they had.
-local function orphans()
+-- How many permits these members of the leases stand for.
+local function permits_of(members)
+  if expirable then return #members end
   local permits = 0
-  if expirable or are_leases or not are_notes then return permits end
-  for _, field in ipairs(redis.call('hkeys', notes)) do
-    if field ~= 'total' then
-      permits = permits + tonumber(redis.call('hget', notes, field))
-      redis.call('hdel', notes, field)
-    end
+  for _, field in ipairs(members) do
+    permits = permits + (redis.call('hget', notes, field) or 1)
   end
   return permits
 end
 
--- Takes away the permits whose leases have expired or were deleted.
-local function reap()
-  local over = redis.call('zrange', leases, 0, now, 'BYSCORE')
-  local permits = #over
-  if not expirable then
-    permits = orphans()
-    for _, field in ipairs(over) do
-      permits = permits + forget(field)
-    end
-  elseif permits > 0 then
-    redis.call('zremrangebyscore', leases, 0, now)
-  end
-  give_back(permits)
-end
-
--- How many permits are leased, as far as Redis knows.
+-- How many permits are leased, as far as Redis knows. Those whose leases have expired count until reap() takes them.
 local function leased()
   if expirable then return redis.call('zcard', leases) end
-  local permits = 0
-  for _, field in ipairs(redis.call('zrange', leases, 0, -1)) do
-    permits = permits + held_by(field)
-  end
-  return permits
+  return permits_of(redis.call('zrange', leases, 0, -1))
+end
+
+-- How many of these have expired.
+local function expired()
+  return permits_of(redis.call('zrange', leases, 0, now, 'BYSCORE'))
 end
 
 -- How many permits there are in total, as far as Redis knows.
@@ -136,6 +121,38 @@ end
 local function remember(permits)
   redis.call('hset', notes, 'total', string.format('%.0f %.0f', permits, now + DAY))
   if redis.call('pttl', notes) < DAY then redis.call('pexpire', notes, DAY) end
+end
+
+-- Removes the notes of all owners.
+local function forget_owners()
+  local resized = redis.call('hget', notes, 'total')
+  redis.call('del', notes)
+  if resized then
+    redis.call('hset', notes, 'total', resized)
+    redis.call('pexpire', notes, DAY)
+  end
+end
+
+-- Removes the notes of leases that were deleted or evicted all at once. Returns how many permits they had.
+local function orphans()
+  if expirable or are_leases or not are_notes then return 0 end
+  local permits, noted = 0, redis.call('hgetall', notes)
+  for i = 1, #noted, 2 do
+    if noted[i] ~= 'total' then permits = permits + noted[i + 1] end
+  end
+  if permits > 0 then forget_owners() end
+  return permits
+end
+
+-- Takes the permits whose leases were deleted or have expired: of the latter, BOUND at most. The next calls take the rest.
+local function reap()
+  local over = redis.call('zrange', leases, 0, now, 'BYSCORE', 'LIMIT', 0, BOUND)
+  local permits = orphans() + permits_of(over)
+  if #over > 0 then
+    redis.call('zrem', leases, unpack(over))
+    if not expirable then redis.call('hdel', notes, unpack(over)) end
+  end
+  give_back(permits)
 end
 
 -- Sets a missing semaphore, as Redisson's trySetPermits does. Permits that are leased are not free.

@@ -10,11 +10,11 @@ touch()
 reap()
 tell()
 local all = total() or capacity
-local used = available and all - available or leased()
+local used = (available and all - available or leased()) - expired()
 local last = redis.call('zrange', leases, -1, -1, 'WITHSCORES')[2]
-local ttl = -2
-if last and last - now <= YEAR then
-  ttl = math.max(1, last - now)
+local left, ttl = last and last - now or 0, -2
+if left > 0 and left <= YEAR then
+  ttl = math.max(1, left)
 elseif used > 0 then
   ttl = -1
 end

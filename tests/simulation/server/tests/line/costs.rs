@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use crate::frame::Frame;
 use crate::name::{ALL, Answer, Ask, FAIR, LOCK, Name, RW, part};
 use crate::really;
+use crate::scripts::{self, Script};
 
 /// What an `EVALSHA` may take at the most, in microseconds, however many wait or hold.
 const BOUND: u64 = 2_000;
@@ -86,6 +88,51 @@ fn a_turn_from_client_to_client_costs_the_same_however_many_wait() {
     }
     assert!(counts[2] < counts[0] * 1.3, "{counts:?}");
     assert!(counts.iter().all(|turn| *turn < 25.0), "{counts:?}");
+}
+
+/// A crowd has died with permits of a semaphore that Java shares. No call may stop the server for all others.
+#[test]
+fn thousands_of_dead_permits_come_back_in_calls_of_limited_length() {
+    const DEAD: usize = 5_000;
+    for (kind, each) in [("semaphore", 2), ("expirable", 1)] {
+        really((kind, 0), |name| {
+            let permits = DEAD * each;
+            let keys =
+                ["lock:grants", "a", "lock_permits:{a}", "lock_notes:{a}"].map(str::to_owned);
+            name.command(&["SET", "a", "0"]);
+            for n in 0..DEAD {
+                name.command(&["ZADD", &keys[2], "1", &format!("dead:{n}")]);
+                if kind == "semaphore" {
+                    name.command(&["HSET", &keys[3], &format!("dead:{n}"), &each.to_string()]);
+                }
+            }
+            let call = |name: &mut Name, script: &Script, rest: &[&str]| {
+                let (floor, all) = (name.floor(), permits.to_string());
+                let head = [&*floor, kind, &all, "redisson_sc:{a}", "0", "900"];
+                let argv: Vec<_> = head.iter().chain(rest).map(|word| (*word).to_owned()).collect();
+                let answer = name.stage.run(name.boss, script, &keys, &argv);
+                answer.items.iter().map(Frame::number).collect::<Vec<_>>()
+            };
+            for n in 1..=5 {
+                let (count, list) = commands(name, |name| {
+                    let field = format!("c:{n}");
+                    let taken =
+                        call(name, &scripts::REDISSON_SEMAPHORE_ACQUIRE, &[&field, "1", "30000"]);
+                    assert_eq!(taken[0], 1, "{kind}");
+                });
+                println!("{kind}, call {n}: {count} commands ({list})");
+                assert!(count < 1_100, "{kind}, call {n}: {count} commands ({list})");
+                let [_, used, all] = call(name, &scripts::REDISSON_SEMAPHORE_STATUS, &[])[..]
+                else {
+                    panic!("three numbers")
+                };
+                assert_eq!(all - used, (permits - n) as i64, "{kind}: the dead hold none of them");
+            }
+            assert_eq!(name.number(&["ZCARD", &keys[2]]), 5, "{kind}: only the living are left");
+            let free = String::from_utf8(name.command(&["GET", "a"]).text).unwrap();
+            assert_eq!(free, (permits - 5).to_string(), "{kind}: all have come back");
+        });
+    }
 }
 
 /// The times of a script: of the quick tenth of its calls the longest, which a busy machine does not spoil, the middle one
