@@ -27,6 +27,7 @@ mod lock;
 mod moment;
 mod output;
 mod pages;
+mod redisson;
 mod run;
 mod servers;
 mod signals;
