@@ -136,6 +136,7 @@ pub(crate) const NATIVE_LOCK: &str = "lock:";
 pub(crate) const NATIVE_LINE: &str = "lock_queue:";
 pub(crate) const NATIVE_CHANNEL: &str = "lock_channel:";
 pub(crate) const REDISSON_CHANNEL: &str = "redisson_lock__channel:";
+pub(crate) const REDISSON_FAIR_LINE: &str = "redisson_lock_queue:";
 const REDISSON_RW_CHANNEL: &str = "redisson_rwlock:";
 const REDISSON_SEMAPHORE_CHANNEL: &str = "redisson_sc:";
 const REDISSON_LATCH_CHANNEL: &str = "redisson_countdownlatch__channel__";
@@ -266,7 +267,7 @@ static REDISSON_FAIR: Row = Row {
     word: "fair",
     family: Family::RedissonFair,
     keys: KeyFormats {
-        line: (KeyFormat::Tagged("redisson_lock_queue:", ""), "list"),
+        line: (KeyFormat::Tagged(REDISSON_FAIR_LINE, ""), "list"),
         notes: (KeyFormat::Tagged("redisson_lock_timeout:", ""), "zset"),
         ..REDISSON.keys
     },

@@ -5,7 +5,8 @@
 use crate::config::Layout;
 use crate::error::Result;
 use crate::keys::{Keys, Space, of_client, unescaped};
-use crate::kinds::{CLIENTS, Kind, NATIVE_LINE, NATIVE_LOCK, NOTES, PERMITS};
+use crate::kinds::{CLIENTS, Kind, NATIVE_LINE, NATIVE_LOCK, NOTES, PERMITS, REDISSON_FAIR_LINE};
+use crate::slot::Slot;
 use crate::wire::Target;
 
 /// The servers that a URL names.
@@ -42,7 +43,7 @@ pub fn servers(url: &str) -> Result<Servers> {
     })
 }
 
-/// What a key of the native layout is for.
+/// What a key is for. Without a word about Redisson's layout, it is a key of the native layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// The holders.
@@ -55,6 +56,8 @@ pub enum Part {
     Client,
     /// In Redisson's layout: the leases of permits that parklock clients hold.
     Permits,
+    /// In Redisson's layout: the waiters of a fair lock.
+    FairLine,
 }
 
 /// A pattern for `SCAN` that matches the keys of all names that this glob matches.
@@ -63,9 +66,32 @@ pub fn pattern(glob: &str) -> String {
     format!("lock*:{{{}}}", glob.replace('%', "%25").replace('{', "%7B").replace('}', "%7D"))
 }
 
+/// Patterns for `SCAN` that match, in Redisson's layout, the keys for this part of all names that this glob matches.
+/// Names with braces have keys of another form.
+#[must_use]
+pub fn redisson_patterns(part: Part, glob: &str) -> [String; 2] {
+    let (prefix, end) = match part {
+        Part::FairLine => (REDISSON_FAIR_LINE, ""),
+        _ => (PERMITS.trim_end_matches('{'), ":"),
+    };
+    [format!("{prefix}{{{glob}}}"), format!("{prefix}{glob}{end}")]
+}
+
+/// The slot of a cluster in which a key lies.
+#[must_use]
+pub fn slot(key: &str) -> u16 {
+    Slot::of(key).number() as u16 // there are fewer
+}
+
 /// What a key is for, and the name of its lock or client. `None`: it is not a parklock key.
 #[must_use]
 pub fn part_of(key: &str) -> Option<(Part, String)> {
+    if let Some(tag) = key.strip_prefix(REDISSON_FAIR_LINE) {
+        // Redisson's rule: a name with a `{` is not put into braces.
+        let braced = tag.strip_prefix('{').and_then(|name| name.strip_suffix('}'));
+        let name = braced.filter(|name| !name.contains('{')).unwrap_or(tag);
+        return Some((Part::FairLine, name.to_owned()));
+    }
     let parts = [
         (NATIVE_LOCK, Part::Lock),
         (NATIVE_LINE, Part::Line),
@@ -75,11 +101,20 @@ pub fn part_of(key: &str) -> Option<(Part, String)> {
     ];
     parts.into_iter().find_map(|(prefix, part)| {
         let tag = key.strip_prefix(prefix.trim_end_matches('{'))?;
-        let name = tag.strip_prefix('{')?.strip_suffix('}')?;
-        // The braces of a name are encoded: a key with other braces is not parklock's.
-        let is_ours = !name.contains(['{', '}']) && !name.is_empty();
-        is_ours.then(|| (part, unescaped(name).into_owned()))
+        // The braces of a native name are encoded. In Redisson's layout they are not: see `Keys::own`.
+        let with_braces = || match part {
+            Part::Notes | Part::Permits => tag.strip_suffix(':').filter(|name| name.contains('}')),
+            _ => None,
+        };
+        let name = unbraced(tag).map(|name| unescaped(name).into_owned());
+        Some((part, name.or_else(|| with_braces().map(str::to_owned))?))
     })
+}
+
+/// The name in a tag whose only braces are around it.
+fn unbraced(tag: &str) -> Option<&str> {
+    let name = tag.strip_prefix('{')?.strip_suffix('}')?;
+    (!name.contains(['{', '}']) && !name.is_empty()).then_some(name)
 }
 
 /// The key under which a client describes itself.
@@ -145,6 +180,12 @@ mod tests {
             }
         }
         assert_eq!(part_of(&client_key("id")), Some((Part::Client, "id".to_owned())));
+        for (kind, part) in [("fair", Part::FairLine), ("semaphore", Part::Permits)] {
+            for name in ["orders", "{orders}:limit", "a}b"] {
+                let place = place(Layout::Redisson, kind, name, Some(0)).unwrap();
+                assert_eq!(part_of(&place.line), Some((part, name.to_owned())), "{}", place.line);
+            }
+        }
         for key in ["lock:grants", "lock:grants:{7}", "lock:{}", "lock:{a}b}", "clock:{a}", ""] {
             assert_eq!(part_of(key), None, "{key}");
         }
@@ -154,5 +195,12 @@ mod tests {
     fn a_pattern_fits_the_keys_of_its_names() {
         assert_eq!(pattern("job:*"), "lock*:{job:*}");
         assert_eq!(pattern("a{b}"), "lock*:{a%7Bb%7D}");
+        let [braced, bare] = redisson_patterns(Part::Permits, "a*");
+        assert_eq!((braced.as_str(), bare.as_str()), ("lock_permits:{a*}", "lock_permits:a*:"));
+        let [braced, bare] = redisson_patterns(Part::FairLine, "a*");
+        assert_eq!(
+            (braced.as_str(), bare.as_str()),
+            ("redisson_lock_queue:{a*}", "redisson_lock_queue:a*")
+        );
     }
 }

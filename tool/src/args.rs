@@ -144,9 +144,9 @@ pub(crate) struct Lock {
     /// The kind of the lock; one name is one kind
     #[arg(long, value_enum, default_value_t, value_name = "KIND")]
     pub(crate) kind: Kind,
-    /// How many may hold it at a time
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) permits: u32,
+    /// How many may hold a semaphore at a time [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) permits: Option<u32>,
     /// Hold it for this time and no longer, without renewal
     #[arg(long, value_name = "TIME", value_parser = span::parse)]
     pub(crate) lease: Option<Duration>,
@@ -156,7 +156,7 @@ pub(crate) struct Lock {
     /// Keep others out for at least this time, also if the work ends early
     #[arg(long, value_name = "TIME", value_parser = span::parse)]
     pub(crate) min_hold: Option<Duration>,
-    /// Renew it for this time at the most; then it is lost
+    /// Stop renewing it after this time; it is lost when its lease then ends
     #[arg(long, value_name = "TIME", value_parser = span::parse, conflicts_with = "lease")]
     pub(crate) max_hold: Option<Duration>,
     /// Say what happens in JSON, one event a line, on stderr
@@ -243,7 +243,7 @@ pub(crate) struct Top {
     #[arg(long)]
     pub(crate) once: bool,
     /// As --once, one JSON object a line
-    #[arg(long)]
+    #[arg(long, conflicts_with = "deadlocks")]
     pub(crate) json: bool,
     /// Show clients that wait for each other in a circle, and nothing else
     #[arg(long)]
@@ -285,6 +285,18 @@ pub(crate) struct Bench {
     pub(crate) clients: usize,
 }
 
+impl Command {
+    /// The lock that it takes.
+    pub(crate) fn lock(&self) -> Option<&Lock> {
+        match self {
+            Self::Run(Run { lock, .. })
+            | Self::Elect(Elect { lock, .. })
+            | Self::Hold(Hold { lock }) => Some(lock),
+            _ => None,
+        }
+    }
+}
+
 impl Server {
     /// Where Redis is.
     pub(crate) fn url(&self) -> String {
@@ -305,6 +317,26 @@ impl Lock {
     /// The lease that a hold begins with.
     pub(crate) fn lease(&self) -> Duration {
         self.lease.or(self.watchdog).unwrap_or(Duration::from_secs(30))
+    }
+
+    /// How many may hold it at a time.
+    pub(crate) fn permits(&self) -> u32 {
+        self.permits.unwrap_or(1)
+    }
+
+    /// Options that contradict each other, in words.
+    pub(crate) fn contradiction(&self) -> Option<&'static str> {
+        let is_too_long =
+            |most: Option<Duration>| most.is_some_and(|most| self.min_hold > Some(most));
+        if is_too_long(self.lease) {
+            Some("--min-hold is longer than --lease")
+        } else if is_too_long(self.max_hold) {
+            Some("--min-hold is longer than --max-hold")
+        } else if self.permits.is_some() && self.kind != Kind::Semaphore {
+            Some("--permits is only for --kind semaphore")
+        } else {
+            None
+        }
     }
 
     /// The exit code if the lock was not free in time.

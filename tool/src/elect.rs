@@ -20,19 +20,20 @@ pub(crate) fn elect(asked: &Elect, arguments: &[OsString]) -> u8 {
 
 fn lead(asked: &Elect, arguments: &[OsString]) -> io::Result<u8> {
     let mut supervisor = Supervisor::new(&asked.lock, &asked.work, arguments)?;
-    let mut has_led = false;
     loop {
         match supervisor.hold_once()? {
             Outcome::Lost if supervisor.is_ending() => return Ok(exit::LOST),
-            Outcome::Lost => has_led = true,
-            // A first campaign tells at once that Redis is not there. A later one waits until it is there again.
-            Outcome::Code(exit::UNAVAILABLE) if has_led && !supervisor.is_ending() => {
+            Outcome::Lost => {}
+            // A Redis that was never there may be a wrong URL: the user has to know. One that was there comes back.
+            Outcome::Failed(exit::UNAVAILABLE)
+                if supervisor.has_connected() && !supervisor.is_ending() =>
+            {
                 supervisor.rest(PAUSE.mul_f64(0.5 + fastrand::f64()))?;
                 if supervisor.is_ending() {
                     return Ok(exit::UNAVAILABLE);
                 }
             }
-            Outcome::Code(code) => return Ok(code),
+            Outcome::Code(code) | Outcome::Failed(code) => return Ok(code),
         }
     }
 }

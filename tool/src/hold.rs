@@ -9,6 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::{Hold, Lock};
+use crate::signals::Ignored;
 use crate::voice::Voice;
 use crate::{exit, lock};
 
@@ -99,19 +100,24 @@ struct Ends {
 }
 
 impl Ends {
+    /// A signal that was ignored when the tool began, as HUP under nohup(1), stays ignored.
     fn new() -> Self {
+        let ignored = Ignored::now();
         let kinds = [
             SignalKind::interrupt(),
             SignalKind::terminate(),
             SignalKind::hangup(),
             SignalKind::quit(),
         ];
-        let signals =
-            kinds.into_iter().filter_map(|kind| Some((kind.as_raw_value(), signal(kind).ok()?)));
+        let heard = kinds.into_iter().filter(|kind| !ignored.has(kind.as_raw_value()));
+        let signals = heard.filter_map(|kind| Some((kind.as_raw_value(), signal(kind).ok()?)));
         Self { signals: signals.collect(), came: 0 }
     }
 
     async fn next(&mut self) -> i32 {
+        if self.signals.is_empty() {
+            return std::future::pending().await;
+        }
         let any = self.signals.iter_mut().map(|(number, signal)| {
             Box::pin(async move {
                 signal.recv().await;

@@ -13,8 +13,8 @@ use crate::{exit, output, servers};
 const WAITERS: usize = 50;
 
 pub(crate) async fn info(asked: &Info) -> Result<u8, Failure> {
-    let servers = servers::primaries(&asked.server.url()).await?;
     let layout = asked.server.layout();
+    let servers = servers::reach_for(&asked.server.url(), layout, &asked.name).await?;
     let inventory = Inventory::of_one(&servers, layout, &asked.name, WAITERS).await?;
     match inventory.locks.first() {
         Some(lock) if asked.json => output::put(&format!("{}\n", lock.json(&inventory))),
@@ -33,7 +33,8 @@ pub(crate) fn text(lock: &Lock, inventory: &Inventory) -> String {
     let mut lines = String::new();
     let mut line = |what: &str, text: String| _ = writeln!(lines, "{what:10} {text}");
     line("name", printable(&lock.name));
-    line("kind", lock.kind.clone());
+    let stranger = if lock.is_strange { ", which parklock has not written" } else { "" };
+    line("kind", format!("{}{stranger}", printable(&lock.kind)));
     line("key", format!("{} on {}", printable(&lock.key), lock.server));
     if lock.kind == "latch" {
         line("count", format!("{} left", lock.count()));

@@ -12,12 +12,13 @@ use redis::{Value, pipe};
 use serde_json::{Value as Json, json};
 
 use crate::failure::Failure;
+use crate::redisson;
 use crate::servers::{Server, value};
 
 /// How many names are asked about in one pipeline.
 const BATCH: usize = 128;
 /// How many holders of one lock are read.
-const MOST_HOLDERS: usize = 200;
+pub(crate) const MOST_HOLDERS: usize = 200;
 /// What the score of the first member of a lock is below what is in use. See lua/line/zset.lua.
 const UNUSED: f64 = 4_503_599_627_370_496.0;
 
@@ -35,6 +36,8 @@ pub(crate) struct Lock {
     pub(crate) name: String,
     /// `lock`, `fair`, `rw`, `semaphore`, `latch`, or what Redis calls the type of a stranger's key.
     pub(crate) kind: String,
+    /// Somebody else has written the key.
+    pub(crate) is_strange: bool,
     /// The first of them.
     pub(crate) holders: Vec<Holder>,
     /// How many there are.
@@ -137,14 +140,9 @@ impl Inventory {
         waiters: usize,
     ) -> Result<(), Failure> {
         for batch in names.chunks(BATCH) {
-            let mut locks = Vec::new();
-            for name in batch {
-                let place = operator::place(layout, "lock", name, server.database)?;
-                locks.push((name.as_str(), place));
-            }
             let found = match layout {
-                Layout::Redisson => redisson(server, &locks).await?,
-                _ => native(server, &locks, waiters).await?,
+                Layout::Redisson => redisson::locks(server, batch).await?,
+                _ => native(server, batch, waiters).await?,
             };
             self.locks.extend(found);
         }
@@ -196,7 +194,7 @@ fn shortened(owner: &str) -> String {
 
 impl Lock {
     pub(crate) fn is_known(&self) -> bool {
-        self.is_held() || self.waiting > 0
+        self.is_held() || self.waiting > 0 || self.is_strange
     }
 
     /// Of a latch: whether it is there.
@@ -248,34 +246,24 @@ impl Lock {
 
 /// The names of a server that fit a pattern, each once.
 async fn names(server: &Server, layout: Layout, pattern: &str) -> Result<Vec<String>, Failure> {
-    let mut names = BTreeSet::new();
-    let native = operator::pattern(pattern);
-    match layout {
-        Layout::Redisson => {
-            // There a name is a key, and what it is for, only its value tells.
-            scan(server, pattern, Some("hash"), |key| {
-                if operator::part_of(key).is_none() {
-                    names.insert(key.to_owned());
-                }
-            })
-            .await?;
-            scan(server, &native, Some("zset"), |key| {
-                if let Some((Part::Permits, name)) = operator::part_of(key) {
-                    names.insert(name);
-                }
-            })
-            .await?;
-        }
-        _ => {
-            scan(server, &native, None, |key| {
-                if let Some((Part::Lock | Part::Line, name)) = operator::part_of(key) {
-                    names.insert(name);
-                }
-            })
-            .await?;
-        }
-    }
+    let mut names = match layout {
+        Layout::Redisson => redisson::names(server, pattern).await?,
+        _ => native_names(server, pattern).await?,
+    };
+    // The key of somebody else may have a name that no lock can have.
+    names.retain(|name| operator::place(layout, "lock", name, server.database).is_ok());
     Ok(names.into_iter().collect())
+}
+
+async fn native_names(server: &Server, pattern: &str) -> Result<BTreeSet<String>, Failure> {
+    let mut names = BTreeSet::new();
+    scan(server, &operator::pattern(pattern), None, |key| {
+        if let Some((Part::Lock | Part::Line, name)) = operator::part_of(key) {
+            names.insert(name);
+        }
+    })
+    .await?;
+    Ok(names)
 }
 
 /// Every key of a server that fits a pattern, some of them twice.
@@ -303,7 +291,7 @@ fn millis(ms: i64) -> Option<Duration> {
 }
 
 /// A lock of whose key this is the type and the TTL, before more is known of it.
-fn outline(server: &Server, name: &str, key: &str, kind: &str, pttl: i64) -> Lock {
+pub(crate) fn outline(server: &Server, name: &str, key: &str, kind: &str, pttl: i64) -> Lock {
     let kind = match kind {
         "hash" => "lock",
         "string" => "latch",
@@ -314,16 +302,16 @@ fn outline(server: &Server, name: &str, key: &str, kind: &str, pttl: i64) -> Loc
     Lock { name, kind, ttl: millis(pttl), key, server: server.address.clone(), ..Lock::default() }
 }
 
-async fn native(
-    server: &Server,
-    names: &[(&str, Place)],
-    waiters: usize,
-) -> Result<Vec<Lock>, Failure> {
+async fn native(server: &Server, names: &[String], waiters: usize) -> Result<Vec<Lock>, Failure> {
+    let mut places = Vec::new();
+    for name in names {
+        places.push((name, operator::place(Layout::Native, "lock", name, server.database)?));
+    }
     let mut asked = pipe();
     asked.cmd("TIME");
-    asked.cmd("PUBSUB").arg(if server.is_sharded { "SHARDNUMSUB" } else { "NUMSUB" });
-    names.iter().for_each(|(_, place)| _ = asked.arg(&place.channel));
-    for (_, Place { lock, line, notes, .. }) in names {
+    asked.cmd("PUBSUB").arg(server.counts_listeners());
+    places.iter().for_each(|(_, place)| _ = asked.arg(&place.channel));
+    for (_, Place { lock, line, notes, .. }) in &places {
         asked.cmd("TYPE").arg(lock).cmd("PTTL").arg(lock);
         asked.cmd("ZCOUNT").arg(line).arg(0).arg("+inf").cmd("HGET").arg(notes).arg("kind");
         asked.cmd("ZRANGE").arg(line).arg(0).arg("+inf").arg("BYSCORE").arg("LIMIT").arg(0);
@@ -335,17 +323,22 @@ async fn native(
     let listening: Vec<Value> = value(answers.next()).unwrap_or_default();
     let listening: BTreeMap<String, u64> = pairs(listening);
     let mut locks = Vec::new();
-    for (name, place) in names {
+    for (name, place) in places {
         let kind: String = value(answers.next()).unwrap_or_default();
         let pttl: i64 = value(answers.next()).unwrap_or(-2);
         let mut lock = outline(server, name, &place.lock, &kind, pttl);
-        lock.waiting = value(answers.next()).unwrap_or(0);
+        lock.is_strange = !matches!(kind.as_str(), "hash" | "zset" | "string" | "none");
+        let waiting: u64 = value(answers.next()).unwrap_or(0);
         let noted: Option<String> = value(answers.next()).unwrap_or_default();
-        let line: Vec<(String, f64)> = scored(answers.next());
-        lock.line = line.into_iter().map(|entry| waiter(entry, now)).collect();
+        let line = scored(answers.next());
         lock.listening = listening.get(&place.channel).copied();
+        // A line has a note of its kind. Without one, this is a latch, and there lie the requests that it has carried out.
         if let Some((kind, capacity)) = noted.as_deref().and_then(kind_and_capacity) {
-            lock.take_kind(kind, capacity);
+            lock.waiting = waiting;
+            lock.line = line.into_iter().map(|entry| waiter(entry, now)).collect();
+            if !lock.is_strange {
+                lock.take_kind(kind, capacity);
+            }
         }
         locks.push((lock, kind));
     }
@@ -414,7 +407,7 @@ async fn read_holders(
     for (lock, kind) in locks {
         match kind.as_str() {
             "hash" => lock.take_fields(value(answers.next()).unwrap_or_default()),
-            "string" => lock.used = value(answers.next()),
+            "string" => lock.take_count(value(answers.next())),
             "zset" => {
                 lock.held_by = value(answers.next()).unwrap_or(0);
                 let holders = scored(answers.next());
@@ -427,8 +420,17 @@ async fn read_holders(
 }
 
 impl Lock {
+    /// The count of a latch. Somebody else may have written something that is no number.
+    fn take_count(&mut self, count: Option<u64>) {
+        self.used = count;
+        if count.is_none() {
+            self.is_strange = true;
+            "string".clone_into(&mut self.kind);
+        }
+    }
+
     /// The fields of a hash: owners and their hold counts.
-    fn take_fields(&mut self, fields: BTreeMap<String, String>) {
+    pub(crate) fn take_fields(&mut self, fields: BTreeMap<String, String>) {
         self.held_by = fields.len() as u64;
         let holder = |(owner, count): (String, String)| Holder {
             owner,
@@ -447,7 +449,8 @@ impl Lock {
             others.iter().find(|(member, _)| member.starts_with('#') && member.contains(' '));
         let known =
             says.and_then(|(member, used)| Some((kind_and_capacity(member)?, used + UNUSED)));
-        let ((kind, capacity), used) = known.unwrap_or((("unknown", 1), 0.0));
+        self.is_strange = known.is_none();
+        let ((kind, capacity), used) = known.unwrap_or((("zset", 1), 0.0));
         self.take_kind(kind, capacity);
         if kind == "semaphore" {
             self.used = Some(used.max(0.0) as u64);
@@ -466,102 +469,13 @@ impl Lock {
     }
 }
 
-/// Locks in Redisson's layout. A hash is one if it looks like one: its fields are owners.
-async fn redisson(server: &Server, names: &[(&str, Place)]) -> Result<Vec<Lock>, Failure> {
-    let mut asked = pipe();
-    let mut places = Vec::new();
-    for (name, _) in names {
-        let of = |kind| operator::place(Layout::Redisson, kind, name, server.database);
-        let (fair, fenced, permits) = (of("fair")?, of("fenced")?, of("semaphore")?);
-        asked.cmd("TYPE").arg(name).cmd("PTTL").arg(name).cmd("HLEN").arg(name);
-        asked.cmd("LLEN").arg(&fair.line).cmd("GET").arg(&fenced.tokens);
-        asked.cmd("PUBSUB").arg("NUMSUB").arg(&fair.channel);
-        asked
-            .cmd("ZRANGE")
-            .arg(&permits.line)
-            .arg(0)
-            .arg(MOST_HOLDERS)
-            .arg("WITHSCORES")
-            .cmd("TIME");
-        places.push((*name, permits));
-    }
-    let mut answers = server.ask(&asked).await?.into_iter();
-    let (mut locks, mut fields) = (Vec::new(), pipe());
-    for (name, permits) in places {
-        let kind: String = value(answers.next()).unwrap_or_default();
-        let pttl: i64 = value(answers.next()).unwrap_or(-2);
-        let length: u64 = value(answers.next()).unwrap_or(0);
-        let mut lock = outline(server, name, name, &kind, pttl);
-        let line: Option<u64> = value(answers.next());
-        lock.token = value::<Option<u64>>(answers.next()).flatten();
-        let listening: Vec<Value> = value(answers.next()).unwrap_or_default();
-        lock.listening = pairs(listening).into_values().next();
-        lock.waiting = line.filter(|line| *line > 0).or(lock.listening).unwrap_or(0);
-        let leases = scored(answers.next());
-        let (seconds, micros) = value::<(u64, u64)>(answers.next()).unwrap_or_default();
-        if kind != "hash" && !leases.is_empty() {
-            lock.key = permits.line;
-            "semaphore".clone_into(&mut lock.kind);
-            lock.held_by = leases.len() as u64;
-            lock.take_members(leases, &[], seconds * 1000 + micros / 1000);
-            "semaphore".clone_into(&mut lock.kind);
-        } else if line > Some(0) {
-            "fair".clone_into(&mut lock.kind);
-        } else if lock.token.is_some() {
-            "fenced".clone_into(&mut lock.kind);
-        }
-        // A hash with very many fields is no lock.
-        let is_read = kind == "hash" && length <= MOST_HOLDERS as u64;
-        if is_read {
-            fields.cmd("HGETALL").arg(name);
-        }
-        locks.push((lock, is_read));
-    }
-    let mut answers = server.ask(&fields).await?.into_iter();
-    let mut found = Vec::new();
-    for (mut lock, is_read) in locks {
-        if is_read && !lock.take_redisson(value(answers.next()).unwrap_or_default()) {
-            continue;
-        }
-        if lock.held_by > 0 {
-            found.push(lock);
-        }
-    }
-    Ok(found)
-}
-
-impl Lock {
-    /// Whether these are the fields of a lock.
-    fn take_redisson(&mut self, mut fields: BTreeMap<String, String>) -> bool {
-        let mode = fields.remove("mode");
-        if fields.is_empty() || !fields.keys().all(|owner| is_owner(owner)) {
-            return false;
-        }
-        self.take_fields(fields);
-        if mode.is_some() {
-            "rw".clone_into(&mut self.kind);
-            for holder in &mut self.holders {
-                holder.mode = Some(if holder.owner.ends_with(":write") { "write" } else { "read" });
-            }
-        }
-        true
-    }
-}
-
-/// Whether a field is a client's id, which is a UUID, and what follows it.
-fn is_owner(field: &str) -> bool {
-    let Some((client, rest)) = field.split_once(':') else { return false };
-    let is_uuid = client.len() == 36 && client.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit());
-    is_uuid && rest.starts_with(|c: char| c.is_ascii_digit())
-}
-
 /// Members and their scores, however the protocol of the connection writes them.
-fn scored(answer: Option<Value>) -> Vec<(String, f64)> {
+pub(crate) fn scored(answer: Option<Value>) -> Vec<(String, f64)> {
     value(answer).unwrap_or_default()
 }
 
 /// Names and numbers in turn.
-fn pairs(items: Vec<Value>) -> BTreeMap<String, u64> {
+pub(crate) fn pairs(items: Vec<Value>) -> BTreeMap<String, u64> {
     let mut items = items.into_iter();
     let next = || Some((value(items.next())?, value(items.next())?));
     std::iter::from_fn(next).collect()
@@ -595,15 +509,6 @@ mod tests {
         let modes: Vec<_> = lock.holders.iter().filter_map(|holder| holder.mode).collect();
         assert_eq!(modes, ["write", "read"]);
         assert_eq!(lock.kind_in_words(), "rw write");
-    }
-
-    #[test]
-    fn a_hash_of_somebody_else_is_no_lock() {
-        let owner = format!("{}:77", "0".repeat(36));
-        let fields = |name: &str| BTreeMap::from([(name.to_owned(), "1".to_owned())]);
-        assert!(Lock::default().take_redisson(fields(&owner)));
-        assert!(!Lock::default().take_redisson(fields("email")));
-        assert!(!Lock::default().take_redisson(fields("mode")));
     }
 
     #[test]

@@ -129,6 +129,7 @@ impl<'a> Keeper<'a> {
             // Whatever the order is: the lock is not wanted any more.
             _ = self.desk.orders.recv() => return,
         };
+        self.desk.tell(Told::Connected);
         let granted = tokio::select! {
             granted = whole(&client, lock) => granted,
             _ = self.desk.orders.recv() => return close(&client).await,

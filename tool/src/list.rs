@@ -3,25 +3,27 @@
 use crate::args::{Ls, Server};
 use crate::failure::Failure;
 use crate::inventory::Inventory;
-use crate::{exit, output, servers, table};
+use crate::{output, servers, table};
 
 pub(crate) async fn list(asked: &Ls) -> Result<u8, Failure> {
-    let inventory = load(&asked.server, &asked.pattern).await?;
-    output::put(&if asked.json { lines(&inventory) } else { rows(&inventory) });
-    Ok(exit::OK)
+    print(&asked.server, &asked.pattern, asked.json).await
 }
 
-pub(crate) async fn load(server: &Server, pattern: &str) -> Result<Inventory, Failure> {
-    let servers = servers::primaries(&server.url()).await?;
-    Inventory::load(&servers, server.layout(), pattern, 0).await
+/// Prints the locks of all servers that answer.
+pub(crate) async fn print(server: &Server, pattern: &str, as_json: bool) -> Result<u8, Failure> {
+    let reached = servers::reach(&server.url()).await?;
+    reached.complain();
+    let inventory = Inventory::load(&reached.servers, server.layout(), pattern, 0).await?;
+    output::put(&if as_json { lines(&inventory) } else { rows(&inventory) });
+    Ok(reached.code())
 }
 
 /// A line of JSON for each lock.
-pub(crate) fn lines(inventory: &Inventory) -> String {
+fn lines(inventory: &Inventory) -> String {
     inventory.locks.iter().map(|lock| format!("{}\n", lock.json(inventory))).collect()
 }
 
-pub(crate) fn rows(inventory: &Inventory) -> String {
+fn rows(inventory: &Inventory) -> String {
     let rows: Vec<_> = inventory.locks.iter().map(|lock| table::row(lock, inventory)).collect();
     table::text(&rows)
 }

@@ -91,7 +91,7 @@ async fn write(client: &Client, asked: &Lock) -> Result<Option<Guard>> {
 }
 
 async fn permit(client: &Client, asked: &Lock) -> Result<Option<Guard>> {
-    let mut semaphore = client.semaphore(asked.name.as_str(), asked.permits);
+    let mut semaphore = client.semaphore(asked.name.as_str(), asked.permits());
     if let Some(lease) = asked.lease {
         semaphore = semaphore.lease(lease);
     }

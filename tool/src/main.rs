@@ -27,6 +27,7 @@ mod lock;
 mod moment;
 mod output;
 mod pages;
+mod redisson;
 mod run;
 mod servers;
 mod signals;
@@ -45,9 +46,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use serde_json::json;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
+use crate::voice::Voice;
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -75,6 +78,10 @@ fn parsed(arguments: &[OsString]) -> Result<Cli, u8> {
 }
 
 fn obey(command: Command, arguments: &[OsString]) -> u8 {
+    if let Some((lock, why)) = command.lock().and_then(|lock| Some((lock, lock.contradiction()?))) {
+        Voice::of(lock).warn("failed", &json!({ "code": exit::CONFIG }), why);
+        return exit::CONFIG;
+    }
     match command {
         Command::Run(asked) => run::run(&asked, arguments),
         Command::Elect(asked) => elect::elect(&asked, arguments),

@@ -10,7 +10,7 @@ pub(crate) fn run(asked: &Run, arguments: &[OsString]) -> u8 {
     let held = Supervisor::new(&asked.lock, &asked.work, arguments)
         .and_then(|mut supervisor| supervisor.hold_once());
     match held {
-        Ok(Outcome::Code(code)) => code,
+        Ok(Outcome::Code(code) | Outcome::Failed(code)) => code,
         Ok(Outcome::Lost) => exit::LOST,
         Err(error) => {
             voice::complain(&error.to_string());

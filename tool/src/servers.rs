@@ -1,8 +1,11 @@
 //! Connections for an operator's questions: one to each server that has locks. They are not those of the library.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use parklock::Layout;
 use parklock::operator::{self, Servers};
 use redis::aio::MultiplexedConnection;
 use redis::{
@@ -10,7 +13,9 @@ use redis::{
     IntoConnectionInfo, Pipeline, Value, cmd,
 };
 
+use crate::exit;
 use crate::failure::Failure;
+use crate::voice::complain;
 
 const CONNECTING: Duration = Duration::from_secs(10);
 const ANSWERING: Duration = Duration::from_secs(10);
@@ -28,12 +33,30 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Asks all of this at once. Each answer may be a refusal.
+    /// Asks all of this at once. Each answer may be a refusal, but not that of a cluster that is down: it refuses all.
     pub(crate) async fn ask(&self, pipe: &Pipeline) -> Result<Vec<Value>, Failure> {
         if pipe.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(self.conn.clone().send_packed_commands(pipe, 0, pipe.len()).await?)
+        let answers: Vec<Value> =
+            self.conn.clone().send_packed_commands(pipe, 0, pipe.len()).await?;
+        if answers.iter().any(is_of_cluster_that_is_down) {
+            let why =
+                format!("{}: the cluster is down: some of its slots are not served", self.address);
+            return Err(Failure::unavailable(why));
+        }
+        Ok(answers)
+    }
+
+    /// The server's clock: the time since 1970.
+    pub(crate) async fn clock(&self) -> Result<Duration, Failure> {
+        let (seconds, micros) = self.query(&["TIME"]).await?;
+        Ok(Duration::from_secs(seconds) + Duration::from_micros(micros))
+    }
+
+    /// PUBSUB with this counts the clients that listen to a channel of locks.
+    pub(crate) fn counts_listeners(&self) -> &'static str {
+        if self.is_sharded { "SHARDNUMSUB" } else { "NUMSUB" }
     }
 
     /// Asks one thing.
@@ -125,17 +148,95 @@ pub(crate) fn value<T: FromRedisValue>(answer: Option<Value>) -> Option<T> {
     }
 }
 
-/// Connects to every server that has locks.
+/// The servers that have locks, as far as they answer.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    pub(crate) servers: Vec<Server>,
+    /// The others of a cluster.
+    missing: Vec<Missing>,
+}
+
+/// A primary of a cluster that does not answer.
+#[derive(Debug)]
+struct Missing {
+    slots: Slots,
+    failure: Failure,
+}
+
+type Slots = Vec<RangeInclusive<u16>>;
+
+impl Reached {
+    fn all(servers: Vec<Server>) -> Self {
+        Self { servers, missing: Vec::new() }
+    }
+
+    /// Says on stderr which servers do not answer.
+    pub(crate) fn complain(&self) {
+        self.missing.iter().for_each(|missing| complain(&missing.failure.why));
+    }
+
+    /// Why what is known is not all, if one server at least does not answer.
+    pub(crate) fn failure(&self) -> Option<&Failure> {
+        self.missing.first().map(|missing| &missing.failure)
+    }
+
+    /// The exit code of an answer from all servers that answer.
+    pub(crate) fn code(&self) -> u8 {
+        self.failure().map_or(exit::OK, |failure| failure.code)
+    }
+
+    /// # Errors
+    /// If the server that has this key does not answer.
+    fn need(self, key: &str) -> Result<Self, Failure> {
+        let slot = operator::slot(key);
+        let has_it = |missing: &&Missing| missing.slots.iter().any(|range| range.contains(&slot));
+        match self.missing.iter().find(has_it) {
+            Some(missing) => Err(missing.failure.clone()),
+            None => Ok(self),
+        }
+    }
+}
+
+/// Whether a cluster refuses a key of any slot, since it wants to serve all slots or none.
+fn is_of_cluster_that_is_down(answer: &Value) -> bool {
+    let Value::ServerError(error) = answer else { return false };
+    error.code() == "CLUSTERDOWN" && error.details() == Some("The cluster is down")
+}
+
+/// Connects to every server that has locks. Each of them has to answer.
 pub(crate) async fn primaries(url: &str) -> Result<Vec<Server>, Failure> {
+    let reached = reach(url).await?;
+    match reached.failure() {
+        Some(failure) => Err(failure.clone()),
+        None => Ok(reached.servers),
+    }
+}
+
+/// Connects to the servers for a question about one lock. The one that has it has to answer.
+pub(crate) async fn reach_for(
+    url: &str,
+    layout: Layout,
+    name: &str,
+) -> Result<Vec<Server>, Failure> {
+    let reached = reach(url).await?;
+    let database = reached.servers.first().and_then(|server| server.database);
+    let place = operator::place(layout, "lock", name, database)?;
+    let reached = reached.need(&place.lock)?;
+    reached.complain();
+    Ok(reached.servers)
+}
+
+/// Connects to every server that has locks. In a cluster, one of them at least has to answer.
+pub(crate) async fn reach(url: &str) -> Result<Reached, Failure> {
     if url.contains("#insecure") {
         return Err(Failure::config("#insecure is not accepted: the server must be verified"));
     }
     encrypt();
     match operator::servers(url)? {
-        Servers::One(url) => Ok(vec![alone(&url).await?]),
+        Servers::One(url) => Ok(Reached::all(vec![alone(&url).await?])),
         Servers::Cluster(seeds) => cluster(&seeds).await,
         Servers::Sentinel { sentinels, service, primary } => {
-            Ok(vec![watched(&sentinels, &service, &primary).await?])
+            Ok(Reached::all(vec![watched(&sentinels, &service, &primary).await?]))
         }
     }
 }
@@ -187,50 +288,70 @@ async fn named_by(sentinel: &str, service: &str) -> Result<(u64, String, u16), F
     Ok((epoch, host, port))
 }
 
-async fn cluster(seeds: &[String]) -> Result<Vec<Server>, Failure> {
+async fn cluster(seeds: &[String]) -> Result<Reached, Failure> {
     let mut failure = Failure::unavailable("no node of the cluster answers");
     for seed in seeds {
         let info = seed.as_str().into_connection_info()?;
-        match nodes(&info).await {
-            Ok(nodes) => return connect_all(&info, nodes).await,
+        match connect_all(&info).await {
+            Ok(reached) => return Ok(reached),
             Err(error) => failure = error,
         }
     }
     Err(failure)
 }
 
-async fn connect_all(
-    seed: &ConnectionInfo,
-    nodes: BTreeSet<(String, u16)>,
-) -> Result<Vec<Server>, Failure> {
-    let mut servers = Vec::new();
-    for (host, port) in nodes {
+/// Connects to the primaries that this node knows.
+async fn connect_all(seed: &ConnectionInfo) -> Result<Reached, Failure> {
+    let nodes = nodes(seed).await?;
+    let reach_node = async |((host, port), slots): ((String, u16), Slots)| {
         let addr = beside(seed.addr(), &host, port);
-        let server = Server::connect(seed.clone().set_addr(addr), true).await?;
-        let version = server.info("server").await;
-        let major = version.get("redis_version").and_then(|version| version.split('.').next());
-        // Valkey calls itself Redis 7.2 here.
-        let is_sharded =
-            major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 7);
-        servers.push(Server { is_sharded, ..server });
+        let connected = connect_node(seed.clone().set_addr(addr)).await;
+        connected.map_err(|failure| Missing { slots, failure })
+    };
+    let mut reached = Reached::all(Vec::new());
+    for connected in join_all(nodes.into_iter().map(reach_node)).await {
+        match connected {
+            Ok(server) => reached.servers.push(server),
+            Err(missing) => reached.missing.push(missing),
+        }
     }
-    Ok(servers)
+    let nobody = || Failure::unavailable(format!("{}: it knows no slots", address(seed)));
+    if reached.servers.is_empty() {
+        return Err(reached.failure().cloned().unwrap_or_else(nobody));
+    }
+    Ok(reached)
+}
+
+async fn connect_node(info: ConnectionInfo) -> Result<Server, Failure> {
+    let server = Server::connect(info, true).await?;
+    let version = server.info("server").await;
+    let major = version.get("redis_version").and_then(|version| version.split('.').next());
+    // Valkey calls itself Redis 7.2 here.
+    let is_sharded =
+        major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 7);
+    Ok(Server { is_sharded, ..server })
 }
 
 /// The primaries of all slots.
-async fn nodes(seed: &ConnectionInfo) -> Result<BTreeSet<(String, u16)>, Failure> {
+async fn nodes(seed: &ConnectionInfo) -> Result<BTreeMap<(String, u16), Slots>, Failure> {
     let server = Server::connect(seed.clone(), true).await?;
     let slots: Vec<Vec<Value>> = server.query(&["CLUSTER", "SLOTS"]).await?;
     let primary = |range: Vec<Value>| {
-        let node: Vec<Value> = redis::from_redis_value(range.into_iter().nth(2)?).ok()?;
+        let mut range = range.into_iter();
+        let (first, last): (u16, u16) = (value(range.next())?, value(range.next())?);
+        let node: Vec<Value> = value(range.next())?;
         let mut node = node.into_iter();
         let host: Option<String> = value(node.next());
         let port: u16 = value(node.next())?;
         // A node without a name is the one that answers.
         let host = host.filter(|host| !host.is_empty() && host != "?");
-        Some((host.unwrap_or_else(|| host_of(seed.addr())), port))
+        Some(((host.unwrap_or_else(|| host_of(seed.addr())), port), first..=last))
     };
-    Ok(slots.into_iter().filter_map(primary).collect())
+    let mut nodes = BTreeMap::<_, Slots>::new();
+    for (node, range) in slots.into_iter().filter_map(primary) {
+        nodes.entry(node).or_default().push(range);
+    }
+    Ok(nodes)
 }
 
 fn host_of(addr: &ConnectionAddr) -> String {

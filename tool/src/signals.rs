@@ -28,13 +28,12 @@ impl Signals {
     ///
     /// A signal that was ignored when the tool began, as HUP under nohup(1), stays ignored, by the command too.
     pub(crate) fn take() -> nix::Result<Self> {
-        let ignored = ignored();
+        let ignored = Ignored::now();
         let mut taken = SigSet::empty();
         taken.add(Signal::SIGCHLD);
-        let is_ignored = |signal: &Signal| ignored & (1 << (*signal as u64 - 1)) != 0;
         PASSED_ON
             .into_iter()
-            .filter(|signal| !is_ignored(signal))
+            .filter(|signal| !ignored.has(*signal as i32))
             .for_each(|signal| taken.add(signal));
         let mut blocked = taken;
         // So that the tool can take the terminal back from the background.
@@ -63,12 +62,22 @@ pub(crate) fn ends(signal: Signal) -> bool {
 
 /// Whether the kernel forgets children of this process before anybody could ask how they ended.
 pub(crate) fn forgets_children() -> bool {
-    ignored() & (1 << (Signal::SIGCHLD as u64 - 1)) != 0
+    Ignored::now().has(Signal::SIGCHLD as i32)
 }
 
 /// The signals that this process ignores, a bit for each.
-fn ignored() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ignored(u64);
+
+impl Ignored {
+    pub(crate) fn now() -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        Self(mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0))
+    }
+
+    /// Whether it ignores the signal of this number.
+    pub(crate) fn has(self, signal: i32) -> bool {
+        self.0 & (1 << (signal - 1)) != 0
+    }
 }

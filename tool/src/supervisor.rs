@@ -29,8 +29,10 @@ use crate::words::{Order, Told};
 /// How one time of holding the lock, or of waiting for it, has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// As the command, a signal, or an error says.
+    /// As the command, a signal, or a busy lock says.
     Code(u8),
+    /// There was no lock: the exit code of the error.
+    Failed(u8),
     /// The lock was lost, and the command has ended.
     Lost,
 }
@@ -48,6 +50,8 @@ pub(crate) struct Supervisor<'a> {
     terminal: Option<Terminal>,
     /// A signal has asked the tool to end.
     is_ending: bool,
+    /// A keeper has reached Redis.
+    has_connected: bool,
 }
 
 /// What happens now.
@@ -109,12 +113,18 @@ impl<'a> Supervisor<'a> {
             signals: Signals::take()?,
             alarm: Alarm::new()?,
             is_ending: false,
+            has_connected: false,
         })
     }
 
     /// Whether a signal has asked the tool to end.
     pub(crate) fn is_ending(&self) -> bool {
         self.is_ending
+    }
+
+    /// Whether Redis was there at any time.
+    pub(crate) fn has_connected(&self) -> bool {
+        self.has_connected
     }
 
     /// Sleeps, but not through a signal that asks the tool to end.
@@ -178,6 +188,10 @@ impl<'a> Supervisor<'a> {
 
     fn told(&mut self, told: Told, phase: Phase, link: &mut Link) -> Phase {
         match (told, phase) {
+            (Told::Connected, phase) => {
+                self.has_connected = true;
+                phase
+            }
             (Told::Granted { token, until }, Phase::Waiting) => self.granted(token, until, link),
             (Told::Until(until), Phase::Running(running)) => {
                 Phase::Running(Running { until: until.max(running.until), ..running })
@@ -190,7 +204,7 @@ impl<'a> Supervisor<'a> {
             (Told::Busy, Phase::Waiting) => self.busy(),
             (Told::Failed(code, why), Phase::Waiting) => {
                 self.voice.warn("failed", &json!({ "code": code }), &why);
-                Phase::Done(Outcome::Code(code))
+                Phase::Done(Outcome::Failed(code))
             }
             (Told::Freed | Told::Left(_) | Told::Gone, Phase::Leaving(code)) => {
                 Phase::Done(Outcome::Code(code))
@@ -266,7 +280,7 @@ impl<'a> Supervisor<'a> {
             Phase::Waiting => {
                 let text = "the process that was to get the lock has ended";
                 self.voice.warn("failed", &json!({ "code": exit::BROKEN }), text);
-                Phase::Done(Outcome::Code(exit::BROKEN))
+                Phase::Done(Outcome::Failed(exit::BROKEN))
             }
             Phase::Leaving(code) => Phase::Done(Outcome::Code(code)),
             Phase::Running(running) => self.orphaned(running),

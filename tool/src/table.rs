@@ -11,7 +11,7 @@ pub(crate) type Row = [String; COLUMNS.len()];
 pub(crate) fn row(lock: &Lock, inventory: &Inventory) -> Row {
     [
         printable(&lock.name),
-        lock.kind_in_words(),
+        printable(&lock.kind_in_words()),
         holder(lock, inventory),
         lock.count(),
         lock.ttl.map_or_else(|| "-".to_owned(), span::short),
@@ -29,10 +29,12 @@ fn holder(lock: &Lock, inventory: &Inventory) -> String {
     }
 }
 
-/// A name may hold anything: it must not steer the terminal.
+/// A name may hold anything: it must not steer the terminal, nor change the order of what the terminal shows.
 pub(crate) fn printable(name: &str) -> String {
+    let steers =
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     name.chars()
-        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+        .flat_map(|c| if steers(c) { c.escape_default().collect() } else { vec![c] })
         .collect()
 }
 
@@ -66,5 +68,6 @@ mod tests {
     #[test]
     fn a_name_does_not_steer_the_terminal() {
         assert_eq!(printable("a\u{1b}[2J"), "a\\u{1b}[2J");
+        assert_eq!(printable("a\u{202e}b\u{2066}"), "a\\u{202e}b\\u{2066}");
     }
 }

@@ -1,6 +1,7 @@
 //! `parklock top`: the list, live.
 
 use std::io::{self, IsTerminal};
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -14,7 +15,7 @@ use tokio::time::sleep;
 use crate::args::Top;
 use crate::failure::Failure;
 use crate::inventory::{Inventory, Lock};
-use crate::servers::Server;
+use crate::servers::{Reached, Server};
 use crate::span::short;
 use crate::{deadlocks, exit, info, list, output, servers, table};
 
@@ -30,58 +31,78 @@ pub(crate) async fn top(asked: &Top) -> Result<u8, Failure> {
         return search_deadlocks(asked).await;
     }
     if asked.once || asked.json || !io::stdout().is_terminal() {
-        let inventory = list::load(&asked.server, &asked.pattern).await?;
-        output::put(&if asked.json { list::lines(&inventory) } else { list::rows(&inventory) });
-        return Ok(exit::OK);
+        return list::print(&asked.server, &asked.pattern, asked.json).await;
     }
-    let servers = servers::primaries(&asked.server.url()).await?;
+    let reached = servers::reach(&asked.server.url()).await?;
     let mut terminal = ratatui::init();
-    let watched = watch(asked, servers, &mut terminal).await;
+    let watched = watch(asked, reached, &mut terminal).await;
     ratatui::restore();
     watched
 }
 
 /// Exit code 1 if there is a circle.
 async fn search_deadlocks(asked: &Top) -> Result<u8, Failure> {
-    let (servers, layout) = (servers::primaries(&asked.server.url()).await?, asked.server.layout());
-    let look = || Inventory::load(&servers, layout, &asked.pattern, WAITERS);
+    let layout = asked.server.layout();
+    if layout == parklock::Layout::Redisson {
+        return Err(Failure::config(
+            "Redisson's keys do not tell who waits: --deadlocks is for parklock's layout",
+        ));
+    }
+    let reached = servers::reach(&asked.server.url()).await?;
+    reached.complain();
+    let look = || Inventory::load(&reached.servers, layout, &asked.pattern, WAITERS);
     let before = look().await?;
     sleep(asked.interval).await;
     let text = deadlocks::text(&before, &look().await?);
     output::put(&text);
-    Ok(if text.contains("waits for") { exit::BUSY } else { exit::OK })
+    Ok(if text.contains("waits for") { exit::BUSY } else { reached.code() })
 }
 
 async fn watch(
     asked: &Top,
-    mut servers: Vec<Server>,
+    mut reached: Reached,
     terminal: &mut DefaultTerminal,
 ) -> Result<u8, Failure> {
-    let mut view = View::new(&servers, &asked.pattern);
+    let mut view = View::new(&reached.servers, &asked.pattern);
+    let (url, layout) = (asked.server.url(), asked.server.layout());
     loop {
         let began = Instant::now();
-        let looked =
-            Inventory::load(&servers, asked.server.layout(), &asked.pattern, WAITERS).await;
-        view.take(looked, began.elapsed());
+        let look = Inventory::load(&reached.servers, layout, &asked.pattern, WAITERS);
+        let Some(looked) = beside_keys(&mut view, terminal, look).await? else { break };
+        view.take(looked, reached.failure(), began.elapsed());
         if view.trouble.is_some() {
             // It may have failed over.
-            servers = servers::primaries(&asked.server.url()).await.unwrap_or(servers);
+            let again = servers::reach(&url);
+            let Some(again) = beside_keys(&mut view, terminal, again).await? else { break };
+            reached = again.unwrap_or(reached);
         }
-        let next = began + asked.interval.max(KEYS);
-        while view.is_open {
-            terminal
-                .draw(|frame| view.draw(frame))
-                .map_err(|error| Failure::unavailable(error.to_string()))?;
-            if Instant::now() >= next {
-                break;
-            }
-            while event::poll(Duration::ZERO).unwrap_or(false) {
-                view.key(&event::read().unwrap_or(Event::FocusLost));
-            }
-            sleep(KEYS.min(next.saturating_duration_since(Instant::now()))).await;
+        let pause = asked.interval.max(KEYS).saturating_sub(began.elapsed());
+        let Some(()) = beside_keys(&mut view, terminal, sleep(pause)).await? else { break };
+    }
+    Ok(exit::OK)
+}
+
+/// Does this work, and meanwhile what the keys say. `None`: the user has closed the view.
+async fn beside_keys<T>(
+    view: &mut View,
+    terminal: &mut DefaultTerminal,
+    work: impl Future<Output = T>,
+) -> Result<Option<T>, Failure> {
+    let mut work = pin!(work);
+    loop {
+        while event::poll(Duration::ZERO).unwrap_or(false) {
+            view.key(&event::read().unwrap_or(Event::FocusLost));
         }
         if !view.is_open {
-            return Ok(exit::OK);
+            return Ok(None);
+        }
+        if std::mem::take(&mut view.is_stale) {
+            let drawn = terminal.draw(|frame| view.draw(frame));
+            drawn.map_err(|error| Failure::unavailable(error.to_string()))?;
+        }
+        tokio::select! {
+            done = &mut work => return Ok(Some(done)),
+            () = sleep(KEYS) => {}
         }
     }
 }
@@ -106,6 +127,8 @@ pub(crate) struct View {
     /// One lock in full.
     shows_one: bool,
     is_open: bool,
+    /// The screen does not show it yet.
+    is_stale: bool,
 }
 
 impl View {
@@ -125,17 +148,21 @@ impl View {
             state: TableState::default(),
             shows_one: false,
             is_open: true,
+            is_stale: true,
         }
     }
 
-    /// What the last look has found. After a look that failed, the list stays.
-    pub(crate) fn take(&mut self, looked: Result<Inventory, Failure>, took: Duration) {
+    /// What the last look has found, and why it has not found all. After a look that failed, the list stays.
+    pub(crate) fn take(
+        &mut self,
+        looked: Result<Inventory, Failure>,
+        missing: Option<&Failure>,
+        took: Duration,
+    ) {
         let selected = self.selected().map(|lock| lock.name.clone());
-        self.took = took;
-        match looked {
-            Ok(inventory) => (self.inventory, self.trouble) = (inventory, None),
-            Err(failure) => self.trouble = Some(failure.to_string()),
-        }
+        (self.took, self.is_stale) = (took, true);
+        self.trouble = looked.as_ref().err().or(missing).map(Failure::to_string);
+        self.inventory = looked.unwrap_or_else(|_| std::mem::take(&mut self.inventory));
         self.sort();
         // The mark stays with its lock, wherever that stands now.
         let at = self.inventory.locks.iter().position(|lock| Some(&lock.name) == selected.as_ref());
@@ -157,6 +184,7 @@ impl View {
     }
 
     fn key(&mut self, event: &Event) {
+        self.is_stale = true;
         let Event::Key(key) = event else { return };
         if key.kind == KeyEventKind::Release {
             return;
@@ -263,7 +291,7 @@ mod tests {
 
     fn view(locks: Vec<Lock>) -> View {
         let mut view = View::new(&[], "*");
-        view.take(Ok(Inventory { locks, ..Inventory::default() }), Duration::from_millis(3));
+        view.take(Ok(Inventory { locks, ..Inventory::default() }), None, Duration::from_millis(3));
         view
     }
 
@@ -310,9 +338,9 @@ mod tests {
         press(&mut view, KeyCode::Down);
         assert_eq!(view.selected().map(|lock| lock.name.as_str()), Some("b"));
         let locks = vec![lock("a", 2, 9), lock("b", 5, 20), lock("c", 7, 1)];
-        view.take(Ok(Inventory { locks, ..Inventory::default() }), Duration::ZERO);
+        view.take(Ok(Inventory { locks, ..Inventory::default() }), None, Duration::ZERO);
         assert_eq!(view.selected().map(|lock| lock.name.as_str()), Some("b"));
-        view.take(Ok(Inventory::default()), Duration::ZERO);
+        view.take(Ok(Inventory::default()), None, Duration::ZERO);
         assert_eq!(view.state.selected(), None);
         assert!(screen(&mut view)[2].is_empty());
     }
@@ -320,7 +348,7 @@ mod tests {
     #[test]
     fn a_server_that_is_away_is_named_and_the_list_stays() {
         let mut view = view(vec![lock("a", 0, 9)]);
-        view.take(Err(Failure::unavailable("no answer")), Duration::ZERO);
+        view.take(Err(Failure::unavailable("no answer")), None, Duration::ZERO);
         let lines = screen(&mut view);
         assert!(lines[0].ends_with("no answer") && lines[2].starts_with('a'), "{lines:?}");
     }

@@ -7,7 +7,7 @@ use parklock::{Client, Config};
 
 use crate::args::Unlock;
 use crate::failure::Failure;
-use crate::inventory::{Inventory, Lock};
+use crate::inventory::{Holder, Inventory, Lock};
 use crate::table::printable;
 use crate::voice::complain;
 use crate::{exit, output, servers};
@@ -16,13 +16,15 @@ use crate::{exit, output, servers};
 const CONNECTING: Duration = Duration::from_secs(10);
 
 pub(crate) async fn unlock(asked: &Unlock) -> Result<u8, Failure> {
-    let servers = servers::primaries(&asked.server.url()).await?;
-    let inventory = Inventory::of_one(&servers, asked.server.layout(), &asked.name, 0).await?;
-    let name = printable(&asked.name);
-    let Some(lock) = inventory.locks.first().filter(|lock| lock.held_by > 0) else {
+    let (inventory, name) = (look(asked).await?, printable(&asked.name));
+    let Some(lock) = held(&inventory) else {
         output::put(&format!("{name}: nobody holds it\n"));
         return Ok(exit::BUSY);
     };
+    if lock.is_strange {
+        let (key, kind) = (printable(&lock.key), printable(&lock.kind));
+        return Err(Failure::config(format!("{key} is a {kind} that parklock has not written")));
+    }
     for holder in &lock.holders {
         let who = printable(&inventory.who(&holder.owner));
         output::put(&format!("{name} is held by {who} ({})\n", printable(&holder.owner)));
@@ -30,7 +32,14 @@ pub(crate) async fn unlock(asked: &Unlock) -> Result<u8, Failure> {
     if !asked.yes && !agreed(&name)? {
         return Ok(exit::BUSY);
     }
-    let taken = take_away(asked, lock).await?;
+    let client = connect(asked).await?;
+    // The user has agreed about these holders, and may have thought about it for long.
+    if !asked.yes && has_others(&look(asked).await?, &lock.holders) {
+        client.close().await;
+        output::put(&format!("{name}: its holders have changed meanwhile; nothing was done\n"));
+        return Ok(exit::BUSY);
+    }
+    let taken = take_away(client, lock).await?;
     output::put(&if taken {
         format!(
             "{name} was taken away. Its holder is told at once, or at its next renewal at the latest, and may still be at work\n"
@@ -39,6 +48,22 @@ pub(crate) async fn unlock(asked: &Unlock) -> Result<u8, Failure> {
         format!("{name}: nobody holds it any more\n")
     });
     Ok(exit::OK)
+}
+
+async fn look(asked: &Unlock) -> Result<Inventory, Failure> {
+    let (url, layout) = (asked.server.url(), asked.server.layout());
+    let servers = servers::reach_for(&url, layout, &asked.name).await?;
+    Inventory::of_one(&servers, layout, &asked.name, 0).await
+}
+
+fn held(inventory: &Inventory) -> Option<&Lock> {
+    inventory.locks.first().filter(|lock| lock.held_by > 0 || lock.is_strange)
+}
+
+/// Whether somebody holds it now who was not among these.
+fn has_others(now: &Inventory, before: &[Holder]) -> bool {
+    let is_new = |holder: &Holder| before.iter().all(|other| other.owner != holder.owner);
+    held(now).is_some_and(|lock| lock.holders.iter().any(is_new))
 }
 
 /// Asks the user at the terminal.
@@ -56,10 +81,13 @@ fn agreed(name: &str) -> Result<bool, Failure> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-async fn take_away(asked: &Unlock, lock: &Lock) -> Result<bool, Failure> {
+async fn connect(asked: &Unlock) -> Result<Client, Failure> {
     let config = Config::default().layout(asked.server.layout()).connect_timeout(CONNECTING);
-    let client = Client::connect_with(asked.server.url(), config).await?;
-    let name = asked.name.as_str();
+    Ok(Client::connect_with(asked.server.url(), config).await?)
+}
+
+async fn take_away(client: Client, lock: &Lock) -> Result<bool, Failure> {
+    let name = lock.name.as_str();
     let taken = match lock.kind.as_str() {
         "fair" => client.fair_lock(name).force_unlock().await,
         "rw" => client.rw_lock(name).force_unlock().await,

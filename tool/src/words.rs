@@ -8,6 +8,8 @@ use crate::moment::Moment;
 /// What the keeper tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Told {
+    /// Redis is there.
+    Connected,
     /// The lock is ours, until then if it is not renewed.
     Granted { token: u64, until: Moment },
     /// It was renewed.
@@ -38,6 +40,7 @@ pub(crate) enum Order {
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Connected => f.write_str("connected"),
             Self::Granted { token, until } => write!(f, "granted {token} {}", until.0.as_nanos()),
             Self::Until(until) => write!(f, "until {}", until.0.as_nanos()),
             Self::Gone => f.write_str("gone"),
@@ -53,6 +56,7 @@ impl Told {
     pub(crate) fn read(line: &str) -> Option<Self> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         Some(match word {
+            "connected" => Self::Connected,
             "granted" => {
                 let (token, until) = rest.split_once(' ')?;
                 Self::Granted { token: token.parse().ok()?, until: moment(until)? }
@@ -104,6 +108,7 @@ mod tests {
     fn both_sides_understand_each_other() {
         let until = Moment(Duration::from_nanos(123_456_789_012));
         let told = [
+            Told::Connected,
             Told::Granted { token: u64::MAX, until },
             Told::Until(until),
             Told::Gone,

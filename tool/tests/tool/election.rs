@@ -59,3 +59,39 @@ async fn one_leads_and_the_other_follows_when_it_ends() {
     second.signal("KILL");
     assert_eq!(second.code().await, 137);
 }
+
+#[tokio::test]
+async fn a_command_that_ends_with_69_is_not_a_server_that_is_away() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    // The first term lasts. The second one ends by itself, with the code that the tool has for a server that is away.
+    let been = server.dir().join("been");
+    let script = format!("echo leads; mkdir {} && exec sleep 60; exit 69", been.display());
+    let words = ["elect", "--watchdog", "2s", "a", "--", "sh", "-c", &script];
+    let mut tool = tool(&server, &words).start();
+    tool.says("leads").await;
+    admin.cmd::<()>(&["DEL", "lock:{a}"]).await;
+    assert_eq!(tool.code().await, 69);
+    assert_eq!(tool.output().matches("leads").count(), 2);
+}
+
+#[tokio::test]
+async fn a_candidate_that_has_never_led_waits_for_the_server_too() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let holder = tool(&server, &["hold", "a"]).start();
+    held(&admin, "a").await;
+    let words = ["elect", "--watchdog", "2s", "a", "--", "sh", "-c", "echo leads; exec sleep 60"];
+    let mut candidate = tool(&server, &words).start();
+    let stands = async || admin.cmd::<usize>(&["ZCARD", "lock_queue:{a}"]).await == 1;
+    eventually(LONG, "the candidate waits in line", stands).await;
+    server.kill();
+    drop(holder);
+    // It rides an outage out for ten seconds. Then this campaign has failed.
+    let failed = async || candidate.complaint().contains("parklock: ");
+    eventually(LONG, "a campaign fails", failed).await;
+    server.start_again().await;
+    candidate.says("leads").await;
+    candidate.signal("TERM");
+    assert_eq!(candidate.code().await, 143);
+}

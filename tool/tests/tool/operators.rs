@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parklock::{Client, Config};
+use parklock::{Client, Config, Layout};
 use serde_json::Value;
 
 use crate::common::{Server, eventually};
@@ -16,6 +16,11 @@ async fn lines(server: &Server, words: &[&str]) -> Vec<Value> {
 
 async fn client(server: &Server) -> Client {
     let config = Config::default().describe("billing");
+    Client::connect_with(server.url(), config).await.expect("the server is there")
+}
+
+async fn redisson(server: &Server) -> Client {
+    let config = Config::default().layout(Layout::Redisson);
     Client::connect_with(server.url(), config).await.expect("the server is there")
 }
 
@@ -96,9 +101,7 @@ async fn waiters_are_listed_in_their_order() {
 #[tokio::test]
 async fn a_lock_in_redissons_layout_is_listed() {
     let server = Server::start().await;
-    let admin = server.admin().await;
-    let config = Config::default().layout(parklock::Layout::Redisson);
-    let client = Client::connect_with(server.url(), config).await.expect("the server is there");
+    let (admin, client) = (server.admin().await, redisson(&server).await);
     let guards = (
         client.lock("plain").lock().await.expect("free"),
         client.rw_lock("read").read().await.expect("free"),
@@ -111,6 +114,106 @@ async fn a_lock_in_redissons_layout_is_listed() {
     let all = [("permits", "semaphore"), ("plain", "lock"), ("read", "rw")];
     assert_eq!(told, all.map(|(name, kind)| (Some(name), Some(kind))));
     drop(guards);
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_latch_that_was_counted_down_or_deleted() {
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let latch = client.count_down_latch("latch");
+    latch.set(7).await.expect("it is new");
+    latch.count_down().await.expect("it is set");
+    let list = lines(&server, &["ls", "--json"]).await;
+    assert_eq!((list.len(), &list[0]["used"], &list[0]["waiting"]), (1, &6.into(), &0.into()));
+    latch.delete().await.expect("it is set");
+    assert_eq!(lines(&server, &["ls", "--json"]).await, Vec::<Value>::new());
+    assert_eq!(tool(&server, &["info", "latch"]).code().await, 1);
+}
+
+#[tokio::test]
+async fn a_key_of_somebody_else_is_shown_as_what_it_is() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    admin.cmd::<()>(&["SADD", "lock:{set}", "x"]).await;
+    admin.cmd::<()>(&["SET", "lock:{word}", "x"]).await;
+    admin.cmd::<()>(&["ZADD", "lock:{members}", "1", "x"]).await;
+    for (name, kind) in [("set", "set"), ("word", "string"), ("members", "zset")] {
+        let info = tool(&server, &["info", name]).output().await;
+        assert!(info.contains(&format!("kind       {kind}, which parklock has not")), "{info}");
+        assert_eq!(tool(&server, &["unlock", "--force", "--yes", name]).code().await, 78);
+    }
+    assert_eq!(lines(&server, &["ls", "--json"]).await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_name_that_no_lock_can_have_does_not_hide_the_locks() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (long, redisson) = ("n".repeat(1_100), redisson(&server).await);
+    admin.cmd::<()>(&["HSET", &long, "x", "1"]).await;
+    admin.cmd::<()>(&["HSET", &format!("lock:{{{long}}}"), "x", "1"]).await;
+    let permit = redisson.semaphore("{orders}:limit", 2).acquire().await.expect("free");
+    let list = lines(&server, &["ls", "--layout", "redisson", "--json"]).await;
+    let names: Vec<_> = list.iter().map(|lock| lock["name"].as_str()).collect();
+    assert_eq!(names, [Some("{orders}:limit")]);
+    assert_eq!(lines(&server, &["ls", "--json"]).await, Vec::<Value>::new());
+    drop(permit);
+}
+
+#[tokio::test]
+async fn locks_in_redissons_layout_are_shown_with_their_waiters_and_permits() {
+    let server = Server::start().await;
+    let (admin, redisson) = (server.admin().await, redisson(&server).await);
+    let uuid = "0".repeat(36);
+    // A fair lock whose holder has gone, and whose waiter has not come yet.
+    admin.cmd::<()>(&["RPUSH", "redisson_lock_queue:{free}", &format!("{uuid}:1")]).await;
+    // What a reactive caller in Java writes: its number may be negative.
+    admin.cmd::<()>(&["HSET", "negative", &format!("{uuid}:-7"), "1"]).await;
+    // Many readers.
+    let fields: Vec<_> = (0..300).map(|number| format!("{uuid}:{number}")).collect();
+    let mut words = vec!["HSET", "read", "mode", "read"];
+    words.extend(fields.iter().flat_map(|field| [field.as_str(), "1"]));
+    admin.cmd::<()>(&words).await;
+    // A semaphore: three permits in one hold, and a lease that has ended.
+    let permits = redisson.semaphore("permits", 5).acquire_many(3).await.expect("free");
+    admin.cmd::<()>(&["ZADD", "lock_permits:{permits}", "1", "ended:1"]).await;
+    let writer = redisson.rw_lock("written").write().await.expect("free");
+    let waiter = redisson.clone();
+    let waiting = tokio::spawn(async move { waiter.rw_lock("written").read().await });
+
+    let mut list = Vec::new();
+    let listens = async || {
+        list = lines(&server, &["ls", "--layout", "redisson", "--json"]).await;
+        list.iter().any(|lock| lock["name"] == "written" && lock["waiting"] == 1)
+    };
+    eventually(LONG, "the reader is seen to wait", listens).await;
+    let of = |name: &str| list.iter().find(|lock| lock["name"] == name).expect("it is listed");
+    let told = |name: &str, fields: [&str; 3]| fields.map(|field| of(name)[field].clone());
+    let fields = ["kind", "held_by", "waiting"];
+    assert_eq!(told("free", fields), ["fair".into(), Value::from(0), Value::from(1)]);
+    assert_eq!(told("negative", fields), ["lock".into(), Value::from(1), Value::from(0)]);
+    assert_eq!(told("read", fields), ["rw".into(), Value::from(300), Value::from(0)]);
+    assert_eq!(of("read")["holders"].as_array().map(Vec::len), Some(200));
+    assert_eq!(of("permits")["held_by"], 1);
+    assert_eq!(
+        (&of("permits")["used"], &of("permits")["holders"][0]["count"]),
+        (&3.into(), &3.into())
+    );
+    waiting.abort();
+    drop((permits, writer));
+}
+
+#[tokio::test]
+async fn a_hash_of_somebody_else_is_not_read() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    admin.cmd::<()>(&["HSET", "user:1", "email", "x", "name", "y"]).await;
+    admin.reset_stats().await;
+    assert_eq!(
+        lines(&server, &["ls", "--layout", "redisson", "--json"]).await,
+        Vec::<Value>::new()
+    );
+    assert_eq!(admin.command_calls("hgetall").await, 0);
 }
 
 #[tokio::test]

@@ -54,3 +54,35 @@ async fn a_unix_socket_is_served() {
     let server = Server::builder().unix_socket().start().await;
     serves(&server.unix_url(), &server, &["a"]).await;
 }
+
+#[tokio::test]
+async fn one_primary_that_is_away_does_not_hide_the_locks_of_the_others() {
+    let cluster = Cluster::start().await;
+    let url = format!("redis-cluster://{}", cluster.nodes[1].address());
+    let call = |words: &[&str]| tool_at(&url, cluster.nodes[1].dir(), words);
+    let here = cluster.names_at(1, "here:", 1).remove(0);
+    let away = cluster.names_at(0, "away:", 1).remove(0);
+    let holder = call(&["hold", &here]).start();
+    holder.says("token").await;
+    cluster.nodes[0].kill();
+    let mut list = call(&["ls"]).start();
+    assert_eq!(list.code().await, 69);
+    assert!(list.output().contains(&here), "{}", list.output());
+    let gone = cluster.nodes[0].address().to_string();
+    assert!(list.complaint().contains(&gone), "{}", list.complaint());
+    assert_eq!(call(&["info", &here]).code().await, 0);
+    assert_eq!(call(&["info", &away]).code().await, 69, "nobody knows");
+    // With this setting, a node refuses all keys while one slot is not served. An empty list would be wrong.
+    let admin = cluster.admin(1).await;
+    admin.config_set("cluster-require-full-coverage", "yes").await;
+    let is_down = async || {
+        // This changes nothing, but the node thinks about its state.
+        admin.cmd::<()>(&["CLUSTER", "SETSLOT", "0", "STABLE"]).await;
+        admin.cmd::<String>(&["CLUSTER", "INFO"]).await.contains("cluster_state:fail")
+    };
+    eventually(LONG, "the cluster is down", is_down).await;
+    let mut list = call(&["ls"]).start();
+    assert_eq!((list.code().await, list.output()), (69, String::new()));
+    assert!(list.complaint().contains("the cluster is down"), "{}", list.complaint());
+    drop(holder);
+}

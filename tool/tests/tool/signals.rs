@@ -86,3 +86,20 @@ async fn a_second_signal_while_giving_back_leaves_at_once() {
     assert!(tool.complaint().contains("the lease will free"), "{}", tool.complaint());
     server.resume();
 }
+
+#[tokio::test]
+async fn hold_leaves_a_signal_ignored_that_was_ignored_before() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let holder = tool(&server, &["hold", "a"]).start();
+    holder.says("token").await;
+    // As nohup does it.
+    let call = tool(&server, &["hold", "a"]);
+    let mut waiter = call.start_by(&["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]);
+    let waits = async || admin.cmd::<usize>(&["ZCARD", "lock_queue:{a}"]).await == 1;
+    eventually(LONG, "it waits in line", waits).await;
+    waiter.signal("HUP");
+    waiter.signal("INT");
+    assert_eq!(waiter.code().await, 130, "it ends by INT");
+    drop(holder);
+}

@@ -4,6 +4,9 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use parklock::Client;
 
 use crate::common::child::{self, Child};
 use crate::common::{Server, eventually};
@@ -116,4 +119,43 @@ async fn ctrl_z_stops_a_tool_that_waits_and_ctrl_c_ends_it() {
     let left = async || admin.cmd::<usize>(&["ZCARD", "lock_queue:{a}"]).await == 0;
     eventually(LONG, "nobody stands in line", left).await;
     drop(holder);
+}
+
+#[tokio::test]
+async fn top_can_be_quit_while_the_server_does_not_answer() {
+    if !has_script() {
+        return;
+    }
+    let server = Server::start().await;
+    let mut shell = Shell::start(&server).await;
+    // The terminal that `script` makes has no size.
+    shell.types(&format!("stty rows 24 cols 100; {PROGRAM} top --interval 100ms\n"));
+    shell.shows("NAME").await;
+    server.pause();
+    let typed = Instant::now();
+    shell.types("q");
+    shell.shows("[code-0]").await;
+    // The tool would wait this long for an answer.
+    assert!(typed.elapsed() < Duration::from_secs(10), "{:?}", typed.elapsed());
+    server.resume();
+}
+
+#[tokio::test]
+async fn a_lock_is_not_taken_from_a_holder_that_the_user_was_not_asked_about() {
+    if !has_script() {
+        return;
+    }
+    let server = Server::start().await;
+    let [old, new] = [(); 2].map(|()| Client::connect(server.url()));
+    let (old, new) = (old.await.expect("it is there"), new.await.expect("it is there"));
+    let guard = old.lock("a").lock().await.expect("free");
+    let mut shell = Shell::start(&server).await;
+    shell.types(&format!("{PROGRAM} unlock --force a\n"));
+    shell.shows("[y/N]").await;
+    guard.unlock().await.expect("it was ours");
+    let guard = new.lock("a").lock().await.expect("free");
+    shell.types("y\n");
+    shell.shows("its holders have changed meanwhile; nothing was done").await;
+    shell.shows("[code-1]").await;
+    guard.unlock().await.expect("nobody has taken it");
 }

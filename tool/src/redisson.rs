@@ -1,0 +1,246 @@
+//! Locks in Redisson's layout. A name is a key there, and only its value tells what it is for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use parklock::Layout;
+use parklock::operator::{self, Part, Place};
+use redis::{Value, pipe};
+
+use crate::failure::Failure;
+use crate::inventory::{Holder, Lock, MOST_HOLDERS, outline, pairs, scan, scored};
+use crate::servers::{Server, value};
+
+/// How many fields of a hash are read to see whether they are owners. A hash of somebody else may be large.
+const SAMPLE: usize = 8;
+/// The field of a read-write lock that is no owner.
+const MODE: &str = "mode";
+
+/// The names of a server that fit a pattern.
+pub(crate) async fn names(server: &Server, pattern: &str) -> Result<BTreeSet<String>, Failure> {
+    let mut names = BTreeSet::new();
+    scan(server, pattern, Some("hash"), |key| {
+        if operator::part_of(key).is_none() {
+            names.insert(key.to_owned());
+        }
+    })
+    .await?;
+    for (part, kind) in [(Part::Permits, "zset"), (Part::FairLine, "list")] {
+        for pattern in operator::redisson_patterns(part, pattern) {
+            scan(server, &pattern, Some(kind), |key| {
+                let Some((found, name)) = operator::part_of(key) else { return };
+                // The names `a` and `{a}` have the same line.
+                let is_of_other = part == Part::FairLine && names.contains(&format!("{{{name}}}"));
+                if found == part && !is_of_other {
+                    names.insert(name);
+                }
+            })
+            .await?;
+        }
+    }
+    Ok(names)
+}
+
+/// The keys and channels of a name: each kind has its own.
+struct Places {
+    fair: Place,
+    fenced: Place,
+    rw: Place,
+    semaphore: Place,
+}
+
+impl Places {
+    fn of(name: &str, server: &Server) -> Result<Self, Failure> {
+        let of = |kind| operator::place(Layout::Redisson, kind, name, server.database);
+        Ok(Self {
+            fair: of("fair")?,
+            fenced: of("fenced")?,
+            rw: of("rw")?,
+            semaphore: of("semaphore")?,
+        })
+    }
+}
+
+/// A lock, before its holders are known.
+struct Sight {
+    lock: Lock,
+    /// It is a hash with so many fields.
+    fields: Option<u64>,
+    semaphore: Place,
+}
+
+pub(crate) async fn locks(server: &Server, names: &[String]) -> Result<Vec<Lock>, Failure> {
+    let now = server.clock().await?.as_millis() as u64;
+    let mut seen = sights(server, names, now).await?;
+    read_holders(server, &mut seen, now).await?;
+    read_permits(server, &mut seen).await?;
+    let locks = seen.into_iter().map(|sight| sight.lock);
+    Ok(locks.filter(|lock| lock.held_by > 0 || lock.kind == "fair").collect())
+}
+
+/// What looks like a lock.
+async fn sights(server: &Server, names: &[String], now: u64) -> Result<Vec<Sight>, Failure> {
+    let (mut asked, mut places) = (pipe(), Vec::new());
+    for name in names {
+        let place = Places::of(name, server)?;
+        asked.cmd("TYPE").arg(name).cmd("PTTL").arg(name).cmd("HLEN").arg(name);
+        asked.cmd("HRANDFIELD").arg(name).arg(SAMPLE).cmd("HGET").arg(name).arg(MODE);
+        asked.cmd("LLEN").arg(&place.fair.line).cmd("GET").arg(&place.fenced.tokens);
+        asked.cmd("ZCOUNT").arg(&place.semaphore.line).arg(format!("({now}")).arg("+inf");
+        asked.cmd("PUBSUB").arg(server.counts_listeners());
+        for Place { channel, .. } in [&place.fair, &place.rw, &place.semaphore] {
+            asked.arg(channel);
+        }
+        places.push((name, place));
+    }
+    let mut answers = server.ask(&asked).await?.into_iter();
+    let mut seen = Vec::new();
+    for (name, place) in places {
+        let kind: String = value(answers.next()).unwrap_or_default();
+        let pttl: i64 = value(answers.next()).unwrap_or(-2);
+        let length: u64 = value(answers.next()).unwrap_or(0);
+        let fields: Vec<String> = value(answers.next()).unwrap_or_default();
+        let mode = value::<Option<String>>(answers.next()).flatten();
+        let line: u64 = value(answers.next()).unwrap_or(0);
+        let token = value::<Option<u64>>(answers.next()).flatten();
+        let leases: u64 = value(answers.next()).unwrap_or(0);
+        let listening: Vec<Value> = value(answers.next()).unwrap_or_default();
+        let is_lock = kind == "hash" && are_owners(fields.iter().map(String::as_str));
+        let (kind, place_of_kind) = match kind.as_str() {
+            "hash" if !is_lock => continue,
+            "hash" if mode.is_some() => ("rw", &place.rw),
+            "hash" | "none" if line > 0 => ("fair", &place.fair),
+            "hash" if token.is_some() => ("fenced", &place.fair),
+            "hash" => ("lock", &place.fair),
+            _ if leases > 0 => ("semaphore", &place.semaphore),
+            _ => continue,
+        };
+        let mut lock = outline(server, name, name, kind, pttl);
+        lock.listening = pairs(listening).get(&place_of_kind.channel).copied();
+        lock.waiting = if kind == "fair" { line } else { lock.listening.unwrap_or(0) };
+        lock.token = token;
+        lock.held_by = match kind {
+            "semaphore" => leases,
+            _ => length.saturating_sub(u64::from(mode.is_some())),
+        };
+        if kind == "semaphore" {
+            lock.key.clone_from(&place.semaphore.line);
+        }
+        seen.push(Sight { lock, fields: is_lock.then_some(length), semaphore: place.semaphore });
+    }
+    Ok(seen)
+}
+
+/// Reads the first holders. What is no lock after all has none.
+async fn read_holders(server: &Server, seen: &mut [Sight], now: u64) -> Result<(), Failure> {
+    let (mut asked, most) = (pipe(), MOST_HOLDERS);
+    for Sight { lock, fields, semaphore } in seen.iter() {
+        match fields {
+            Some(fields) if *fields > most as u64 => {
+                asked.cmd("HSCAN").arg(&lock.name).arg(0).arg("COUNT").arg(most);
+            }
+            Some(_) => _ = asked.cmd("HGETALL").arg(&lock.name),
+            None => {
+                asked.cmd("ZRANGE").arg(&semaphore.line).arg("+inf").arg(format!("({now}"));
+                asked.arg("BYSCORE").arg("REV").arg("LIMIT").arg(0).arg(most).arg("WITHSCORES");
+            }
+        }
+    }
+    let mut answers = server.ask(&asked).await?.into_iter();
+    for Sight { lock, fields, .. } in seen {
+        let answer = answers.next();
+        match fields {
+            Some(fields) if *fields > most as u64 => {
+                let page: Option<(String, BTreeMap<String, String>)> = value(answer);
+                lock.take_owners(page.map(|(_, fields)| fields).unwrap_or_default());
+            }
+            Some(_) => lock.take_owners(value(answer).unwrap_or_default()),
+            None => lock.take_leases(scored(answer), now),
+        }
+    }
+    Ok(())
+}
+
+/// Reads how many permits each holder of a semaphore has.
+async fn read_permits(server: &Server, seen: &mut [Sight]) -> Result<(), Failure> {
+    let mut semaphores: Vec<&mut Sight> = seen
+        .iter_mut()
+        .filter(|sight| !sight.lock.holders.is_empty() && sight.fields.is_none())
+        .collect();
+    let mut asked = pipe();
+    for Sight { lock, semaphore, .. } in &semaphores {
+        asked.cmd("HMGET").arg(&semaphore.notes);
+        lock.holders.iter().for_each(|holder| _ = asked.arg(&holder.owner));
+    }
+    let answers = server.ask(&asked).await?;
+    for (Sight { lock, .. }, answer) in semaphores.iter_mut().zip(answers) {
+        let noted: Vec<Option<u64>> = value(Some(answer)).unwrap_or_default();
+        for (holder, permits) in lock.holders.iter_mut().zip(noted) {
+            holder.count = permits.unwrap_or(1);
+        }
+        let is_all = lock.held_by == lock.holders.len() as u64;
+        lock.used = is_all.then(|| lock.holders.iter().map(|holder| holder.count).sum());
+    }
+    Ok(())
+}
+
+impl Lock {
+    /// The fields of a hash, if all of them are those of a lock.
+    fn take_owners(&mut self, mut fields: BTreeMap<String, String>) {
+        if !are_owners(fields.keys().map(String::as_str)) {
+            self.held_by = 0;
+            return;
+        }
+        fields.remove(MODE);
+        let all = self.held_by;
+        self.take_fields(fields);
+        self.held_by = all;
+        self.holders.truncate(MOST_HOLDERS);
+        if self.kind == "rw" {
+            for holder in &mut self.holders {
+                holder.mode = Some(if holder.owner.ends_with(":write") { "write" } else { "read" });
+            }
+        }
+    }
+
+    /// The leases of permits.
+    fn take_leases(&mut self, leases: Vec<(String, f64)>, now: u64) {
+        let holder = |(owner, ends): (String, f64)| Holder {
+            owner,
+            mode: None,
+            count: 1,
+            ttl: Some(Duration::from_millis((ends as u64).saturating_sub(now))),
+        };
+        self.holders = leases.into_iter().map(holder).collect();
+        self.ttl = self.holders.iter().filter_map(|holder| holder.ttl).max().or(self.ttl);
+    }
+}
+
+/// Whether these are fields of a lock: owners, beside the mode of a read-write lock.
+fn are_owners<'a>(fields: impl Iterator<Item = &'a str>) -> bool {
+    let mut owners = fields.filter(|field| *field != MODE).peekable();
+    owners.peek().is_some() && owners.all(is_owner)
+}
+
+/// Whether a field is a client's id, which is a UUID, and the number of a thread, which may be negative.
+fn is_owner(field: &str) -> bool {
+    let Some((client, rest)) = field.split_once(':') else { return false };
+    let is_uuid = client.len() == 36 && client.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit());
+    is_uuid && rest.strip_prefix('-').unwrap_or(rest).starts_with(|c: char| c.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_of_somebody_else_is_no_lock() {
+        let (owner, negative) =
+            (format!("{}:77", "0".repeat(36)), format!("{}:-77", "0".repeat(36)));
+        assert!(are_owners([owner.as_str(), MODE].into_iter()));
+        assert!(are_owners([negative.as_str()].into_iter()));
+        assert!(!are_owners([owner.as_str(), "email"].into_iter()));
+        assert!(!are_owners([MODE].into_iter()));
+        assert!(!are_owners([].into_iter()));
+    }
+}
