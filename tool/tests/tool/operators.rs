@@ -216,6 +216,45 @@ async fn a_hash_of_somebody_else_is_not_read() {
     assert_eq!(admin.command_calls("hgetall").await, 0);
 }
 
+/// What the manual says that a user must be allowed: after these words, up to a full stop.
+fn rights(words: &str) -> Vec<String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/tool.md");
+    let text = std::fs::read_to_string(path).expect("the manual");
+    let (_, rest) = text.split_once(words).expect("the words");
+    let (sentence, _) = rest.split_once(". ").expect("an end");
+    let quoted = sentence.split('`').skip(1).step_by(2).flat_map(str::split_whitespace);
+    quoted.map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_user_with_the_rights_of_the_manual_sees_all() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (native, redisson) = (client(&server).await, redisson(&server).await);
+    let guards = (
+        native.lock("a").lock().await.expect("free"),
+        redisson.rw_lock("read").read().await.expect("free"),
+        redisson.semaphore("permits", 2).acquire().await.expect("free"),
+    );
+    admin.cmd::<()>(&["SET", "redisson_lock_token:{read}", "1"]).await;
+    let some = rights("A user for `ls`, `top` and `info` needs");
+    let more = rights("For Redisson's layout it also needs");
+    let users = [
+        ("some", some.clone(), vec![]),
+        ("more", [some, more].concat(), vec!["--layout", "redisson"]),
+    ];
+    for (user, rights, options) in users {
+        let words: Vec<&str> = rights.iter().map(String::as_str).collect();
+        admin.cmd::<()>(&[&["ACL", "SETUSER", user, "on", ">x"], &words[..]].concat()).await;
+        let url = format!("redis://{user}:x@{}", server.address());
+        let list = lines(&server, &[&["ls", "--json", "--url", &url], &options[..]].concat()).await;
+        assert!(!list.is_empty(), "{user}");
+    }
+    let refusals: String = admin.cmd(&["INFO", "errorstats"]).await;
+    assert!(!refusals.contains("NOPERM"), "{refusals}");
+    drop(guards);
+}
+
 #[tokio::test]
 async fn many_locks_are_listed_without_keys_or_monitor() {
     let server = Server::start().await;

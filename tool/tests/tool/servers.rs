@@ -39,6 +39,12 @@ async fn a_cluster_is_served() {
     let cluster = Cluster::start().await;
     let url = format!("redis-cluster://{}", cluster.nodes[1].address());
     serves(&url, &cluster.nodes[0], &["a", "b", "c"]).await;
+    for node in &cluster.nodes {
+        // One of them takes it. Its keys would lie in several slots.
+        let _ = node.admin().await.try_cmd::<()>(&["HSET", "a}b", "x", "1"]).await;
+    }
+    let list = tool_at(&url, cluster.nodes[0].dir(), &["ls", "--layout", "redisson"]);
+    assert_eq!(list.output().await.lines().count(), 1, "no lock can have this name");
     let alone = tool_at(&cluster.nodes[0].url(), cluster.nodes[0].dir(), &["ls"]);
     assert_eq!(alone.code().await, 78, "it says which URL is right");
 }
