@@ -48,7 +48,7 @@ impl Releaser {
             () = self.serve() => {}
             () = out_of_time => {
                 let open = debts.len();
-                tracing::warn!(open, "closed before redis confirmed every release: those locks expire with their leases");
+                tracing::warn!(open, "the client is closed before redis confirmed every release: those locks expire with their leases");
             }
         }
     }

@@ -50,13 +50,13 @@ impl Engine {
         let Some(visit) = self.table.visit_again(entry) else { return false };
         let called = entry.look_for_called();
         if called == Look::Silent {
-            tracing::debug!(name = ?entry.keys.name(), "skipped: its turn has come, but it is not polled");
+            tracing::debug!(name = ?entry.keys.name(), "a caller is skipped: its turn has come, but it is not polled");
             // If they were the last callers, nobody takes a tenure that was left for them.
             self.look_after(&visit);
         }
         let is_late = match entry.look_for_contender() {
             (Look::Silent, Some(work)) => {
-                tracing::debug!(name = ?entry.keys.name(), "cancelled: it was notified, but is not polled");
+                tracing::debug!(name = ?entry.keys.name(), "a caller is cancelled: it was notified, but is not polled");
                 visit.forget_contender();
                 // This is as if the caller had dropped its future. The drop passes the permit on.
                 drop(work);

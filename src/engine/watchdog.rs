@@ -154,7 +154,7 @@ impl Watchdog {
             }
             Err(fault) => {
                 let (name, locks) = (batch[0].keys.name(), batch.len());
-                tracing::warn!(?name, locks, ?fault, "not renewed: trying again");
+                tracing::warn!(?name, locks, ?fault, "the lock was not renewed: the client tries again");
                 meters::renewals("failed", locks);
                 batch.iter().for_each(|tenure| self.try_again(tenure));
             }
@@ -199,7 +199,7 @@ impl Watchdog {
             }
             Err(fault) => {
                 let name = tenure.keys.name();
-                tracing::warn!(?name, ?fault, "not renewed: trying again");
+                tracing::warn!(?name, ?fault, "the lock was not renewed: the client tries again");
                 self.try_again(tenure);
             }
         }

@@ -161,7 +161,7 @@ impl Election {
             let leadership = match self.campaign().await {
                 Ok(leadership) => leadership,
                 Err(error) if error.is_passing() => {
-                    tracing::warn!(%error, "could not campaign: trying again");
+                    tracing::warn!(%error, "could not campaign: the candidate tries again");
                     sleep(jittered(RETRY_PAUSE)).await;
                     continue;
                 }

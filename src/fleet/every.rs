@@ -121,10 +121,10 @@ impl Every {
             match self.turn(&mut work).await {
                 Ok(left) => sleep(left).await,
                 Err(error @ (Error::Lost | Error::TooLong { .. })) => {
-                    tracing::warn!(name = &*self.lock.name(), %error, "a run was dropped");
+                    tracing::warn!(name = &*self.lock.name(), %error, "the work of a job was dropped");
                 }
                 Err(error) if error.is_passing() => {
-                    tracing::warn!(name = &*self.lock.name(), %error, "could not run the job: trying again");
+                    tracing::warn!(name = &*self.lock.name(), %error, "could not run the job: the client tries again");
                     sleep(jittered(AGAIN)).await;
                 }
                 Err(error) => return Err(error),

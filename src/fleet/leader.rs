@@ -103,7 +103,7 @@ impl Observer {
             self.ask_at = Instant::now() + self.step.min(LONGEST_STEP);
             match answer {
                 Err(error) if error.is_passing() => {
-                    tracing::debug!(%error, "could not ask who leads: trying again");
+                    tracing::debug!(%error, "could not ask who leads: the observer tries again");
                 }
                 Err(error) => return Err(error),
                 Ok(leader) if self.told.as_ref() == Some(&leader) => {}

@@ -250,15 +250,17 @@ impl Handle {
 
     pub(crate) async fn force_unlock(&self) -> Result<bool> {
         let keys = self.keys()?;
-        let name = keys.name();
-        tracing::warn!(?name, "taken away from its holder by force");
         // Otherwise the next caller of this client could take up a tenure that is gone.
         self.engine.give_back_kept(keys);
         let asked = async { self.engine.connected(keys).await?.force_unlock(keys).await };
         let answer = asked.await;
         // It may have been granted the lock once more while the request was on its way.
         self.engine.give_back_kept(keys);
-        self.answered(answer).await
+        let was_held = self.answered(answer).await?;
+        if was_held {
+            tracing::warn!(name = ?keys.name(), "force_unlock took the lock away from its holder");
+        }
+        Ok(was_held)
     }
 
     /// How long one attempt of a call over several servers may take: far less than the lease.

@@ -360,7 +360,7 @@ async fn authenticate(
         renew_at = match answer {
             Ok(next) => next.map(|next| next.max(again)),
             Err(fault) => {
-                tracing::warn!(%server, ?fault, "could not replace the credentials: trying again");
+                tracing::warn!(%server, ?fault, "could not replace the credentials: the client tries again");
                 Some(again)
             }
         };

@@ -264,7 +264,7 @@ impl Sentinels {
         let Some(primary) = chosen(&primaries, before.as_ref(), are_majority) else {
             let service = &self.service;
             let Some(before) = before else { return Err(self.nobody_knows(answers)) };
-            tracing::warn!(%service, node = %before.node, "no sentinel knows the primary now: keeping the previous one");
+            tracing::warn!(%service, node = %before.node, "no sentinel knows the primary now: the client keeps the previous one");
             return Ok(before.node);
         };
         let node = primary.node.clone();

@@ -241,7 +241,7 @@ async fn a_key_without_a_ttl_and_a_lock_taken_away_are_warnings() {
     let warned = async || log.said(Level::WARN, &["orders", "TTL"]) > 0;
     eventually(SOON, "it warns", warned).await;
     client.lock("orders").force_unlock().await.unwrap();
-    assert_eq!(log.said(Level::WARN, &["orders", "taken away"]), 1, "{}", log.all());
+    assert_eq!(log.said(Level::WARN, &["orders", "took the lock away"]), 1, "{}", log.all());
     timeout(SOON, waiter).await.unwrap().unwrap().unwrap().unlock().await.unwrap();
 }
 

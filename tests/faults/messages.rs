@@ -68,7 +68,7 @@ async fn a_waiter_that_may_not_listen_looks_for_itself() {
     let (client, other) = (client(&url, patient()).await, scene.other().await);
     let theirs = other.lock("a").lock().await.unwrap();
     let waiter = waiting(client.lock("a"));
-    let said = async || log.says("not allowed to listen");
+    let said = async || log.says("the user may not subscribe");
     eventually(SOON, "the log tells", said).await;
     theirs.unlock().await.unwrap();
 

@@ -241,6 +241,6 @@ impl Short {
 fn warn_of_eternity(entry: &Entry, ttl: Option<Duration>) {
     if ttl.is_none() {
         let name = entry.keys.name();
-        tracing::warn!(?name, "held by a key without a TTL, which may never be freed");
+        tracing::warn!(?name, "the key of the lock has no TTL: the lock may never become free");
     }
 }
