@@ -24,8 +24,9 @@ pub(crate) struct Answers {
     pub(crate) generation: u64,
 }
 
+/// The jobs of one lane.
 #[derive(Default)]
-struct Queue {
+struct LaneJobs {
     ready: VecDeque<Job>,
     /// Requests in flight.
     asked: usize,
@@ -34,8 +35,8 @@ struct Queue {
 /// The jobs that are not done.
 #[derive(Default)]
 pub(crate) struct Backlog {
-    releases: Queue,
-    counts: Queue,
+    releases: LaneJobs,
+    counts: LaneJobs,
     /// Jobs by the time of their next try.
     later: BTreeMap<(Instant, u64), Job>,
     seen: u64,
@@ -50,7 +51,7 @@ impl Backlog {
     }
 
     pub(crate) fn put(&mut self, job: Job) {
-        self.queue(job.lane()).ready.push_back(job);
+        self.lane(job.lane()).ready.push_back(job);
     }
 
     /// When the next job becomes ready, if any waits for its time.
@@ -82,18 +83,18 @@ impl Backlog {
         } else {
             (lane.batch(), lane.several())
         };
-        let queue = self.queue(lane);
-        if queue.ready.is_empty() || queue.asked >= several {
+        let of_lane = self.lane(lane);
+        if of_lane.ready.is_empty() || of_lane.asked >= several {
             return None;
         }
-        queue.asked += 1;
-        let most = queue.ready.len().min(batch);
-        Some(Ask { lane, jobs: queue.ready.drain(..most).collect() })
+        of_lane.asked += 1;
+        let most = of_lane.ready.len().min(batch);
+        Some(Ask { lane, jobs: of_lane.ready.drain(..most).collect() })
     }
 
     pub(crate) fn answered(&mut self, answered: Answers, now: Instant) {
         let Answers { lane, jobs, generation } = answered;
-        self.queue(lane).asked -= 1;
+        self.lane(lane).asked -= 1;
         for (mut job, outcome) in jobs {
             if job.is_settled_by(&outcome, generation, now) {
                 job.settle(outcome, now);
@@ -105,7 +106,7 @@ impl Backlog {
         }
     }
 
-    fn queue(&mut self, lane: Lane) -> &mut Queue {
+    fn lane(&mut self, lane: Lane) -> &mut LaneJobs {
         match lane {
             Lane::Releases => &mut self.releases,
             Lane::Counts => &mut self.counts,

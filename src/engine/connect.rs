@@ -35,7 +35,7 @@ use crate::keys::Space;
 use crate::meters;
 use crate::wire::{
     Acquire, Acquired, Address, Addresses, Answer, Card, Cluster, Commands, CommonArgs, Crew,
-    FailoverWatch, Fault, Guide, Heard, Place, Requests, Sentinels, Subscriber, Target,
+    FailoverWatch, Fault, Guide, Heard, Destination, Requests, Sentinels, Subscriber, Target,
 };
 
 impl Engine {
@@ -238,12 +238,12 @@ impl To {
     ) -> Result<(Commands, Subscriber), Fault> {
         match self {
             Self::One(address) => {
-                link_to_one(Place::Fixed(Arc::new(*address)), common, &crew, config, heard).await
+                link_to_one(Destination::Fixed(Arc::new(*address)), common, &crew, config, heard).await
             }
             Self::Sentinel(sentinels) => {
                 let sentinels = Arc::new(*sentinels);
-                let place = Place::Primary(Arc::clone(&sentinels));
-                let linked = link_to_one(place, common, &crew, config, heard).await?;
+                let destination = Destination::Primary(Arc::clone(&sentinels));
+                let linked = link_to_one(destination, common, &crew, config, heard).await?;
                 (crew.spawn)(Box::pin(FailoverWatch::new(&sentinels).run(crew.stop.clone())));
                 Ok(linked)
             }
@@ -262,15 +262,15 @@ impl To {
 }
 
 async fn link_to_one(
-    place: Place,
+    destination: Destination,
     common: CommonArgs,
     crew: &Crew,
     config: &Config,
     heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
 ) -> Result<(Commands, Subscriber), Fault> {
     let linger = config.linger();
-    let (commands, mut command_link) = Commands::new(place.clone(), common, config);
-    let (subscriber, mut subscriber_link) = Subscriber::new(place, linger, heard);
+    let (commands, mut command_link) = Commands::new(destination.clone(), common, config);
+    let (subscriber, mut subscriber_link) = Subscriber::new(destination, linger, heard);
     tokio::try_join!(command_link.start(), subscriber_link.start())?;
     (crew.spawn)(Box::pin(command_link.run(crew.stop.clone())));
     (crew.spawn)(Box::pin(subscriber_link.run(crew.stop.clone())));

@@ -40,7 +40,7 @@ struct State {
     whose: Whose,
     tickets: u64,
     /// Ordered by ticket.
-    callers: VecDeque<Caller>,
+    callers: VecDeque<QueuedCaller>,
     /// Looks since a caller was called, or since the permit was opened.
     looks: u32,
 }
@@ -55,7 +55,7 @@ enum Whose {
     Taken,
 }
 
-struct Caller {
+struct QueuedCaller {
     ticket: u64,
     waker: Option<Waker>,
     silent: bool,
@@ -139,7 +139,7 @@ impl Queue {
         if ticket.queued {
             state.callers[at].waker = waker;
         } else {
-            state.callers.insert(at, Caller { ticket: number, waker, silent: false });
+            state.callers.insert(at, QueuedCaller { ticket: number, waker, silent: false });
             ticket.queued = true;
         }
         Poll::Pending
@@ -151,7 +151,7 @@ impl Queue {
         let next = state.call_next();
         // Callers may also have been woken before, when the permit was open. The lookout forgot them as soon as another
         // caller took the permit. So it has to look for them again, or they count as waiting for as long as they live.
-        let is_late = state.callers.iter().any(Caller::is_late);
+        let is_late = state.callers.iter().any(QueuedCaller::is_late);
         drop(state);
         next.into_iter().for_each(Waker::wake);
         is_late
@@ -209,7 +209,7 @@ impl Queue {
         let mut state = self.state();
         let is_late = match state.whose {
             Whose::Called(_) => true,
-            Whose::Open => state.callers.iter().any(Caller::is_late),
+            Whose::Open => state.callers.iter().any(QueuedCaller::is_late),
             Whose::Taken => false,
         };
         if !is_late || state.closed {
@@ -230,7 +230,7 @@ impl Queue {
     }
 }
 
-impl Caller {
+impl QueuedCaller {
     /// Whether the caller was woken, and has not come yet.
     fn is_late(&self) -> bool {
         self.waker.is_none() && !self.silent

@@ -40,7 +40,7 @@ use count_job::Telling;
 
 /// The part of its client's entry that a tenure keeps while it may be held. The entry is above this module: a tenure
 /// knows it only through this trait.
-pub(crate) trait Stay: Sized {
+pub(crate) trait EntryPart: Sized {
     /// A value that keeps the entry in the table.
     type Visit;
 
@@ -134,7 +134,7 @@ struct State<S> {
 /// What the holds of one owner share: the tenure that they are in now, and their hold number in it.
 pub(crate) type OwnerHolds<S> = owner_holds::OwnerHolds<(Arc<Tenure<S>>, u16)>;
 
-impl<S: Stay> Tenure<S> {
+impl<S: EntryPart> Tenure<S> {
     /// Begins a tenure with its first hold. A tenure of a latch is over at once, since a caller passes a latch and does
     /// not hold it.
     pub(crate) fn begin(
@@ -375,7 +375,7 @@ impl<S: Stay> Tenure<S> {
     }
 }
 
-impl<S: Stay> State<S> {
+impl<S: EntryPart> State<S> {
     fn ended(&self, hand_over: u16) -> Option<Ended> {
         // A holder that has left has released its hold, even if the tenure is lost later.
         let left = match &self.company {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tokio::sync::watch;
 
-use crate::fleet::seat::Seat;
+use crate::fleet::candidacy::Candidacy;
 use crate::fleet::term::Term;
 
 /// Reports when this candidate begins to lead, and when it stops: see [`Election::changes`](crate::Election::changes).
@@ -27,19 +27,19 @@ use crate::fleet::term::Term;
 #[derive(Clone)]
 pub struct Changes {
     /// It owns the sender, so the receiver never ends.
-    seat: Seat,
+    candidacy: Candidacy,
     seen: watch::Receiver<Option<Term>>,
 }
 
 impl Changes {
-    pub(crate) fn new(seat: &Seat) -> Self {
-        Self { seat: seat.clone(), seen: seat.watch() }
+    pub(crate) fn new(candidacy: &Candidacy) -> Self {
+        Self { candidacy: candidacy.clone(), seen: candidacy.watch() }
     }
 
     /// The term of this candidate, if it is the leader.
     #[must_use]
     pub fn term(&self) -> Option<Term> {
-        self.seat.term()
+        self.candidacy.term()
     }
 
     /// Waits for the next change. Returns the term that began, or `None` if this candidate stopped leading. It sends no
@@ -48,7 +48,7 @@ impl Changes {
     /// # Cancel safety
     /// The next call returns any change that this one did not.
     pub async fn changed(&mut self) -> Option<Term> {
-        let _ = self.seen.changed().await; // the sender is in `seat`
+        let _ = self.seen.changed().await; // the sender is in `candidacy`
         self.seen.borrow_and_update().clone().filter(Term::is_leader)
     }
 }

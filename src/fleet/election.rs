@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::fleet::changes::Changes;
 use crate::fleet::leader::{Leader, Observer, Office};
 use crate::fleet::leadership::Leadership;
-use crate::fleet::seat::Seat;
+use crate::fleet::candidacy::Candidacy;
 use crate::fleet::term::Term;
 use crate::guards::Guard;
 use crate::jitter::jittered;
@@ -59,7 +59,7 @@ pub struct Election {
     lock: Lock,
     who: Arc<str>,
     margin: Duration,
-    seat: Seat,
+    candidacy: Candidacy,
 }
 
 impl Election {
@@ -69,7 +69,7 @@ impl Election {
             lock: Lock::new(Arc::clone(&engine), Kind::Lock, name).never_kept_anywhere(),
             who: engine.client.as_str().into(),
             margin: engine.config.watchdog_timeout / 6,
-            seat: Seat::default(),
+            candidacy: Candidacy::default(),
             office: Office { engine, keys },
         }
     }
@@ -195,13 +195,13 @@ impl Election {
     /// The term of this candidate, if it is the leader.
     #[must_use]
     pub fn term(&self) -> Option<Term> {
-        self.seat.term()
+        self.candidacy.term()
     }
 
     /// Reports when this candidate begins to lead, and when it stops, from now on.
     #[must_use]
     pub fn changes(&self) -> Changes {
-        Changes::new(&self.seat)
+        Changes::new(&self.candidacy)
     }
 
     /// The current leader in any process; `None` if nobody leads, or the leader has not announced itself yet.
@@ -234,7 +234,7 @@ impl Election {
             // The answer may have taken so long that the lease is about to expire.
             Ok(()) if guard.remaining() <= self.margin => Ok(None),
             Ok(()) => {
-                let candidate = (&self.seat, self.margin, &self.who);
+                let candidate = (&self.candidacy, self.margin, &self.who);
                 Ok(Some(Leadership::begin(&self.office.engine, guard, candidate)))
             }
         }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::fleet::seat::{Seat, Seated};
+use crate::fleet::candidacy::{Candidacy, Leading};
 use crate::fleet::term::Term;
 use crate::guards::Guard;
 use crate::token::FencingToken;
@@ -52,13 +52,13 @@ impl Leadership {
     pub(crate) fn begin(
         engine: &Arc<Engine>,
         guard: Guard,
-        (seat, margin, who): (&Seat, Duration, &Arc<str>),
+        (candidacy, margin, who): (&Candidacy, Duration, &Arc<str>),
     ) -> Self {
         let term = Term::new(guard.hold(), margin);
         let stepped_down = CancellationToken::new();
         let (told, given_back) = oneshot::channel();
         let reign = Reign {
-            seated: seat.take(&term),
+            leading: candidacy.begin(&term),
             engine: Arc::clone(engine),
             term: term.clone(),
             stepped_down: stepped_down.clone(),
@@ -144,7 +144,7 @@ impl fmt::Debug for Leadership {
 
 /// The task of one term: it announces the leader, and finally releases the lock.
 struct Reign {
-    seated: Seated,
+    leading: Leading,
     engine: Arc<Engine>,
     term: Term,
     stepped_down: CancellationToken,
@@ -158,9 +158,9 @@ impl Reign {
             () = self.term.ended() => {}
             () = self.announces() => {}
         }
-        let Self { seated, engine, term, stepped_down, who: _ } = self;
+        let Self { leading, engine, term, stepped_down, who: _ } = self;
         tracing::info!(name = &*term.hold().name(), token = %term.token(), "stopped leading");
-        drop(seated);
+        drop(leading);
         // From here on only the guard keeps the client alive: the last handle may be gone.
         drop(engine);
         // The work of a leader that could not renew its lease needs the margin to stop, even if Redis is back by now.

@@ -5,7 +5,7 @@ mod election;
 mod every;
 mod leader;
 mod leadership;
-mod seat;
+mod candidacy;
 mod term;
 
 pub use changes::Changes;

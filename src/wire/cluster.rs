@@ -30,7 +30,7 @@ use crate::wire::hello::Expected;
 use crate::wire::link::Generations;
 use crate::wire::map::SlotMap;
 use crate::wire::node::Node;
-use crate::wire::place::Place;
+use crate::wire::destination::Destination;
 use crate::wire::replies::strange;
 use crate::wire::shard::{CommandDuty, Shard};
 
@@ -147,8 +147,8 @@ impl Cluster {
         let clock = ServerClock::with(Arc::clone(&self.beyond));
         let (changes, lost) = (Arc::clone(&self.changes), Arc::clone(&self.stale));
         let duty = CommandDuty::new(self.layout, clock, self.expected(), changes, lost);
-        let place = Place::Fixed(Arc::new(self.address(node)?));
-        let at = (Some(node.clone()), place);
+        let destination = Destination::Fixed(Arc::new(self.address(node)?));
+        let at = (Some(node.clone()), destination);
         let (shard, task) = Shard::new(at, duty, &self.generations, self.quorum);
         let shard = Arc::new(shard);
         let stop = self.crew.stop.child_token();

@@ -17,7 +17,7 @@ use crate::wire::common_args::CommonArgs;
 use crate::wire::connection::{Connection, Way};
 use crate::wire::fault::Fault;
 use crate::wire::link::Generations;
-use crate::wire::place::Place;
+use crate::wire::destination::Destination;
 use crate::wire::servers::Servers;
 use crate::wire::shard::{CommandDuty, Shard, ShardTasks};
 
@@ -31,13 +31,13 @@ pub(crate) struct Commands {
 
 impl Commands {
     /// All locks lie on one server.
-    pub(crate) fn new(place: Place, common: CommonArgs, config: &Config) -> (Self, ShardTasks) {
+    pub(crate) fn new(destination: Destination, common: CommonArgs, config: &Config) -> (Self, ShardTasks) {
         let (changes, seen) = watch::channel(());
-        let (expected, lost) = (place.expected(), Arc::<Notify>::default());
+        let (expected, lost) = (destination.expected(), Arc::<Notify>::default());
         let clock = ServerClock::default();
         let duty = CommandDuty::new(common.layout, clock, expected, Arc::new(changes), lost);
         let generations = Generations::default();
-        let (shard, task) = Shard::new((None, place), duty, &generations, Quorum::of(config));
+        let (shard, task) = Shard::new((None, destination), duty, &generations, Quorum::of(config));
         let servers = Servers::One(Arc::new(shard));
         (Self { servers, common: Arc::new(common), changes: seen }, task)
     }

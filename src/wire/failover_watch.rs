@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::wire::fault::Fault;
 use crate::wire::hello::Hello;
 use crate::wire::link::{Duty, Generations, Link, LinkTask};
-use crate::wire::place::Place;
+use crate::wire::destination::Destination;
 use crate::wire::sentinels::Sentinels;
 
 /// When to ask if nothing happens, plus or minus a third.
@@ -45,8 +45,8 @@ pub(crate) struct FailoverWatch {
 impl FailoverWatch {
     pub(crate) fn new(sentinels: &Arc<Sentinels>) -> Self {
         let ear = Arc::new(Ear(Arc::clone(sentinels)));
-        let place = Place::Sentinel(Arc::clone(sentinels));
-        let (task, link) = LinkTask::new(place, ear, Generations::default());
+        let destination = Destination::Sentinel(Arc::clone(sentinels));
+        let (task, link) = LinkTask::new(destination, ear, Generations::default());
         Self { sentinels: Arc::clone(sentinels), task, link }
     }
 

@@ -24,7 +24,7 @@ use crate::meters;
 use crate::wire::address::Address;
 use crate::wire::dial::Dialled;
 use crate::wire::fault::Fault;
-use crate::wire::place::{Found, Place};
+use crate::wire::destination::{Found, Destination};
 
 /// The first pause after a connection failed. The pause doubles up to a maximum, until a connection has lived for
 /// longer than the next pause would be. So the client does not connect a hundred times a second to a server that
@@ -160,7 +160,7 @@ impl Link {
 
 /// The task that maintains one connection.
 pub(crate) struct LinkTask<D> {
-    place: Place,
+    destination: Destination,
     /// The target of the last connection.
     found: Option<Found>,
     duty: Arc<D>,
@@ -183,7 +183,7 @@ struct Fresh {
 }
 
 impl<D: Duty> LinkTask<D> {
-    pub(crate) fn new(place: Place, duty: Arc<D>, generations: Generations) -> (Self, Link) {
+    pub(crate) fn new(destination: Destination, duty: Arc<D>, generations: Generations) -> (Self, Link) {
         let (state, seen) = watch::channel(Err(Fault::NotSent(said("not connected yet"))));
         let (suspects, suspected) = watch::channel(0);
         let worth_a_try = Arc::<Notify>::default();
@@ -194,7 +194,7 @@ impl<D: Duty> LinkTask<D> {
         };
         (
             Self {
-                place,
+                destination,
                 found: None,
                 duty,
                 state,
@@ -235,14 +235,14 @@ impl<D: Duty> LinkTask<D> {
 
     async fn establish(&mut self) -> Result<Fresh, Fault> {
         self.generation = self.generations.next();
-        let found = self.place.find().await?;
+        let found = self.destination.find().await?;
         self.found = Some(found.clone());
         let (address, limit) = (&found.address, found.address.connect_timeout());
         let late = || Fault::NotSent(said(format!("{address} did not answer in {limit:?}")));
         tokio::select! {
             biased;
             made = timeout(limit, self.connect(&found)) => made.unwrap_or_else(|_| Err(late())),
-            () = self.place.left(Some(&found)) => Err(elsewhere()),
+            () = self.destination.left(Some(&found)) => Err(elsewhere()),
         }
     }
 
@@ -285,7 +285,7 @@ impl<D: Duty> LinkTask<D> {
                 biased;
                 () = pause => {}
                 // There is no reason to wait for a server that has not been tried.
-                () = self.place.left(self.found.as_ref()) => {}
+                () = self.destination.left(self.found.as_ref()) => {}
                 () = self.worth_a_try.notified() => self.pause = SHORTEST_PAUSE,
             }
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
@@ -311,7 +311,7 @@ impl<D: Duty> LinkTask<D> {
             never = authenticate(conn.clone(), server, renew_at) => match never {},
             fault = self.duty.work(conn) => fault,
             fault = self.suspected(generation) => fault,
-            () = self.place.left(Some(&found)) => elsewhere(),
+            () = self.destination.left(Some(&found)) => elsewhere(),
         };
         tracing::info!(link = D::NAME, generation, %server, ?fault, "disconnected");
         self.show(Err(unsent(fault.of(server))));

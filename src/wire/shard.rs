@@ -17,7 +17,7 @@ use crate::wire::fault::{self, Fault};
 use crate::wire::hello::{Expected, Hello};
 use crate::wire::link::{Duty, Generations, Link, LinkTask};
 use crate::wire::node::Node;
-use crate::wire::place::Place;
+use crate::wire::destination::Destination;
 use crate::wire::replies::strange;
 use crate::wire::scripts::{Dialect, Library};
 
@@ -38,7 +38,7 @@ pub(crate) struct Shard {
 impl Shard {
     /// The shard, and the tasks that keep its links.
     pub(crate) fn new(
-        (node, place): (Option<Node>, Place),
+        (node, destination): (Option<Node>, Destination),
         duty: CommandDuty,
         generations: &Generations,
         quorum: Option<Quorum>,
@@ -47,12 +47,12 @@ impl Shard {
         let acks = quorum.map(|quorum| {
             let duty = Arc::new(AckDuty(duty.again()));
             let clock = Arc::clone(&duty.0.clock);
-            let (task, link) = LinkTask::new(place.clone(), duty, generations.clone());
+            let (task, link) = LinkTask::new(destination.clone(), duty, generations.clone());
             let (acks, pipes) = Acks::new(link, clock, quorum);
             (acks, (task, pipes))
         });
         let (acks, acks_task) = acks.unzip();
-        let (commands, link) = LinkTask::new(place, Arc::new(duty), generations.clone());
+        let (commands, link) = LinkTask::new(destination, Arc::new(duty), generations.clone());
         let tasks = ShardTasks { commands, acks: acks_task };
         (Self { node, link, clock, acks, facts }, tasks)
     }

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::wire::cluster::Cluster;
 use crate::wire::link::{Duty, Generations, LinkTask};
 use crate::wire::map::SlotMap;
-use crate::wire::place::Place;
+use crate::wire::destination::Destination;
 
 use channel_link::ChannelLink;
 use channels::Phase;
@@ -44,7 +44,7 @@ pub(crate) enum Heard<'a> {
 }
 
 /// The link calls it with the channel and the event, on the connection's own task. It must not block.
-type Listener = Box<dyn Fn(&str, Heard<'_>) + Send + Sync>;
+type OnHeard = Box<dyn Fn(&str, Heard<'_>) + Send + Sync>;
 
 /// The channels of one client.
 #[derive(Clone)]
@@ -53,15 +53,15 @@ pub(crate) struct Subscriber(Arc<Inner>);
 impl Subscriber {
     /// For channels of one server.
     pub(crate) fn new(
-        place: Place,
+        destination: Destination,
         linger: Duration,
-        listener: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
+        on_heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
     ) -> (Self, LinkTask<impl Duty>) {
-        let expected = place.expected();
-        let channels = Inner::new(None, linger, Box::new(listener));
+        let expected = destination.expected();
+        let channels = Inner::new(None, linger, Box::new(on_heard));
         let link = channels.homes().open(None).link.clone();
         let duty = ChannelLink { inner: Arc::clone(&channels), home: None, expected, link };
-        let (task, _) = LinkTask::new(place, Arc::new(duty), Generations::default());
+        let (task, _) = LinkTask::new(destination, Arc::new(duty), Generations::default());
         (Self(channels), task)
     }
 
@@ -69,9 +69,9 @@ impl Subscriber {
     pub(crate) fn in_cluster(
         cluster: Arc<Cluster>,
         linger: Duration,
-        listener: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
+        on_heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
     ) -> Self {
-        Self(Inner::new(Some(cluster), linger, Box::new(listener)))
+        Self(Inner::new(Some(cluster), linger, Box::new(on_heard)))
     }
 
     /// Listens to a channel as long as the subscription exists, and a while longer.
@@ -96,7 +96,7 @@ impl Subscriber {
         changed.iter().for_each(|link| link.changed.notify_one());
         self.0.connect();
         // The link to the new server may have been down for long. Then it has said so before these channels came.
-        deaf.iter().for_each(|channel| (self.0.listener)(channel, Heard::Deaf));
+        deaf.iter().for_each(|channel| (self.0.on_heard)(channel, Heard::Deaf));
     }
 }
 
@@ -136,13 +136,13 @@ struct Inner {
     cluster: Option<Arc<Cluster>>,
     generations: Generations,
     linger: Duration,
-    listener: Listener,
+    on_heard: OnHeard,
 }
 
 impl Inner {
-    fn new(cluster: Option<Arc<Cluster>>, linger: Duration, listener: Listener) -> Arc<Self> {
+    fn new(cluster: Option<Arc<Cluster>>, linger: Duration, on_heard: OnHeard) -> Arc<Self> {
         let (homes, generations) = (Mutex::default(), Generations::default());
-        Arc::new(Self { homes, cluster, generations, linger, listener })
+        Arc::new(Self { homes, cluster, generations, linger, on_heard })
     }
 
     fn homes(&self) -> MutexGuard<'_, Homes> {
@@ -164,8 +164,8 @@ impl Inner {
             let Ok(address) = cluster.address(&node) else { continue };
             let (home, expected) = (Some(node), cluster.expected());
             let duty = ChannelLink { inner: Arc::clone(self), home, expected, link };
-            let place = Place::Fixed(Arc::new(address));
-            let (task, _) = LinkTask::new(place, Arc::new(duty), self.generations.clone());
+            let destination = Destination::Fixed(Arc::new(address));
+            let (task, _) = LinkTask::new(destination, Arc::new(duty), self.generations.clone());
             cluster.run(|ends| async move {
                 stop.run_until_cancelled(task.run(ends)).await;
             });
@@ -196,12 +196,12 @@ mod tests {
     fn subscriber() -> (Subscriber, Arc<Mutex<Vec<String>>>) {
         let deaf = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&deaf);
-        let listener = move |channel: &str, heard: Heard<'_>| {
+        let on_heard = move |channel: &str, heard: Heard<'_>| {
             if matches!(heard, Heard::Deaf) {
                 told.lock().unwrap().push(channel.to_owned());
             }
         };
-        (Subscriber(Inner::new(None, LINGER, Box::new(listener))), deaf)
+        (Subscriber(Inner::new(None, LINGER, Box::new(on_heard))), deaf)
     }
 
     #[test]

@@ -158,7 +158,7 @@ impl From<EntryPermit> for Stay {
     }
 }
 
-impl tenure::Stay for Stay {
+impl tenure::EntryPart for Stay {
     type Visit = Visit;
 
     fn is_handed_on(&self) -> bool {

@@ -2,7 +2,7 @@
 //! first. If no answer comes, or a guard is dropped, `releaser.rs` writes it: one job for each tenure, until Redis has the
 //! latest count. The script is `lua/lock/count.lua`.
 
-use crate::engine::tenure::{State, Stay, Tenure};
+use crate::engine::tenure::{EntryPart, State, Tenure};
 
 /// The state of the background job that writes the hold count to Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(super) enum Telling {
     Again,
 }
 
-impl<S: Stay> Tenure<S> {
+impl<S: EntryPart> Tenure<S> {
     /// The hold count for Redis. An idle tenure counts as one: its next holder is about to begin.
     pub(crate) fn holds_to_tell(&self) -> u32 {
         self.holds().max(1)
@@ -55,7 +55,7 @@ impl<S: Stay> Tenure<S> {
     }
 }
 
-impl<S: Stay> State<S> {
+impl<S: EntryPart> State<S> {
     fn stop_telling(&mut self) {
         (self.telling, self.tellings) = (Telling::No, self.tellings.wrapping_add(1));
     }

@@ -8,11 +8,11 @@ use crate::engine::compact_instant::CompactInstant;
 use crate::engine::grant::{Holder, Lease};
 use crate::engine::hand_off_budget::Budget;
 use crate::engine::side_by_side::Company;
-use crate::engine::tenure::{State, Stay, Tenure};
+use crate::engine::tenure::{EntryPart, State, Tenure};
 use crate::engine::wheel::TimerSlot;
 
 /// The outcome for a holder that leaves.
-pub(crate) enum Left<S: Stay> {
+pub(crate) enum Left<S: EntryPart> {
     /// Other holds of the same owner remain.
     Nested,
     /// Other holds remain, of callers that have joined.
@@ -48,7 +48,7 @@ pub(crate) enum Taken<S> {
     Nothing,
 }
 
-impl<S: Stay> Tenure<S> {
+impl<S: EntryPart> Tenure<S> {
     /// Takes one off the hold count. When the last holder leaves a tenure that was not lost, the tenure is handed on if
     /// a caller waits for it. Otherwise its client keeps it or lets it rest, if that is allowed, or releases it.
     pub(crate) fn leave(&self, hand_over: u16, budget: Budget) -> Left<S> {
@@ -234,7 +234,7 @@ impl<S: Stay> Tenure<S> {
     }
 }
 
-impl<S: Stay> State<S> {
+impl<S: EntryPart> State<S> {
     fn keep(&mut self, stay: S, now: CompactInstant) -> Left<S> {
         (self.stay, self.since) = (Some(stay.to_keep()), now);
         Left::Kept(stay)

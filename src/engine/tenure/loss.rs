@@ -6,9 +6,9 @@ use std::sync::MutexGuard;
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::debts::Debt;
 use crate::engine::grant::{Ended, Loss};
-use crate::engine::tenure::{State, Stay, Tenure};
+use crate::engine::tenure::{EntryPart, State, Tenure};
 
-impl<S: Stay> Tenure<S> {
+impl<S: EntryPart> Tenure<S> {
     /// The lock is not ours any more. Returns the debt, to be kept until nothing remains to be done.
     pub(crate) fn lose(&self, why: Loss) -> Option<Debt> {
         self.end_lost(why);

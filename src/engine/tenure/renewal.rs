@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::grant::Lease;
 use crate::engine::hand_off_budget::Idle;
-use crate::engine::tenure::{State, Stay, Tenure};
+use crate::engine::tenure::{EntryPart, State, Tenure};
 use crate::engine::wheel::TimerSlot;
 
 /// What the watchdog finds when a tenure is due.
@@ -23,7 +23,7 @@ pub(crate) enum Due {
     Ended,
 }
 
-impl<S: Stay> Tenure<S> {
+impl<S: EntryPart> Tenure<S> {
     /// Records its slot in the wheel. Returns `false` if there is nothing left to do about the tenure.
     pub(crate) fn scheduled(&self, slot: TimerSlot, look_at: Instant) -> bool {
         let mut state = self.state();
@@ -139,7 +139,7 @@ impl<S: Stay> Tenure<S> {
     }
 }
 
-impl<S: Stay> State<S> {
+impl<S: EntryPart> State<S> {
     fn next_look(&self, idle: Idle) -> Instant {
         if self.doubted || self.ended.is_some() {
             return Instant::now();

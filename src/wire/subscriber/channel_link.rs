@@ -63,7 +63,7 @@ impl ChannelLink {
                 channel.phase = Phase::Refused(Instant::now());
             }
         });
-        (self.inner.listener)(name, Heard::Deaf);
+        (self.inner.on_heard)(name, Heard::Deaf);
     }
 
     /// The server ended a channel, since its slot has moved. The next answer will say where it is now.
@@ -275,10 +275,10 @@ impl Duty for ChannelLink {
         match (push.kind, data) {
             (PushKind::Subscribe | PushKind::SSubscribe, _) => {
                 self.acknowledge(channel, generation);
-                (self.inner.listener)(channel, Heard::Live);
+                (self.inner.on_heard)(channel, Heard::Live);
             }
             (PushKind::Message | PushKind::SMessage, [Value::BulkString(message)]) => {
-                (self.inner.listener)(channel, Heard::Message(message));
+                (self.inner.on_heard)(channel, Heard::Message(message));
             }
             (PushKind::SUnsubscribe, _) if generation == self.link.generation() => {
                 self.ended(channel);
@@ -299,7 +299,7 @@ impl Duty for ChannelLink {
             awaited.map(|(name, _)| Arc::clone(name)).collect()
         });
         for name in awaited {
-            (self.inner.listener)(&name, Heard::Deaf);
+            (self.inner.on_heard)(&name, Heard::Deaf);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::wire::sentinels::Sentinels;
 
 /// Where a link leads.
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) enum Destination {
     Fixed(Arc<Address>),
     /// The primary that these sentinels watch.
     Primary(Arc<Sentinels>),
@@ -26,7 +26,7 @@ pub(crate) struct Found {
     node: Option<Node>,
 }
 
-impl Place {
+impl Destination {
     /// What the client expects to find there.
     pub(crate) fn expected(&self) -> Expected {
         match self {
