@@ -24,7 +24,7 @@ use crate::engine::releases_under_way::ReleasesUnderWay;
 use crate::engine::secrets::Secrets;
 use crate::engine::tried::Tried;
 use crate::engine::waiting::Rules;
-use crate::engine::watchdog::Rhythm;
+use crate::engine::rhythm::Rhythm;
 use crate::engine::watchdog_timetable::Timetable;
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Space, TenureId};

@@ -7,7 +7,7 @@
 //! | a message arrives | `listener.rs` finds whom it concerns |
 //! | the lock is passed on within the client | `tenure/hand_over.rs`, within the budget of `hand_off_budget.rs`; side by side: `side_by_side.rs` |
 //! | an idle lock is kept for the next caller | `keep.rs` and `tried.rs` say whether; `tenure/hand_over.rs` |
-//! | a lock is renewed, or lost | `watchdog.rs` renews many plain locks in one request, as `tenure/renewal.rs` says; when: `watchdog_timetable.rs`, `wheel.rs`; `tenure/loss.rs` ends it and tells the guards |
+//! | a lock is renewed, or lost | `watchdog.rs` renews many plain locks in one request, as `tenure/renewal.rs` says; when: `rhythm.rs`, `watchdog_timetable.rs`, `wheel.rs`; `tenure/loss.rs` ends it and tells the guards |
 //! | readers of one client join a read | `caller/pick_up.rs`, `side_by_side.rs`; `Tenure::join` in `tenure/hand_over.rs` |
 //! | a holder nests, extends | `holding.rs`; the hold count: `tenure/count_job.rs` |
 //! | a holder unlocks, a guard is dropped | `unlock.rs` |
@@ -51,6 +51,7 @@ mod pending_acquire;
 mod queue;
 mod releaser;
 mod releases_under_way;
+mod rhythm;
 mod secrets;
 mod side_by_side;
 mod tenure;

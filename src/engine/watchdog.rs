@@ -16,67 +16,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::entry::Tenure;
 use crate::engine::grant::Loss;
-use crate::engine::hand_off_budget::Idle;
 use crate::engine::job::Job;
 use crate::engine::outbox::Outbox;
+use crate::engine::rhythm::Rhythm;
 use crate::engine::tenure::Due;
 use crate::engine::watchdog_timetable::Timetable;
-use crate::jitter::jittered;
-use crate::keys::Keys;
 use crate::meters;
 use crate::wire::{Commands, Fault, Renewal};
 
 /// The most locks in one renewal script. It blocks the server for about half a millisecond.
 const BATCH: usize = 128;
-
-/// Renewals that are due within this part of a period are sent together.
-const PARTS: u32 = 64;
-
-/// How the watchdog times its renewals.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rhythm {
-    pub(crate) timeout: Duration,
-    pub(crate) max_hold: Option<Duration>,
-    /// How long a tenure may be idle.
-    pub(crate) idle: Idle,
-}
-
-impl Rhythm {
-    /// The rhythm for a hold of these keys that began with this lease. A notification is renewed as often as a waiter
-    /// shows signs of life, so that it soon moves on if its waiter dies.
-    pub(crate) fn of(self, keys: &Keys, lease: Duration) -> Self {
-        if keys.row.is_notice { Self { timeout: lease, max_hold: None, ..self } } else { self }
-    }
-
-    /// Two renewals in a row may fail before the third would be late.
-    fn period(self) -> Duration {
-        self.timeout / 3
-    }
-
-    /// When a tenure is renewed for the first time. Its lease runs from `sent`, even if its holder takes it up later. A
-    /// random part spreads tenures that begin together.
-    pub(crate) fn first(self, started: Instant, sent: Instant) -> Instant {
-        self.in_step(started, sent + self.period().mul_f64(0.5 + fastrand::f64() / 2.0))
-    }
-
-    /// When a tenure confirmed at `now` is renewed next: at most one period later.
-    pub(crate) fn next(self, started: Instant, now: Instant) -> Instant {
-        self.in_step(started, now + self.period())
-    }
-
-    /// The time for a renewal: a little before it is due, so that renewals share a batch.
-    fn in_step(self, started: Instant, due: Instant) -> Instant {
-        let part = (self.period() / PARTS).max(Duration::from_millis(1));
-        let late = due.saturating_duration_since(started).as_nanos() % part.as_nanos();
-        due - Duration::from_nanos(u64::try_from(late).unwrap_or(0))
-    }
-
-    /// When to ask again after a failure or a refusal.
-    fn again(self, now: Instant) -> Instant {
-        let pause = (self.period() / 16).min(Duration::from_millis(500));
-        now + jittered(pause)
-    }
-}
 
 /// The task that renews.
 pub(crate) struct Watchdog {
@@ -213,53 +162,5 @@ impl Watchdog {
     /// Schedules another look at the tenure. Returns `false` if the client is closed.
     fn look_again(&self, tenure: &Arc<Tenure>) -> bool {
         self.timetable.enter(tenure, tenure.next_look(self.rhythm.idle))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
-    const IDLE: Idle = Idle { pickup: SECOND, keep: SECOND };
-    const RHYTHM: Rhythm = Rhythm { timeout: Duration::from_secs(30), max_hold: None, idle: IDLE };
-
-    #[test]
-    fn renewals_are_a_period_apart_at_the_most_and_fall_into_step() {
-        let started = Instant::now();
-        let mut moments = std::collections::BTreeSet::new();
-        for millis in 0..1000 {
-            let now = started + Duration::from_millis(millis);
-            let next = RHYTHM.next(started, now);
-            assert!(next <= now + RHYTHM.period());
-            assert!(next > now + RHYTHM.period() - RHYTHM.period() / PARTS);
-            moments.insert(next);
-        }
-        assert!(moments.len() <= 8, "{} batches in a second", moments.len());
-    }
-
-    #[test]
-    fn the_first_renewal_comes_in_the_first_third_of_the_lease_and_spreads() {
-        let sent = Instant::now();
-        let started = sent.checked_sub(Duration::from_secs(100)).unwrap_or(sent);
-        let mut moments = std::collections::BTreeSet::new();
-        for _ in 0..1000 {
-            let first = RHYTHM.first(started, sent);
-            assert!(first <= sent + RHYTHM.period());
-            assert!(first > sent + RHYTHM.period() / 2 - RHYTHM.period() / PARTS);
-            moments.insert(first);
-        }
-        assert!(moments.len() >= 10, "{} batches", moments.len());
-    }
-
-    #[test]
-    fn an_unanswered_renewal_is_repeated_well_before_the_lease_is_over() {
-        let now = Instant::now();
-        for timeout in
-            [Duration::from_millis(100), Duration::from_secs(30), Duration::from_secs(3600)]
-        {
-            let rhythm = Rhythm { timeout, ..RHYTHM };
-            assert!(rhythm.again(now) <= now + timeout / 12);
-        }
     }
 }

@@ -5,6 +5,7 @@ mod election;
 mod every;
 mod leader;
 mod leadership;
+mod reign;
 mod candidacy;
 mod term;
 
