@@ -123,7 +123,7 @@ pub enum Refusal {
     /// Others held the lock for as long as the layer waits. The inner service did not see the request.
     #[error("another request holds the lock")]
     Busy,
-    /// The lock was lost while the inner service was working. What it has done so far remains.
+    /// The lock was lost before the inner service answered. What it has done so far remains.
     #[error("the lock of the request was lost")]
     Lost,
     /// The lock could not be acquired: see [`Error`]. The inner service did not see the request.

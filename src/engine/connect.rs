@@ -25,10 +25,10 @@ use crate::engine::listener::Listener;
 use crate::engine::outbox::Outbox;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::Releaser;
+use crate::engine::rhythm::Rhythm;
 use crate::engine::secrets::Secrets;
 use crate::engine::tried::Tried;
 use crate::engine::unpolled::look_out;
-use crate::engine::rhythm::Rhythm;
 use crate::engine::watchdog::Watchdog;
 use crate::engine::watchdog_timetable::Timetable;
 use crate::error::Result;
@@ -36,7 +36,7 @@ use crate::keys::Space;
 use crate::meters;
 use crate::wire::{
     Acquire, Acquired, Address, Addresses, Answer, Card, Cluster, Commands, CommonArgs, Crew,
-    FailoverWatch, Fault, Guide, Heard, Destination, Requests, Sentinels, Subscriber, Target,
+    Destination, FailoverWatch, Fault, Guide, Heard, Requests, Sentinels, Subscriber, Target,
 };
 
 impl Engine {
@@ -239,7 +239,8 @@ impl To {
     ) -> Result<(Commands, Subscriber), Fault> {
         match self {
             Self::One(address) => {
-                link_to_one(Destination::Fixed(Arc::new(*address)), common, &crew, config, heard).await
+                link_to_one(Destination::Fixed(Arc::new(*address)), common, &crew, config, heard)
+                    .await
             }
             Self::Sentinel(sentinels) => {
                 let sentinels = Arc::new(*sentinels);

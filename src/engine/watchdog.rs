@@ -103,7 +103,12 @@ impl Watchdog {
             }
             Err(fault) => {
                 let (name, locks) = (batch[0].keys.name(), batch.len());
-                tracing::warn!(?name, locks, ?fault, "the lock was not renewed: the client tries again");
+                tracing::warn!(
+                    ?name,
+                    locks,
+                    ?fault,
+                    "the lock was not renewed: the client tries again"
+                );
                 meters::renewals("failed", locks);
                 batch.iter().for_each(|tenure| self.try_again(tenure));
             }

@@ -8,10 +8,10 @@ use tokio::time::sleep;
 
 use crate::engine::{Engine, RETRY_PAUSE};
 use crate::error::{Error, Result};
+use crate::fleet::candidacy::Candidacy;
 use crate::fleet::changes::Changes;
 use crate::fleet::leader::{Leader, Observer, Office};
 use crate::fleet::leadership::Leadership;
-use crate::fleet::candidacy::Candidacy;
 use crate::fleet::term::Term;
 use crate::guards::Guard;
 use crate::jitter::jittered;

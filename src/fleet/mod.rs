@@ -1,12 +1,12 @@
 //! What a fleet of processes agrees on with a plain lock: who leads, and which process does a periodic job.
 
+mod candidacy;
 mod changes;
 mod election;
 mod every;
 mod leader;
 mod leadership;
 mod reign;
-mod candidacy;
 mod term;
 
 pub use changes::Changes;

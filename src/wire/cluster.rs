@@ -25,12 +25,12 @@ use crate::slot::Slot;
 use crate::wire::acks::Quorum;
 use crate::wire::address::{Address, Addresses};
 use crate::wire::clock::ServerClock;
+use crate::wire::destination::Destination;
 use crate::wire::fault::{self, Fault, Redirect};
 use crate::wire::hello::Expected;
 use crate::wire::link::Generations;
 use crate::wire::map::SlotMap;
 use crate::wire::node::Node;
-use crate::wire::destination::Destination;
 use crate::wire::replies::strange;
 use crate::wire::shard::{CommandDuty, Shard};
 

@@ -15,9 +15,9 @@ use crate::wire::clock::ServerClock;
 use crate::wire::cluster::Cluster;
 use crate::wire::common_args::CommonArgs;
 use crate::wire::connection::{Connection, Way};
+use crate::wire::destination::Destination;
 use crate::wire::fault::Fault;
 use crate::wire::link::Generations;
-use crate::wire::destination::Destination;
 use crate::wire::servers::Servers;
 use crate::wire::shard::{CommandDuty, Shard, ShardTasks};
 
@@ -31,7 +31,11 @@ pub(crate) struct Commands {
 
 impl Commands {
     /// All locks lie on one server.
-    pub(crate) fn new(destination: Destination, common: CommonArgs, config: &Config) -> (Self, ShardTasks) {
+    pub(crate) fn new(
+        destination: Destination,
+        common: CommonArgs,
+        config: &Config,
+    ) -> (Self, ShardTasks) {
         let (changes, seen) = watch::channel(());
         let (expected, lost) = (destination.expected(), Arc::<Notify>::default());
         let clock = ServerClock::default();

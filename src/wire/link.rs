@@ -22,9 +22,9 @@ use crate::error::said;
 use crate::jitter::jittered;
 use crate::meters;
 use crate::wire::address::Address;
+use crate::wire::destination::{Destination, Found};
 use crate::wire::dial::Dialled;
 use crate::wire::fault::Fault;
-use crate::wire::destination::{Found, Destination};
 
 /// The first pause after a connection failed. The pause doubles up to a maximum, until a connection has lived for
 /// longer than the next pause would be. So the client does not connect a hundred times a second to a server that
@@ -183,7 +183,11 @@ struct Fresh {
 }
 
 impl<D: Duty> LinkTask<D> {
-    pub(crate) fn new(destination: Destination, duty: Arc<D>, generations: Generations) -> (Self, Link) {
+    pub(crate) fn new(
+        destination: Destination,
+        duty: Arc<D>,
+        generations: Generations,
+    ) -> (Self, Link) {
         let (state, seen) = watch::channel(Err(Fault::NotSent(said("not connected yet"))));
         let (suspects, suspected) = watch::channel(0);
         let worth_a_try = Arc::<Notify>::default();

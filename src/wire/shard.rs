@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Layout;
 use crate::wire::acks::{Acks, Pipes, Quorum};
 use crate::wire::clock::{PRECISE, ServerClock};
+use crate::wire::destination::Destination;
 use crate::wire::fault::{self, Fault};
 use crate::wire::hello::{Expected, Hello};
 use crate::wire::link::{Duty, Generations, Link, LinkTask};
 use crate::wire::node::Node;
-use crate::wire::destination::Destination;
 use crate::wire::replies::strange;
 use crate::wire::scripts::{Dialect, Library};
 

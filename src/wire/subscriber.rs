@@ -24,9 +24,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::wire::cluster::Cluster;
+use crate::wire::destination::Destination;
 use crate::wire::link::{Duty, Generations, LinkTask};
 use crate::wire::map::SlotMap;
-use crate::wire::destination::Destination;
 
 use channel_link::ChannelLink;
 use channels::Phase;

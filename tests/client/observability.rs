@@ -256,8 +256,7 @@ async fn a_leader_that_may_not_announce_itself_is_warned_of_once() {
     let client = comes_in(server.url().replace("://", "://user:pass@"), quick()).await;
     let leadership = client.election("orders").campaign().await.unwrap();
     let words = ["not announce the leader"];
-    let failures =
-        async || log.said(Level::WARN, &words) + log.said(Level::DEBUG, &words) >= 3;
+    let failures = async || log.said(Level::WARN, &words) + log.said(Level::DEBUG, &words) >= 3;
     eventually(SOON, "it has failed several times", failures).await;
     assert_eq!(log.said(Level::WARN, &words), 1, "{}", log.all());
     leadership.step_down().await.unwrap();

@@ -123,7 +123,10 @@ impl<S: EntryPart> Tenure<S> {
             state.lifetime.stop_watching();
             drop(state);
             let name = self.keys.name();
-            tracing::warn!(?name, "a caller has held the lock for max_hold: the client no longer renews it");
+            tracing::warn!(
+                ?name,
+                "a caller has held the lock for max_hold: the client no longer renews it"
+            );
             return self.due(now, max_hold, idle);
         }
         let renew = state.lifetime.is_due(now);
