@@ -84,7 +84,7 @@ async fn a_forgotten_guard_is_renewed_until_max_hold() {
     assert_eq!(lost.await, Ended::Lost);
     assert!(freed >= longest - LEASE / 10, "{freed:?}");
     assert!(freed < longest + LEASE + Duration::from_secs(1), "{freed:?}");
-    assert_eq!(log.lines_with("held for max_hold"), 1, "it is warned about once");
+    assert_eq!(log.lines_with("held the lock for max_hold"), 1, "it is warned about once");
     assert!(log.text().contains("name=\"a\""));
     assert_eq!(fields(&admin, "b").await.len(), 1, "without a limit it is renewed for ever");
     next.unlock().await.unwrap();

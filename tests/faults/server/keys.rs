@@ -78,7 +78,7 @@ async fn a_key_without_a_ttl_is_warned_of_and_looked_at_each_park() {
     let waiter = scene.parked(&client, "a").await;
     let looks = scene.proxy.script("acquire").count();
     looks.happened_times(3).await;
-    assert!(log.says("held by a key without a TTL"));
+    assert!(log.says("the key of the lock has no TTL"));
     assert!(!waiter.is_finished());
 
     scene.admin.cmd::<()>(&["DEL", &key("a")]).await;
