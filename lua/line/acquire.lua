@@ -4,7 +4,8 @@
 local own = read({ field })[1]
 -- This also checks newcomers: a line key of another type fails here, before a write that would have to be undone.
 own.place = tonumber(stands(field) or nil)
-local left = holds(field)
+local left, is_over = holds(field)
+local was_used = used
 check_writable(not own.place and not left and had == 0 and old == '')
 
 local function granted(number)
@@ -84,7 +85,6 @@ end
 local function wait()
   local is_new = not own.place
   asker, asks_for = field, lease
-  local was_used = used
   let_go()
   if is_new and part <= capacity - used and redis.call('exists', line) == 0 then return take(lease) end
   -- A client that comes to a quick line shows one more sign of life before its callers count as asleep. All callers of a
@@ -150,6 +150,7 @@ end
 
 local function attempt()
   if old ~= '' then give_back_old() end
+  if is_over then end_hold(field) end -- put_in() would count it twice
   if left then return take(math.max(lease, left), true) end
   if within ~= '' and holds(within) then
     if own.place then leave(own) end

@@ -19,9 +19,12 @@ local function check_writable(is_newcomer)
   end
 end
 
+-- For how much longer this owner holds it, in ms. Nil or false if it does not: then also whether its hold is over, but no
+-- script has removed it yet.
 local function holds(field)
-  local until_when = tonumber(redis.call('zscore', lock, field) or 0)
-  return until_when > now and until_when - now
+  local until_when = tonumber(redis.call('zscore', lock, field) or nil)
+  local is_over = until_when and until_when <= now
+  return until_when and not is_over and until_when - now, is_over
 end
 
 -- The member that stores additional information about a field.

@@ -279,3 +279,19 @@ fn permits_whose_leases_are_over_make_room_together() {
         assert_eq!(name.keys_left(), [""; 0]);
     });
 }
+
+/// More leases are over than one call removes, and the caller's own is among those that are left.
+#[test]
+fn a_caller_whose_own_hold_is_over_and_not_removed_yet_is_counted_once() {
+    in_virtual_time(("semaphore", 100), |name| {
+        name.acquire("z:1", &part(1));
+        for n in 0..70 {
+            name.acquire(&format!("b{n}:1"), &Ask { lease: 100 + n, ..part(1) });
+        }
+        name.acquire("a:1", &Ask { lease: 500, ..part(5) });
+        name.pass(501);
+        assert!(name.acquire("a:1", &part(5)).is_granted());
+        name.status();
+        assert_eq!(name.status()[1..], [6, 100]);
+    });
+}
