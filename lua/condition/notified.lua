@@ -38,7 +38,8 @@ local function put_in(entries, number)
   return number
 end
 
--- Makes this many notifications available to other waiters. If none waits, they expire: a condition remembers nothing.
+-- Makes this many notifications available to other waiters. If nobody waits, they are dropped: a condition
+-- remembers nothing.
 local function pass_on(count)
   if redis.call('exists', line) == 1 then used = used - count end
 end

@@ -9,7 +9,7 @@
 --        four words with blanks between them, since one argument costs the server less time than four: the client's waiter_ttl
 --            (how long after a sign of life it counts as alive) in ms; how long a line is kept without a sign of life, in
 --            ms; the client that publishes; the lock's channel, which may have blanks
---        Most requests end here. The others go on as far as they differ from them:
+--        Most requests have no further arguments. The others have these, up to the last one that differs from its default:
 --        the part wanted (1)
 --        manner: 'wait', in line if there is no room now (so do most); 'rest', as 'wait', and the caller shows its next sign of
 --            life only when it is notified that the line has moved; 'once', without waiting

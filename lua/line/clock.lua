@@ -25,10 +25,10 @@ local PACKED, LABEL, PACKED_LENGTH = '<c24ddddddd', 'The state of this line: ', 
 
 -- While the server stalls, no client can show a sign of life. The first script after such a stall may run before the
 -- signs that still wait in the sockets, so it must remove nobody. Clients near the front show three signs per
--- waiter_ttl. So a gap of more than half a waiter_ttl between two scripts is a stall, and the clock leaves it out. But
--- perhaps the server is not stalled, only no client near the front calls. Then dead waiters must age, even if all far
--- clients call at one moment, again and again. So the clock leaves out a gap only if it has run for a whole waiter_ttl since
--- the last one. The clock also leaves out a backward step of the server's clock.
+-- waiter_ttl. So a gap of more than half a waiter_ttl between two scripts is a stall, and the clock leaves it out. But the
+-- server may be fine, and only the clients near the front do not call. Then dead waiters must age, even if all far clients
+-- call at one moment, again and again. So the clock leaves out a gap only if it has run for a whole waiter_ttl since the
+-- last one. The clock also leaves out a backward step of the server's clock.
 local function read_state(note, waiter_ttl)
   local time = redis.call('time')
   micros = time[1] * 1000000 + time[2]

@@ -162,8 +162,8 @@ local function is_dead(entry)
   return not lives_on(entry) and was_asked(entry) and entry.asked + entry.life.ttl <= at
 end
 
--- Whether this waiter keeps out a caller that only tries. It does while the life of its client has not ended. After that, it
--- does until one waiter_ttl after it was told to show a sign, if a client heard that. A waiter that rests shows a sign only
+-- Whether this waiter keeps out a caller that only tries. It does as long as its client counts as alive. If a client has
+-- heard that the waiter should show a sign, it does for one waiter_ttl from then on. A waiter that rests shows a sign only
 -- when told, so it is often silent when its turn comes.
 local function may_come(entry)
   return entry.life.ends > at or was_asked(entry) and entry.heard and not is_dead(entry)
@@ -366,7 +366,8 @@ local function wake(entry)
 end
 
 -- In the line of a fair lock, all waiters at the front may be callers of one client, and die together. Then a waiter of
--- another client shows signs of life too: the one that did so before, or else the last in line, or else one of the first.
+-- another client shows signs of life too: the one that did so before, or else the last in line, or else the first one
+-- behind the window that can be woken.
 local function post_guard(only_client)
   local function one_of(found)
     for _, entry in ipairs(entries_of(found)) do
@@ -391,8 +392,8 @@ end
 -- A waiter that is told counts as awake if a client hears the message. All silent waiters are told at once, so that all
 -- dead ones together cost waiter_ttl once. They are told again until that time is over, since a message can be lost. A
 -- process that is stopped or cut off still seems to listen, and many of its callers may wait. So a silent client counts
--- once, and only WINDOW of its waiters are told, unless nobody listens. Returns the client of all that are awake, if they are of
--- one.
+-- once, and only WINDOW of its waiters are told, unless nobody listens. If all waiters that are awake belong to one client,
+-- returns that client.
 local function watch(entries, are_all, work)
   local awake, seen, silent, hears, is_front = 0, 0, {}, {}, true
   local only_client

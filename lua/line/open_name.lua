@@ -15,8 +15,8 @@ local function nobody_is_left()
   return redis.call('exists', lock, line) == 0
 end
 
--- The holders and waiters of a name determine its kind. Dead ones count until their leases are over, or until
--- they can no longer answer.
+-- The holders and waiters of a name determine its kind. A dead holder counts until its lease is over, a dead waiter until
+-- its time to answer is over.
 local known, known_capacity = open()
 -- A plain lock is taken without a look at the notes. So they may still be those of another kind that nobody uses any more.
 if known and known ~= kind and ARGV[2] == 'lock' and redis.call('exists', line) == 0 then

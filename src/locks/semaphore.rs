@@ -32,7 +32,9 @@ use crate::locks::handle::Handle;
 /// caller that waits for many permits delays the later callers of its client. The first acquire sets the number of
 /// permits, as Redisson's `trySetPermits` does, and the number stays. A handle with another number follows the number
 /// in Redis, without a conflict. Redisson's key has no TTL, so you must delete a semaphore by hand when nobody needs it
-/// any more.
+/// any more. Delete its leases with it: `lock_permits:{name}` and `lock_notes:{name}`, or `{name}:timeout` for an
+/// expirable semaphore. Otherwise, if Java sets the semaphore again, the permits that parklock's clients held are added to
+/// it once more when their leases end.
 ///
 /// - [`Client::semaphore`](crate::Client::semaphore) is Redisson's `RSemaphore`. Java's permits have no owners: the
 ///   permits of a dead process are lost, and Redis does not know the total number of permits. parklock's permits have
