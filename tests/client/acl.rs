@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use common::fixture::{LONG, SOON, key, lock_keys};
-use common::rights::{commands_in_scripts, rules};
+use common::rights::{as_user, commands_in_scripts, in_a_cluster, rules, rules_of, user};
 use common::{Admin, Cluster, Server, eventually};
 use futures_util::future::join_all;
 use parklock::{Client, Config, Error, Layout, Owner};
@@ -21,14 +21,6 @@ const REDISSON: (&str, &[&str]) =
 
 /// What only the test sends, besides `script|flush`.
 const OURS: [&str; 6] = ["acl", "config", "hello", "keys", "pubsub", "sadd"];
-
-/// The URL of a user with these rules, from now on.
-async fn user(server: &Server, rules: &[String]) -> String {
-    let mut words = vec!["ACL", "SETUSER", "locks", "reset", "resetchannels", "on", ">sesame"];
-    words.extend(rules.iter().map(String::as_str));
-    server.admin().await.cmd::<()>(&words).await;
-    server.url().replace("://", "://locks:sesame@")
-}
 
 /// The manual's user, but not for these commands.
 async fn user_without(server: &Server, missing: &[&str]) -> String {
@@ -311,21 +303,10 @@ fn the_least_privileged_user_may_call_every_command_in_the_scripts() {
     }
 }
 
-/// The rules in the rows of the manual's tables that begin like this, up to what they replace.
-fn rules_of(rows: &str) -> Vec<String> {
-    let manual = include_str!("../../docs/operations.md").replace("\\|", "|");
-    let row = manual.lines().filter(|line| line.starts_with(rows));
-    let added = row.filter_map(|row| row.split("instead of").next());
-    let spans = added.flat_map(|row| row.split('`').skip(1).step_by(2));
-    let spans: Vec<_> = spans.filter(|span| span.starts_with(['+', '~', '&'])).collect();
-    assert!(!spans.is_empty(), "{rows} is in the manual");
-    spans.join(" ").split_whitespace().map(str::to_owned).collect()
-}
-
 #[tokio::test]
 async fn a_user_of_latches_needs_less() {
     let server = Server::start().await;
-    let (admin, rules) = (server.admin().await, rules_of("| `count_down_latch`"));
+    let (admin, (rules, _)) = (server.admin().await, rules_of("| `count_down_latch`"));
     let url = user(&server, &rules).await;
     everything_counted_down(&url, Layout::Native, &admin).await;
     let log: Vec<redis::Value> = admin.cmd(&["ACL", "LOG"]).await;
@@ -335,7 +316,7 @@ async fn a_user_of_latches_needs_less() {
 #[tokio::test]
 async fn a_user_of_all_but_latches_needs_less() {
     let server = Server::start().await;
-    let (admin, spared) = (server.admin().await, rules_of("| `fair_lock`"));
+    let (admin, (spared, _)) = (server.admin().await, rules_of("| `fair_lock`"));
     let spared: Vec<_> = spared.iter().map(|rule| rule.trim_start_matches('+')).collect();
     let url = user_without(&server, &spared).await;
     everything_together(&url, Layout::Native, &admin).await;
@@ -344,28 +325,39 @@ async fn a_user_of_all_but_latches_needs_less() {
     assert!(log.iter().all(|entry| format!("{entry:?}").contains("setinfo")), "{log:?}");
 }
 
+#[test]
+fn the_manual_names_the_user_of_plain_locks_as_the_faults_do() {
+    let (named, _) = rules_of("| `lock`, ");
+    let tested = rules("docs/faults-2.md");
+    assert_eq!(BTreeSet::from_iter(named), BTreeSet::from_iter(tested));
+}
+
+#[tokio::test]
+async fn a_user_of_another_database_needs_what_the_manual_adds() {
+    let server = Server::start().await;
+    let mut rules = rules(NATIVE.0);
+    let url = format!("{}/3", user(&server, &rules).await);
+    let refused = timeout(SOON, Client::connect(&url)).await.expect("in time");
+    assert!(refused.is_err(), "it may not choose a database");
+    rules.extend(rules_of("| a database other than 0").0);
+    user(&server, &rules).await;
+    timeout(SOON, passes_from_client_to_client(&url)).await.expect("it may choose a database");
+}
+
 #[tokio::test]
 async fn a_user_of_a_cluster_needs_what_the_manual_adds() {
     let cluster = Cluster::start().await;
     let info: String = cluster.admin(0).await.cmd(&["INFO", "server"]).await;
-    let rows =
-        if info.contains("redis_version:6") { "| a Redis Cluster |" } else { "| a Redis Cluster" };
-    let added = rules_of(rows);
-    let mut rules = rules(NATIVE.0);
-    if added.iter().any(|rule| rule == "+spublish") {
-        rules.retain(|rule| !["+publish", "+subscribe", "+unsubscribe"].contains(&rule.as_str()));
-    }
-    let url = cluster.url().replace("://", "://locks:sesame@");
+    let url = as_user(&cluster.url());
     let allowed = |rules: Vec<String>| {
         let cluster = &cluster;
         async move { join_all(cluster.nodes.iter().map(|node| user(node, &rules))).await }
     };
-    allowed(rules.clone()).await;
+    allowed(rules(NATIVE.0)).await;
     let refused = timeout(SOON, Client::connect(&url)).await.expect("in time");
     assert!(refused.is_err(), "it may not ask for the slots");
 
-    rules.extend(added);
-    allowed(rules).await;
+    allowed(in_a_cluster(rules(NATIVE.0), &info)).await;
     join_all(cluster.nodes.iter().map(async |node| {
         node.admin().await.cmd::<()>(&["ACL", "LOG", "RESET"]).await;
     }))

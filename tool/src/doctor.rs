@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use parklock::operator::{self, Part};
-use parklock::{Client, Config};
+use parklock::{Client, Config, Layout};
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, Value, pipe};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -15,10 +15,11 @@ use crate::inventory::scan;
 use crate::moment::on_the_wall;
 use crate::servers::{Info, Server, value};
 use crate::span::short;
+use crate::table::printable;
 use crate::{exit, output, servers};
 
 /// How often the way to the server is measured.
-const PINGS: usize = 20;
+const ROUND_TRIPS: usize = 20;
 /// A waiter near the front shows three signs of life a second.
 const SLOW: Duration = Duration::from_millis(50);
 const STUCK: Duration = Duration::from_secs(1);
@@ -28,6 +29,9 @@ const CONNECTING: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How many keys are named.
 const NAMED: usize = 3;
+/// How many channels are tried, until one lies in a slot of the server.
+const CHANNELS: usize = 50_000;
+const CHANNELS_AT_ONCE: usize = 500;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
@@ -92,7 +96,7 @@ pub(crate) async fn doctor(asked: &Doctor) -> Result<u8, Failure> {
     let servers = servers::primaries(&asked.server.url()).await?;
     let mut worst = Verdict::Ok;
     for server in &servers {
-        let findings = examine(server).await;
+        let findings = examine(server, asked.server.layout()).await;
         report(asked, &server.address, &findings);
         worst = findings.iter().map(|finding| finding.verdict).fold(worst, Verdict::max);
     }
@@ -111,7 +115,7 @@ fn report(asked: &Doctor, server: &str, findings: &[Finding]) {
     }
 }
 
-async fn examine(server: &Server) -> Vec<Finding> {
+async fn examine(server: &Server, layout: Layout) -> Vec<Finding> {
     let about = server.info("server").await;
     let memory = server.info("memory").await;
     let replication = server.info("replication").await;
@@ -123,7 +127,7 @@ async fn examine(server: &Server) -> Vec<Finding> {
     findings.push(idle_limit(server).await);
     findings.push(scripts(server).await);
     findings.push(round_trip(server).await);
-    findings.push(message(server).await);
+    findings.push(message(server, layout).await);
     findings.push(clock(server).await);
     findings.push(immortal(server).await);
     if server.database.is_none() {
@@ -209,10 +213,15 @@ fn evicted(stats: &Info) -> Finding {
 }
 
 async fn persistence(server: &Server) -> Finding {
-    let check = "persistence";
     let info = server.info("persistence").await;
     let (fsync, save) = (server.setting("appendfsync").await, server.setting("save").await);
-    match (info.get("aof_enabled"), fsync.as_deref(), save.as_deref()) {
+    kept(&info, fsync.as_deref(), save.as_deref())
+}
+
+/// What a restart keeps. The settings are `None` if the user may not ask for them.
+fn kept(info: &Info, fsync: Option<&str>, save: Option<&str>) -> Finding {
+    let check = "persistence";
+    match (info.get("aof_enabled"), fsync, save) {
         (None, ..) => Finding::unknown(check),
         (Some("1"), Some("no"), _) => Finding::warn(
             check,
@@ -226,6 +235,11 @@ async fn persistence(server: &Server) -> Finding {
         (Some(_), _, Some(save)) if !save.is_empty() => Finding::warn(
             check,
             "snapshots alone: a restart forgets the locks since the last one",
+            "set appendonly yes if locks should outlive a restart",
+        ),
+        (Some(_), _, None) => Finding::warn(
+            check,
+            "no append-only file, and this user may not ask for snapshots: a restart forgets the locks since the last one, or all",
             "set appendonly yes if locks should outlive a restart",
         ),
         (Some(_), ..) => Finding::warn(
@@ -304,7 +318,7 @@ async fn scripts(server: &Server) -> Finding {
             Some(refusal) => Finding::bad(
                 check,
                 refusal,
-                "the user needs +eval +evalsha +script|load: see the README",
+                "the user needs +eval +evalsha +script|load: see docs/operations.md",
             ),
         },
     }
@@ -321,20 +335,20 @@ fn refusal(answer: &Value) -> Option<String> {
 
 async fn round_trip(server: &Server) -> Finding {
     let mut times = Vec::new();
-    for _ in 0..PINGS {
+    for _ in 0..ROUND_TRIPS {
         let sent = Instant::now();
-        if let Err(failure) = server.query::<String>(&["PING"]).await {
+        if let Err(failure) = server.query::<Value>(&["TIME"]).await {
             return Finding::bad(
                 "round trip",
                 failure.to_string(),
-                "see why the server does not answer",
+                "see why the server does not answer; the user needs +time",
             );
         }
         times.push(sent.elapsed());
     }
     times.sort();
-    let (middle, worst) = (times[PINGS / 2], times[PINGS - 1]);
-    let found = format!("{:.2} ms, the slowest of {PINGS} {:.2} ms", ms(middle), ms(worst));
+    let (middle, worst) = (times[ROUND_TRIPS / 2], times[ROUND_TRIPS - 1]);
+    let found = format!("{:.2} ms, the slowest of {ROUND_TRIPS} {:.2} ms", ms(middle), ms(worst));
     if middle < SLOW && worst < STUCK {
         Finding::ok("round trip", found)
     } else {
@@ -351,23 +365,22 @@ fn ms(time: Duration) -> f64 {
 }
 
 /// Publishes a message and hears it.
-async fn message(server: &Server) -> Finding {
+async fn message(server: &Server, layout: Layout) -> Finding {
     let check = "messages";
-    let name = format!("parklock-doctor-{:x}", fastrand::u64(..));
-    match carried(server, &name).await {
+    match carried(server, layout).await {
         Ok(time) => Finding::ok(check, format!("heard after {:.2} ms", ms(time))),
         Err(why) => Finding::bad(
             check,
             why,
-            "the user needs +subscribe +publish and &lock_channel:*; without messages, waiters only look now and then",
+            "the user needs the commands and the channels of docs/operations.md; without messages, waiters only look now and then",
         ),
     }
 }
 
-async fn carried(server: &Server, name: &str) -> Result<Duration, String> {
-    let place =
-        operator::place(parklock::Layout::Native, "lock", name, server.database.or(Some(0)));
-    let channel = place.map_err(|error| error.to_string())?.channel;
+async fn carried(server: &Server, layout: Layout) -> Result<Duration, String> {
+    let channel = channel(server, layout).await?;
+    let (subscribe, publish) =
+        if server.is_sharded { ("SSUBSCRIBE", "SPUBLISH") } else { ("SUBSCRIBE", "PUBLISH") };
     let (tell, mut heard) = mpsc::unbounded_channel();
     let hear = move |push: PushInfo| {
         if matches!(push.kind, PushKind::Message | PushKind::SMessage) {
@@ -377,16 +390,45 @@ async fn carried(server: &Server, name: &str) -> Result<Duration, String> {
     };
     let listener = listen(server, AsyncConnectionConfig::new().set_push_sender(hear)).await;
     let mut listener = listener.map_err(|failure| failure.to_string())?;
-    let subscribed =
-        redis::cmd("SUBSCRIBE").arg(&channel).query_async::<Value>(&mut listener).await;
+    let subscribed = redis::cmd(subscribe).arg(&channel).query_async::<Value>(&mut listener).await;
     subscribed.map_err(|error| error.to_string())?;
     let sent = Instant::now();
-    let published = server.query::<u64>(&["PUBLISH", &channel, "doctor"]).await;
+    let published = server.query::<u64>(&[publish, &channel, "doctor"]).await;
     published.map_err(|failure| failure.to_string())?;
     match timeout(PATIENCE, heard.recv()).await {
         Ok(Some(())) => Ok(sent.elapsed()),
         _ => Err(format!("a message was published, and not heard within {}", short(PATIENCE))),
     }
+}
+
+/// A channel that this server carries. In a cluster of version 7 or later, that depends on the slot of its name.
+async fn channel(server: &Server, layout: Layout) -> Result<String, String> {
+    if !server.is_sharded {
+        return any_channel(server, layout);
+    }
+    for _ in 0..CHANNELS / CHANNELS_AT_ONCE {
+        let channels = (0..CHANNELS_AT_ONCE).map(|_| any_channel(server, layout));
+        let channels = channels.collect::<Result<Vec<_>, _>>()?;
+        let mut asked = pipe();
+        channels.iter().for_each(|channel| _ = asked.cmd("SPUBLISH").arg(channel).arg("doctor"));
+        let answers = server.ask(&asked).await.map_err(|failure| failure.to_string())?;
+        let mut here = channels.into_iter().zip(answers).filter(|(_, answer)| !is_moved(answer));
+        if let Some((channel, answer)) = here.next() {
+            return refusal(&answer).map_or(Ok(channel), Err);
+        }
+    }
+    Err(format!("none of {CHANNELS} channels belongs to this server"))
+}
+
+/// The channel of a name that nobody uses.
+fn any_channel(server: &Server, layout: Layout) -> Result<String, String> {
+    let name = format!("parklock-doctor-{:x}", fastrand::u64(..));
+    let place = operator::place(layout, "lock", &name, server.database);
+    place.map(|place| place.channel).map_err(|error| error.to_string())
+}
+
+fn is_moved(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error) if error.code() == "MOVED")
 }
 
 /// A connection on which messages come in.
@@ -436,34 +478,50 @@ async fn immortal(server: &Server) -> Finding {
     if let Err(failure) = scanned.await {
         return Finding::warn(check, failure.to_string(), "run the doctor as a user with +scan");
     }
-    let mut found = Vec::new();
-    for batch in keys.chunks(500) {
-        let mut asked = pipe();
-        batch.iter().for_each(|key| _ = asked.cmd("PTTL").arg(key));
-        let answers = server.ask(&asked).await.unwrap_or_default();
-        let forever = batch.iter().zip(answers).filter(|(_, ttl)| *ttl == Value::Int(-1));
-        found.extend(forever.map(|(key, _)| key.clone()));
-    }
-    match found.len() {
-        0 => Finding::ok(check, format!("none of {}", keys.len())),
-        count => {
+    match forever(server, &keys).await {
+        (found, None) if found.is_empty() => Finding::ok(check, format!("none of {}", keys.len())),
+        (found, Some(why)) if found.is_empty() => {
+            Finding::warn(check, why, "run the doctor as a user with +pttl and ~lock*")
+        }
+        (mut found, _) => {
+            let count = found.len();
             found.sort();
             found.truncate(NAMED);
+            let named: Vec<String> = found.iter().map(|key| printable(key)).collect();
             Finding::bad(
                 check,
-                format!("{count}, such as {}", found.join(", ")),
+                format!("{count}, such as {}", named.join(", ")),
                 "a stranger wrote them: they block these names until somebody deletes them",
             )
         }
     }
 }
 
+/// Which of the keys have no TTL, and why that is not known of all of them.
+async fn forever<'a>(server: &Server, keys: &'a [String]) -> (Vec<&'a str>, Option<String>) {
+    let (mut found, mut unknown) = (Vec::new(), None);
+    for batch in keys.chunks(500) {
+        let mut asked = pipe();
+        batch.iter().for_each(|key| _ = asked.cmd("PTTL").arg(key));
+        let answers = match server.ask(&asked).await {
+            Ok(answers) => answers,
+            Err(failure) => return (found, Some(failure.to_string())),
+        };
+        unknown = unknown.or_else(|| answers.iter().find_map(refusal));
+        let forever = batch.iter().zip(answers).filter(|(_, ttl)| *ttl == Value::Int(-1));
+        found.extend(forever.map(|(key, _)| key.as_str()));
+    }
+    (found, unknown)
+}
+
 async fn cluster(server: &Server) -> Finding {
-    let text: String = server.query(&["CLUSTER", "INFO"]).await.unwrap_or_default();
-    if text.contains("cluster_state:ok") {
-        Finding::ok("cluster", "all slots are served")
-    } else {
-        Finding::bad("cluster", "not all slots are served", "see `redis-cli --cluster check`")
+    let check = "cluster";
+    match server.query::<String>(&["CLUSTER", "INFO"]).await {
+        Err(failure) => {
+            Finding::warn(check, failure.to_string(), "run the doctor as a user with +cluster|info")
+        }
+        Ok(text) if text.contains("cluster_state:ok") => Finding::ok(check, "all slots are served"),
+        Ok(_) => Finding::bad(check, "not all slots are served", "see `redis-cli --cluster check`"),
     }
 }
 
@@ -487,7 +545,7 @@ async fn a_lock(asked: &Doctor) -> Finding {
         Err(error) => Finding::bad(
             check,
             error.to_string(),
-            "mend what is bad above; the README lists the rights",
+            "mend what is bad above; docs/operations.md lists the rights",
         ),
     }
 }
@@ -521,6 +579,16 @@ mod tests {
             Verdict::Ok
         );
         assert_eq!(room(&info("maxmemory:100\r\nused_memory:95")).verdict, Verdict::Warn);
+    }
+
+    #[test]
+    fn a_user_who_may_not_ask_for_settings_is_not_told_that_there_are_no_snapshots() {
+        let off = info("aof_enabled:0");
+        let found = |save| kept(&off, None, save).found;
+        assert!(found(None).starts_with("no append-only file, and this user may not ask"));
+        assert!(found(Some("")).starts_with("none:"));
+        assert!(found(Some("3600 1")).starts_with("snapshots alone"));
+        assert_eq!(kept(&info("aof_enabled:1"), None, None).verdict, Verdict::Ok);
     }
 
     #[test]

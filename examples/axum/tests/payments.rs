@@ -79,6 +79,8 @@ async fn one_payment_of_an_order_at_a_time_on_all_servers() {
     let other = asked(quick, "POST /orders/7/payment").await;
     assert_eq!(other.status, 200, "another order does not wait");
     assert_eq!(asked(quick, "GET /health").await.status, 200);
+    let encoded = asked(quick, "POST /orders/%34%32/payment").await;
+    assert_eq!(encoded.status, 500, "it has no lock, and so it does not pay");
 
     drop(paying); // the caller hangs up
     let retried = async {

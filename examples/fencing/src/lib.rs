@@ -11,19 +11,24 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Whatever goes wrong, the story ends.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// An account somewhere, with a number beside its balance: the greatest token that has written it.
+/// An account somewhere, with a number beside its balance: the greatest token that has read or written it.
 pub trait Account: Sized {
     fn open(place: &str) -> impl Future<Output = Result<Self>>;
 
     /// Begins anew: this balance, and token 0.
     fn reset(&mut self, balance: i64) -> impl Future<Output = Result<()>>;
 
-    fn balance(&mut self) -> impl Future<Output = Result<i64>>;
+    /// The balance, for somebody who does not write.
+    fn look(&mut self) -> impl Future<Output = Result<i64>>;
+
+    /// The balance, for a holder that is going to write. From now on, no smaller token can write. `None`: a greater token
+    /// was here before.
+    fn read(&mut self, token: u64) -> impl Future<Output = Result<Option<i64>>>;
 
     /// Writes, whoever has written meanwhile.
     fn write_blindly(&mut self, balance: i64) -> impl Future<Output = Result<()>>;
 
-    /// Writes, unless somebody with a greater token has written. Returns whether it has written.
+    /// Writes, unless somebody with a greater token has read or written. Returns whether it has written.
     fn write(&mut self, balance: i64, token: u64) -> impl Future<Output = Result<bool>>;
 }
 
@@ -45,18 +50,15 @@ pub async fn tell<A: Account>(place: &str) -> Result<()> {
         println!("first:  paused for longer than its lease, just before it writes");
 
         let guard = lock(&url).await?.lock().await?;
-        let balance = account.balance().await?;
-        assert!(account.write(balance + 30, guard.token().get()).await?, "it is the latest token");
-        println!(
-            "second: the lock is free, adds 30 under token {}, which makes {}",
-            guard.token(),
-            balance + 30
-        );
+        let token = guard.token().get();
+        let balance = account.read(token).await?.ok_or("its token is the latest")? + 30;
+        assert!(account.write(balance, token).await?, "its token is the latest");
+        println!("second: the lock is free, adds 30 under token {token}, which makes {balance}");
         guard.unlock().await?;
 
         first.signal(Signal::CONT)?;
         println!("first:  {}", first.says()?);
-        println!("{manner}: the account has {}", account.balance().await?);
+        println!("{manner}: the account has {}", account.look().await?);
     }
     Ok(())
 }
@@ -77,13 +79,19 @@ async fn lock(url: &str) -> Result<Lock> {
 async fn pay_in<A: Account>(url: &str, place: &str, is_fenced: bool) -> Result<()> {
     let mut account = A::open(place).await?;
     let guard = lock(url).await?.lock().await?;
-    let balance = account.balance().await? + 50;
+    let token = guard.token().get();
+    let found = if is_fenced {
+        account.read(token).await?.ok_or("its token is the latest")?
+    } else {
+        account.look().await?
+    };
+    let balance = found + 50;
     assert!(guard.is_valid(), "so it looks before it writes");
-    println!("holds the lock, adds 50 under token {}, which makes {balance}", guard.token());
+    println!("holds the lock, adds 50 under token {token}, which makes {balance}");
     // Here it is paused. No check before this line could have helped.
     tokio::task::spawn_blocking(|| stdin().lines().next().transpose()).await??;
     let wrote = if is_fenced {
-        account.write(balance, guard.token().get()).await?
+        account.write(balance, token).await?
     } else {
         account.write_blindly(balance).await.map(|()| true)?
     };
@@ -91,6 +99,14 @@ async fn pay_in<A: Account>(url: &str, place: &str, is_fenced: bool) -> Result<(
     let told = if guard.unlock().await.is_err() { "lost" } else { "still its own" };
     println!("{outcome}; then it hears that the lock was {told}");
     Ok(())
+}
+
+/// Two holders, one after the other. Both have read when the first one writes, too late. Returns who has written.
+pub async fn cross<A: Account>(account: &mut A) -> Result<(bool, bool)> {
+    account.reset(100).await?;
+    let first = account.read(1).await?.ok_or("nobody was here before")?;
+    let second = account.read(2).await?.ok_or("its token is the latest")?;
+    Ok((account.write(first + 50, 1).await?, account.write(second + 30, 2).await?))
 }
 
 /// The first process: this program once more.

@@ -1,12 +1,14 @@
 //! What operators ask.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use parklock::{Client, Config, Layout};
 use serde_json::Value;
 
+use crate::common::rights::{rules, user};
 use crate::common::{Server, eventually};
-use crate::scene::{LONG, tool};
+use crate::scene::{LONG, tool, tool_at};
 
 /// The lines of JSON that a call prints.
 async fn lines(server: &Server, words: &[&str]) -> Vec<Value> {
@@ -336,8 +338,11 @@ async fn the_doctor_names_what_is_bad_and_what_to_do() {
         .start()
         .await;
     let admin = ill.admin().await;
-    admin.cmd::<()>(&["HSET", "lock:{old}", "x", "1"]).await;
+    admin.cmd::<()>(&["HSET", "lock:{\u{1b}[2J}", "x", "1"]).await;
     admin.config_set("timeout", "5").await;
+    let mut asked = tool(&ill, &["doctor"]).start();
+    assert_eq!(asked.code().await, 1);
+    assert!(asked.output().contains("lock:{\\u{1b}[2J}"), "{}", asked.output());
     let mut asked = tool(&ill, &["doctor", "--json"]).start();
     assert_eq!(asked.code().await, 1);
     let found: Vec<Value> =
@@ -355,6 +360,47 @@ async fn the_doctor_names_what_is_bad_and_what_to_do() {
     assert_eq!(verdict("timeout"), "warn");
     assert_eq!(verdict("persistence"), "warn");
     assert_eq!(verdict("version"), "ok");
+}
+
+/// The verdict of each check of the doctor, as this user. None of them is bad.
+async fn verdicts(server: &Server, url: &str, words: &[&str]) -> HashMap<String, String> {
+    let words = [&["doctor", "--json"], words].concat();
+    let mut asked = tool_at(url, server.dir(), &words).start();
+    let code = asked.code().await;
+    let text = asked.output();
+    assert_eq!(code, 0, "{text}");
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let word = |word: &Value| word.as_str().expect("a word").to_owned();
+    lines.map(|line| (word(&line["check"]), word(&line["verdict"]))).collect()
+}
+
+#[tokio::test]
+async fn the_doctor_finds_nothing_bad_as_the_user_of_the_documents() {
+    let server = Server::start().await;
+    for (document, words) in [
+        ("../docs/operations.md", &[][..]),
+        ("../docs/from-redisson.md", &["--layout", "redisson"]),
+    ] {
+        let url = user(&server, &rules(document)).await;
+        let found = verdicts(&server, &url, words).await;
+        for check in ["scripts", "round trip", "messages", "clock"] {
+            assert_eq!(found[check], "ok", "{check} as the user of {document}");
+        }
+        for check in ["timeout", "keys without TTL"] {
+            assert_eq!(found[check], "warn", "{check} as the user of {document}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_doctor_does_not_call_well_what_it_may_not_look_at() {
+    let server = Server::start().await;
+    server.admin().await.cmd::<()>(&["HSET", "lock:{old}", "x", "1"]).await;
+    let mut rules = rules("../docs/operations.md");
+    rules.retain(|rule| rule != "~lock:*");
+    rules.extend(["+scan", "~lock:grants", "~lock:{parklock-doctor-*"].map(str::to_owned));
+    let url = user(&server, &rules).await;
+    assert_eq!(verdicts(&server, &url, &[]).await["keys without TTL"], "warn");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::common::rights::{as_user, in_a_cluster, rules, user};
 use crate::common::{Cluster, Server, Watched, eventually};
 use crate::scene::{LONG, tool_at};
 
@@ -47,6 +48,23 @@ async fn a_cluster_is_served() {
     assert_eq!(list.output().await.lines().count(), 1, "no lock can have this name");
     let alone = tool_at(&cluster.nodes[0].url(), cluster.nodes[0].dir(), &["ls"]);
     assert_eq!(alone.code().await, 78, "it says which URL is right");
+}
+
+#[tokio::test]
+async fn the_doctor_finds_nothing_bad_in_a_cluster_as_the_user_of_the_manual() {
+    let cluster = Cluster::start().await;
+    let info: String = cluster.admin(0).await.cmd(&["INFO", "server"]).await;
+    let rules = in_a_cluster(rules("../docs/operations.md"), &info);
+    for node in &cluster.nodes {
+        user(node, &rules).await;
+    }
+    let url = as_user(&cluster.url());
+    let mut doctor = tool_at(&url, cluster.nodes[0].dir(), &["doctor"]).start();
+    let (code, text) = (doctor.code().await, doctor.output());
+    assert_eq!(code, 0, "{text}");
+    for check in ["ok    messages:", "warn  cluster:"] {
+        assert_eq!(text.matches(check).count(), cluster.nodes.len(), "{text}");
+    }
 }
 
 #[tokio::test]

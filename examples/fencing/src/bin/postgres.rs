@@ -28,8 +28,14 @@ impl Account for Table {
         Ok(())
     }
 
-    async fn balance(&mut self) -> Result<i64> {
+    async fn look(&mut self) -> Result<i64> {
         Ok(self.0.query_one("SELECT balance FROM account WHERE id = 1", &[]).await?.get(0))
+    }
+
+    async fn read(&mut self, token: u64) -> Result<Option<i64>> {
+        let fenced = "UPDATE account SET token = $1 WHERE id = 1 AND token <= $1 RETURNING balance";
+        let row = self.0.query_opt(fenced, &[&i64::try_from(token)?]).await?;
+        Ok(row.map(|row| row.get(0)))
     }
 
     async fn write_blindly(&mut self, balance: i64) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fencing_examples::{Account, Result, tell};
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 
 struct Table(Connection);
 
@@ -22,8 +22,14 @@ impl Account for Table {
         Ok(())
     }
 
-    async fn balance(&mut self) -> Result<i64> {
+    async fn look(&mut self) -> Result<i64> {
         Ok(self.0.query_row("SELECT balance FROM account WHERE id = 1", [], |row| row.get(0))?)
+    }
+
+    async fn read(&mut self, token: u64) -> Result<Option<i64>> {
+        let fenced = "UPDATE account SET token = ?1 WHERE id = 1 AND token <= ?1 RETURNING balance";
+        let balance = self.0.query_row(fenced, [i64::try_from(token)?], |row| row.get(0));
+        Ok(balance.optional()?)
     }
 
     async fn write_blindly(&mut self, balance: i64) -> Result<()> {
@@ -45,4 +51,18 @@ impl Account for Table {
 async fn main() -> Result<()> {
     let place = std::env::var("ACCOUNT").unwrap_or("account.sqlite".into());
     tell::<Table>(&place).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_late_write_between_a_read_and_a_write_is_refused() {
+        let mut account = Table::open(":memory:").await.expect("a table");
+        let written = fencing_examples::cross(&mut account).await.expect("both have read");
+        assert_eq!(written, (false, true));
+        assert_eq!(account.look().await.expect("a balance"), 130);
+        assert_eq!(account.read(1).await.expect("an answer"), None);
+    }
 }
