@@ -19,6 +19,17 @@ struct Berth {
     stopped_until: Option<Instant>,
 }
 
+impl Berth {
+    /// Whether it runs, or is stopped. As long as nobody has told it to end, it has to.
+    fn is_alive(&mut self, worker: usize, tally: &mut Tally) -> bool {
+        let is_running = self.child.is_running();
+        if !is_running {
+            tally.wrong(format!("worker {} ended by itself", name(worker, self.incarnation)));
+        }
+        is_running
+    }
+}
+
 /// A worker that has come to its end.
 #[derive(Debug, Clone)]
 pub struct Gone {
@@ -70,9 +81,7 @@ impl Crew {
     /// SIGKILL; a successor starts at once.
     pub fn kill(&mut self, worker: usize, tally: &mut Tally) {
         let berth = &mut self.berths[worker];
-        if !berth.child.is_running() {
-            tally.wrong(format!("worker {} ended by itself", name(worker, berth.incarnation)));
-        }
+        berth.is_alive(worker, tally);
         if berth.stopped_until.is_some() {
             tally.add("worker killed while it was stopped", 1);
         }
@@ -104,9 +113,11 @@ impl Crew {
     /// Tells all to finish, and waits until they have.
     pub async fn dismiss(&mut self, within: Duration, tally: &mut Tally) {
         let until = Instant::now() + within;
-        for berth in &mut self.berths {
+        for (worker, berth) in self.berths.iter_mut().enumerate() {
+            if berth.is_alive(worker, tally) {
+                berth.child.signal("CONT");
+            }
             berth.stopped_until = None;
-            berth.child.signal("CONT");
             berth.pipes = None;
         }
         for (worker, berth) in self.berths.iter_mut().enumerate() {
@@ -118,6 +129,9 @@ impl Crew {
             if late {
                 tally.wrong(format!("worker {name} does not come to its end"));
                 berth.child.kill();
+            }
+            if let Some(status) = berth.child.ended().filter(|status| !late && !status.success()) {
+                tally.wrong(format!("worker {name} ended with {status}"));
             }
             self.gone.push(Gone { name, killed: late.then(clock::now) });
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::crew::Gone;
@@ -12,7 +12,13 @@ use crate::verdict::Tally;
 
 /// All claims of one worker; what else it said is counted.
 pub fn claims(records: &Path, gone: &Gone, tally: &mut Tally) -> Vec<Claim> {
-    let text = fs::read_to_string(records.join(&gone.name)).unwrap_or_default();
+    let text = fs::read_to_string(records.join(&gone.name)).unwrap_or_else(|error| {
+        // A worker may be killed before it begins its record.
+        if gone.killed.is_none() || error.kind() != ErrorKind::NotFound {
+            tally.wrong(format!("{}: no record: {error}", gone.name));
+        }
+        String::new()
+    });
     let mut claims = Vec::new();
     let (mut places, mut closed) = (HashMap::new(), HashMap::new());
     let mut several: HashMap<&str, (u64, Vec<&str>)> = HashMap::new();

@@ -27,9 +27,17 @@ mod silence;
 mod trying;
 mod waiting;
 
-/// A module for each pair, in which each behaviour is a test.
+/// A module for each pair, in which each behaviour is a test. The second word says whether its guards can wait for a
+/// condition.
 macro_rules! tested {
-    ($($pair:ident)*) => { $(mod $pair { contract!($pair); })* };
+    ($($pair:ident $waits:ident)*) => {
+        $(
+            mod $pair {
+                contract!($pair);
+                $waits!($pair);
+            }
+        )*
+    };
 }
 
 macro_rules! contract {
@@ -84,6 +92,19 @@ macro_rules! contract {
                 a_fixed_lease_ends
                 an_extension_keeps_it
             }
+            server {
+                a_server_that_forgets_its_scripts_is_taught_again
+                a_server_that_lost_its_data_tells_the_holder_and_lets_the_waiter_in
+                a_replica_is_not_believed
+                what_is_held_is_kept_and_given_back_when_memory_is_full
+            }
+        }
+    };
+}
+
+macro_rules! waits {
+    ($pair:ident) => {
+        must! { $pair:
             waiting {
                 a_waiter_gives_the_lock_back_and_has_it_again
                 nobody_comes_in_before_the_waiter_stands_in_line
@@ -91,12 +112,14 @@ macro_rules! contract {
                 a_wait_that_is_dropped_leaves_nothing
                 a_holder_that_has_lost_the_lock_does_not_wait
             }
-            server {
-                a_server_that_forgets_its_scripts_is_taught_again
-                a_server_that_lost_its_data_tells_the_holder_and_lets_the_waiter_in
-                a_replica_is_not_believed
-                what_is_held_is_kept_and_given_back_when_memory_is_full
-            }
+        }
+    };
+}
+
+macro_rules! cannot_wait {
+    ($pair:ident) => {
+        must! { $pair:
+            waiting { a_guard_that_cannot_wait_says_so }
         }
     };
 }
@@ -117,18 +140,18 @@ macro_rules! must {
 }
 
 tested! {
-    native_lock
-    native_reentrant
-    native_fair
-    native_write
-    native_reentrant_write
-    native_semaphore
-    redisson_lock
-    redisson_reentrant
-    redisson_fenced
-    redisson_fair
-    redisson_write
-    redisson_reentrant_write
-    redisson_semaphore
-    redisson_expirable
+    native_lock waits
+    native_reentrant waits
+    native_fair waits
+    native_write waits
+    native_reentrant_write waits
+    native_semaphore cannot_wait
+    redisson_lock cannot_wait
+    redisson_reentrant cannot_wait
+    redisson_fenced cannot_wait
+    redisson_fair cannot_wait
+    redisson_write cannot_wait
+    redisson_reentrant_write cannot_wait
+    redisson_semaphore cannot_wait
+    redisson_expirable cannot_wait
 }

@@ -160,6 +160,10 @@ impl Pair {
         if self.counts() { ["^[^:]*$", ":timeout$"] } else { ["^redisson_lock_token:", "^$"] }
     }
 
+    pub(crate) fn is_native(self) -> bool {
+        self.layout == Layout::Native
+    }
+
     /// Whether it is a semaphore of Redisson's.
     pub(crate) fn counts(self) -> bool {
         self.layout == Layout::Redisson && matches!(self.kind, Kind::Semaphore | Kind::Expirable)

@@ -35,20 +35,15 @@ fn waiting(guard: Guard, condition: Condition) -> JoinHandle<Result<Guard>> {
     tokio::spawn(async move { guard.wait(&condition).await })
 }
 
-impl Pair {
-    /// Whether guards of this pair can wait.
-    fn can_wait(self) -> bool {
-        self.name.starts_with("native_") && !self.name.contains("semaphore")
-    }
+pub(crate) async fn a_guard_that_cannot_wait_says_so(pair: Pair) {
+    let scene = Scene::with(pair, only_told()).await;
+    let guard = scene.ours().lock().await.unwrap();
+    assert_err!(soon(guard.wait(&scene.condition())).await, Error::Unsupported { .. });
+    is_free_soon(scene.theirs()).await;
 }
 
 pub(crate) async fn a_waiter_gives_the_lock_back_and_has_it_again(pair: Pair) {
     let scene = Scene::with(pair, only_told()).await;
-    if !pair.can_wait() {
-        let guard = scene.ours().lock().await.unwrap();
-        assert_err!(soon(guard.wait(&scene.condition())).await, Error::Unsupported { .. });
-        return is_free_soon(scene.theirs()).await;
-    }
     for (holder, notifier) in [(scene.theirs(), &scene.theirs), (scene.ours(), &scene.ours)] {
         let guard = scene.ours().lock().await.unwrap();
         let first = guard.token();
@@ -72,9 +67,6 @@ pub(crate) async fn a_waiter_gives_the_lock_back_and_has_it_again(pair: Pair) {
 
 /// The request to line up is held back. Until it has run, nobody may have the lock: it could notify nobody.
 pub(crate) async fn nobody_comes_in_before_the_waiter_stands_in_line(pair: Pair) {
-    if !pair.can_wait() {
-        return;
-    }
     let scene = Scene::with(pair, only_told()).await;
     let guard = scene.ours().lock().await.unwrap();
     let late = scene.proxy.command("EVALSHA").about("lock:{c}").nth(1).hold_request();
@@ -93,9 +85,6 @@ pub(crate) async fn nobody_comes_in_before_the_waiter_stands_in_line(pair: Pair)
 }
 
 pub(crate) async fn a_wait_that_nobody_ends_is_over_in_time(pair: Pair) {
-    if !pair.can_wait() {
-        return;
-    }
     let scene = Scene::with(pair, only_told()).await;
     let guard = scene.ours().lock().await.unwrap();
     let (token, limit) = (guard.token(), Duration::from_millis(100));
@@ -110,9 +99,6 @@ pub(crate) async fn a_wait_that_nobody_ends_is_over_in_time(pair: Pair) {
 
 /// At any moment: the lock is free, and a notification is for the next waiter.
 pub(crate) async fn a_wait_that_is_dropped_leaves_nothing(pair: Pair) {
-    if !pair.can_wait() {
-        return;
-    }
     let scene = Scene::with(pair, only_told()).await;
     // Before it stands in line, in line, and after it was notified.
     for waiter in [None, Some(false), Some(true)] {
@@ -141,9 +127,6 @@ pub(crate) async fn a_wait_that_is_dropped_leaves_nothing(pair: Pair) {
 }
 
 pub(crate) async fn a_holder_that_has_lost_the_lock_does_not_wait(pair: Pair) {
-    if !pair.can_wait() {
-        return;
-    }
     let scene = Scene::with(pair, only_told()).await;
     let guard = scene.ours().lock().await.unwrap();
     assert!(scene.theirs().force_unlock().await.unwrap());

@@ -13,15 +13,12 @@ const HOUR: u64 = 60 * 60;
 struct Faketime(PathBuf);
 
 impl Faketime {
-    /// `None`, and a line that says so, where it is not installed.
+    /// `None` where it is not installed.
     fn find() -> Option<Self> {
-        let folders = fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path());
-        let libraries = folders.map(|folder| folder.join("faketime/libfaketime.so.1"));
-        let found = libraries.into_iter().find(|library| library.exists()).map(Self);
-        if found.is_none() {
-            println!("skipped: libfaketime is missing (apt-get install faketime)");
-        }
-        found
+        let folders = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+        let mut libraries = folders.map(|entry| entry.path().join("faketime/libfaketime.so.1"));
+        let found = libraries.find(|library| library.exists()).map(Self);
+        or_skip(found, "libfaketime is missing (apt-get install faketime)")
     }
 
     /// The variables of a process whose clock is set by this file.
@@ -33,6 +30,15 @@ impl Faketime {
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
         ]
     }
+}
+
+/// What a test needs. Where it is missing, the test is left out, or fails with `PARKLOCK_REQUIRE_FAKETIME`.
+fn or_skip<T>(found: Option<T>, missing: &str) -> Option<T> {
+    if found.is_none() {
+        assert!(env::var_os("PARKLOCK_REQUIRE_FAKETIME").is_none(), "{missing}");
+        println!("skipped: {missing}");
+    }
+    found
 }
 
 /// Sets the clock of all processes that follow the file, by so many seconds from the truth.
@@ -52,10 +58,7 @@ fn gullible() -> Option<PathBuf> {
         let said = std::process::Command::new(program).arg("--version").output();
         said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("malloc=libc"))
     });
-    if found.is_none() {
-        println!("skipped: no server that uses libc's malloc (scripts/servers installs two)");
-    }
-    found
+    or_skip(found, "no server uses libc's malloc (scripts/servers installs two)")
 }
 
 /// F33: the server's clock is set back by an hour.

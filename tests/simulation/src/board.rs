@@ -205,6 +205,11 @@ impl Board {
         }
     }
 
+    /// A rule has been held against something, past all that excuses it: see `campaign::JUDGED`.
+    pub fn judged(&mut self, what: &str) {
+        self.count(&format!("judged: {what}"), 1);
+    }
+
     pub fn wrong(&mut self, rule: &'static str, what: String) {
         trace::line(|| format!("WRONG     {rule}: {what}"));
         self.wrongs.push(Wrong { rule, what, at: clock::now() });
@@ -356,6 +361,13 @@ impl Board {
         self.calls.values().filter(waits)
     }
 
+    /// How much all callers want of a name, of how much there is. Nothing if none of them waits.
+    pub fn wanted(&self, name: usize) -> Option<(u64, u64)> {
+        let of = self.waiting(name).next()?.of;
+        let calls = self.calls.values().filter(|call| call.names.contains(&name));
+        Some((calls.map(|call| call.part).sum(), of))
+    }
+
     /// Since when a caller of a name is not polled.
     pub fn parked_since(&self, name: usize) -> Option<u64> {
         let parked = |call: &&Call| call.parked && call.names.contains(&name);
@@ -383,6 +395,12 @@ impl Board {
         self.progress(&terms.call);
         let left = view.remaining();
         if left.is_zero() {
+            if view.is_valid() {
+                self.wrong(
+                    "valid beyond its deadline",
+                    format!("{} of {}", terms.owner, terms.lock),
+                );
+            }
             self.count("over before it was looked at", 1);
             return (id, now);
         }
@@ -421,6 +439,9 @@ impl Board {
         let began_with = *self.began_with.entry(grant).or_insert(left);
         let is_turn = terms.turns && !terms.token.is_multiple_of(1024) && terms.confirmed.is_none();
         let least = terms.lease.min(terms.claim).min(began_with) / 4;
+        if is_turn {
+            self.judged("hand-overs");
+        }
         if is_turn && left + Duration::from_nanos(SLACK) < least {
             let what = format!("{} has {left:?} of {:?}", terms.owner, terms.lease);
             self.wrong("handed on near its deadline", what);
@@ -430,15 +451,23 @@ impl Board {
     /// A fair lock is granted in the order of asking, except for callers that have lost their connections or their
     /// time.
     fn overtook(&mut self, call: &Call) {
-        let earlier = |other: &&Call| {
+        let has_kept_place = |other: &&Call| {
             other.names == call.names
                 && other.patience != Patience::None
                 && !other.lapsed
                 && self.has_place(other)
-                && other.since + EARLIER + self.connects_for <= call.since
                 && self.ordered_since(other.process, other.since)
         };
-        let Some(other) = self.calls.values().find(earlier) else { return };
+        let Some(other) =
+            self.calls.values().filter(has_kept_place).min_by_key(|other| other.since)
+        else {
+            return;
+        };
+        let other = other.clone();
+        self.judged("order");
+        if other.since + EARLIER + self.connects_for > call.since {
+            return;
+        }
         let (since, before) = (call.since as f64 / 1e9, other.since as f64 / 1e9);
         let what =
             format!("{}, who called at {since}, before {}, at {before}", call.caller, other.caller);
@@ -456,8 +485,12 @@ impl Board {
         let now = clock::now();
         let mut lost = Vec::new();
         for (id, live) in self.claims.iter_mut().filter(|(_, l)| l.terms.call.process == process) {
-            let left = live.view.remaining();
-            if left.is_zero() || !live.view.is_valid() {
+            let (left, is_valid) = (live.view.remaining(), live.view.is_valid());
+            if left.is_zero() && is_valid {
+                let what = format!("{} of {}", live.claim.owner, live.claim.lock);
+                self.wrongs.push(Wrong { rule: "valid beyond its deadline", what, at: now });
+            }
+            if left.is_zero() || !is_valid {
                 lost.push(*id);
                 continue;
             }
@@ -604,6 +637,9 @@ impl Board {
         // repetition finds what it would find after the first: docs/guarantees.md, H2.
         let since = unlock.confirmed.min(unlock.began.saturating_sub(clock::SECOND));
         let forgotten = self.breaks.iter().any(|one| one.to >= since);
+        if told && !forgotten {
+            self.judged("unlock");
+        }
         if unlock.present == Some(false) && told && !forgotten {
             let Unlock { process, seat, name, token, began, .. } = unlock;
             let began = began as f64 / 1e9;
@@ -629,14 +665,16 @@ impl Board {
     }
 
     /// Whether a seat has anything to do with a name, or had in this time.
-    pub fn uses(&self, seat: u64, name: usize, since: u64) -> bool {
+    pub fn uses(&self, seat: u64, (name, lock): (usize, &str), since: u64) -> bool {
         let asks = self.calls.values().any(|c| c.seat == seat && c.names.contains(&name));
-        let ended = |claim: &Claim| claim.ended.unwrap_or(u64::MAX) > since;
+        let ended = |claim: &Claim| {
+            claim.seat == seat && claim.lock == lock && claim.ended.unwrap_or(u64::MAX) > since
+        };
         let holds = self
             .claims
             .values()
             .any(|l| l.claim.seat == seat && l.terms.call.names.contains(&name));
-        asks || holds || self.over.iter().rev().take(200).any(|c| c.seat == seat && ended(c))
+        asks || holds || self.over.iter().rev().take(200).any(ended)
     }
 
     /// When the last hold of a seat ended, of those that ended of late.

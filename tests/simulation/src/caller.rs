@@ -247,6 +247,11 @@ impl Home {
         took: u64,
     ) -> Option<Held> {
         self.in_time(call, took);
+        board::with(|board| {
+            if board.calm_since(call.since) {
+                board.judged("calls");
+            }
+        });
         match answer {
             Ok(Some(held)) => return Some(held),
             Ok(None) => self.refused(call, manner),
@@ -263,6 +268,7 @@ impl Home {
             Patience::None => nanos(setup.response) * 3,
             Patience::For(limit) => nanos(limit) + nanos(setup.response),
         };
+        board::with(|board| board.judged("limits"));
         if took > limit + 20 * MILLI {
             let (took, limit) = (took / MILLI, limit / MILLI);
             let what = format!("{} took {took} ms, its limit is {limit} ms", call.caller);
@@ -275,10 +281,13 @@ impl Home {
         board::reached(if matches!(manner, Manner::Try) { "try: busy" } else { "limit: busy" });
         let quiet = 3 * SECOND + self.plan.longest(|client| client.watchdog);
         let alone = board::with(|board| {
-            let calm = board.calm_since(call.since.saturating_sub(quiet));
+            let calm = call.since > quiet && board.calm_since(call.since - quiet);
+            if calm {
+                board.judged("None");
+            }
             calm && board.is_alone(call, quiet)
         });
-        if alone && call.since > quiet {
+        if alone {
             let what = format!(
                 "{} of {:?}, called at {}",
                 call.caller,
@@ -289,7 +298,8 @@ impl Home {
         }
     }
 
-    fn failed(&self, call: &Call, manner: Manner, error: &Error) {
+    /// An error must have a cause.
+    pub fn failed(&self, call: &Call, manner: Manner, error: &Error) {
         heard(error);
         let closing = board::with(|board| board.is_closing(call.seat));
         let passing = matches!(error, Error::Unavailable { .. } | Error::Indeterminate { .. });
@@ -457,6 +467,25 @@ impl Holding {
         tokio::select! {
             _ = view.ended() => board::reached("stopped by lost()"),
             () = sleep(long) => {}
+        }
+    }
+
+    /// Asks for more time. Only a hold that is lost may be refused it in calm times.
+    pub async fn extend(&self, lease: Duration) {
+        let (since, seat) = (clock::now(), self.call.seat);
+        let answer = self.view().extend(lease).await;
+        let troubled = board::with(|board| {
+            let troubled = board.is_closing(seat) || !board.calm_since(since);
+            if !troubled {
+                board.judged("extend");
+            }
+            troubled
+        });
+        let Err(error) = answer else { return board::reached("extended") };
+        heard(&error);
+        if self.view().is_valid() && (matches!(error, Error::Lost) || !troubled) {
+            let what = format!("extend of {}: {error:?}", self.wanted.owner);
+            board::wrong("an error without a cause", what);
         }
     }
 

@@ -15,9 +15,31 @@ use crate::shrink;
 /// So many seeds apart, one is lived through twice.
 const TWICE: u64 = 50;
 
-/// A campaign of so many seeds must have taken each of these paths.
+/// A campaign of so many seeds must have held each of these rules against something.
+const SOME: u64 = 60;
+const JUDGED: &[&str] = &[
+    "judged: calls",
+    "judged: close",
+    "judged: extend",
+    "judged: hand-overs",
+    "judged: holders",
+    "judged: holds",
+    "judged: keys",
+    "judged: latches",
+    "judged: limits",
+    "judged: None",
+    "judged: order",
+    "judged: shares",
+    "judged: tokens",
+    "judged: unlock",
+    "judged: waits",
+    "judged: waits beside holders",
+];
+
+/// A campaign of so many seeds must have taken each of these paths too.
 const FULL: u64 = 200;
 const PATHS: &[&str] = &[
+    "judged: Unavailable",
     "grants",
     "hand-off",
     "held together",
@@ -45,6 +67,9 @@ const PATHS: &[&str] = &[
     "a watched lease ran out",
     "taken after its holder was killed",
 ];
+
+/// What a campaign exits with that has broken no rule, and has missed a path.
+const INCOMPLETE: u8 = 3;
 
 /// The rule that every seed stands for one history.
 pub const TWO_HISTORIES: &str = "one seed, two histories";
@@ -93,6 +118,14 @@ impl Sum {
             let first = || (0, seed, wrong.what.clone());
             self.wrongs.entry(wrong.rule.clone()).or_insert_with(first).0 += 1;
         }
+    }
+
+    /// The paths that so many seeds must have taken, and have not.
+    fn missed(&self) -> Vec<&'static str> {
+        let some = if self.seeds >= SOME { JUDGED } else { &[] };
+        let more = if self.seeds >= FULL { PATHS } else { &[] };
+        let all = some.iter().chain(more).copied();
+        all.filter(|path| self.counts.get(*path).is_none_or(|times| *times == 0)).collect()
     }
 }
 
@@ -161,9 +194,9 @@ fn conclude(sum: &Sum, from: u64, core: Duration, options: &Options) -> ExitCode
         sum.seeds,
         sum.counts.get("grants").copied().unwrap_or(0)
     );
-    let missed: Vec<&&str> = PATHS.iter().filter(|path| !sum.counts.contains_key(**path)).collect();
-    if sum.seeds >= FULL && options.words.is_empty() && !missed.is_empty() {
-        println!("never taken: {missed:?}");
+    let missed = if options.words.is_empty() { sum.missed() } else { Vec::new() };
+    if !missed.is_empty() {
+        println!("so many seeds must have taken these paths, and have not: {missed:?}");
     }
     for (rule, (seeds, first, what)) in &sum.wrongs {
         println!(
@@ -174,7 +207,11 @@ fn conclude(sum: &Sum, from: u64, core: Duration, options: &Options) -> ExitCode
     if let (true, Some((rule, (_, first, _)))) = (options.shrinks, sum.wrongs.iter().next()) {
         shrink::shrink(*first, rule, options);
     }
-    if sum.wrongs.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    match (sum.wrongs.is_empty(), missed.is_empty()) {
+        (true, true) => ExitCode::SUCCESS,
+        (true, false) => ExitCode::from(INCOMPLETE),
+        (false, _) => ExitCode::FAILURE,
+    }
 }
 
 /// Lives through one seed again, and if it breaks a rule, looks for the shortest history that does.

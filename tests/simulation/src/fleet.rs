@@ -116,7 +116,18 @@ impl Fleet {
         homes.into_iter().flat_map(at).collect()
     }
 
-    /// The owner fields of its waiters, in a kind in which each caller waits for itself.
+    /// How much of a native name is held.
+    pub fn used(&mut self, name: &Name) -> u64 {
+        let homes = self.homes(Layout::Native, name);
+        let mut at = |at: usize| -> u64 {
+            let station = &mut self.stations[at];
+            let holders = keyspace::holders(station, Layout::Native, name);
+            holders.iter().map(|field| keyspace::part(station, name, field)).sum()
+        };
+        homes.into_iter().map(&mut at).sum()
+    }
+
+    /// The owner fields of its waiters, where they stand in the server.
     pub fn waiters(&mut self, layout: Layout, name: &Name) -> Vec<String> {
         let homes = self.homes(layout, name);
         let at = |at: usize| keyspace::waiters(&mut self.stations[at], layout, name);

@@ -38,6 +38,7 @@ impl Ghosts {
             return;
         }
         let (plan, now) = (Arc::clone(&self.plan), clock::now());
+        let is_calm = now > board::with(|board| board.disturbed_until()) + self.bound;
         let mut found = BTreeMap::new();
         for (at, name) in plan.names.iter().enumerate() {
             // A reader whose lease was over stays in Redisson's hash until somebody else leaves.
@@ -47,6 +48,9 @@ impl Ghosts {
                 continue;
             }
             for field in fleet.holders(plan.layout, name) {
+                if is_calm {
+                    board::with(|board| board.judged("holders"));
+                }
                 let Some(last_use) = self.ghost(at, &field) else { continue };
                 let since = self.since.get(&(at, field.clone())).copied().unwrap_or(now);
                 found.insert((at, field), since.max(last_use));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use parklock::Layout;
-use parklock_simulated_server::{Content, Entry};
+use parklock_simulated_server::{Content, Entry, Reply};
 
 use crate::plan::{Kind, Name};
 use crate::station::Station;
@@ -47,7 +47,25 @@ pub fn channel(layout: Layout, name: &Name) -> String {
 
 /// The key of the line, in which waiters stand in their order.
 pub fn queue(name: &Name) -> String {
-    format!("lock_queue:{{{}}}", escaped(&name.text))
+    format!("{}}}", begin_of_queue(name))
+}
+
+/// How that key begins. The names of latches go on from here.
+fn begin_of_queue(name: &Name) -> String {
+    format!("lock_queue:{{{}", escaped(&name.text))
+}
+
+/// Whether a key remembers for minutes that a latch was counted down, that a condition was notified, or that permits were
+/// set.
+pub fn remembers(names: &[Name], key: &str, content: &Content) -> bool {
+    let mut latches = names.iter().filter(|name| name.kind == Kind::Latch);
+    let is_set = |content: &Content| match content {
+        Content::Hash(fields) => fields.iter().any(|(field, _)| field == b"set"),
+        _ => false,
+    };
+    latches.any(|name| key.starts_with(&begin_of_queue(name)))
+        || key.starts_with("lock_requests:")
+        || key.starts_with("lock_notes:") && (key.ends_with(":requests") || is_set(content))
 }
 
 /// So much later than their own end the places of our clients stand in Redisson's fair queue: see
@@ -80,10 +98,10 @@ pub fn dead_places(all: &[Entry], time: u64) -> BTreeSet<String> {
     dead
 }
 
-/// The owner fields of the waiters, in a kind in which each caller waits for itself.
+/// The owner fields of the waiters, where they stand in the server.
 pub fn waiters(station: &mut Station, layout: Layout, name: &Name) -> Vec<String> {
     match (layout, name.kind) {
-        (_, Kind::Lock | Kind::Fenced | Kind::Latch) => Vec::new(),
+        (_, Kind::Latch) => Vec::new(),
         (Layout::Native, _) => station.list(&["ZRANGE", &queue(name), "0", "-1"]),
         (_, Kind::Fair) => {
             let queue = format!("redisson_lock_queue:{}", tagged(&name.text));
@@ -99,6 +117,15 @@ fn is_sorted_set(layout: Layout, kind: Kind) -> bool {
         Kind::Fair | Kind::Rw => layout == Layout::Native,
         Kind::Permits(_) | Kind::Expirable(_) => true,
         Kind::Latch => false,
+    }
+}
+
+/// How much this holder has in a native name. What it has is noted if it is more than one: see lua/line/zset.lua.
+pub fn part(station: &mut Station, name: &Name, field: &str) -> u64 {
+    let key = key(Layout::Native, name);
+    match station.execute(&["ZSCORE", &key, &format!("={field}")]) {
+        Reply::Double(part) => -part as u64,
+        _ => 1,
     }
 }
 

@@ -27,6 +27,8 @@ pub fn pronounce(plan: &Plan) -> Vec<Wrong> {
     });
     board::with(|board| counted.iter().for_each(|(path, times)| board.count(path, *times)));
     wrongs.extend(lost.into_iter().map(|what| wrong("a loss without a cause", what)));
+    let shares = claims.iter().filter(|claim| claim.of > 1 && !epochs.sure(claim).is_empty());
+    board::with(|board| board.count("judged: shares", shares.count() as u64));
     let many = rules::shares(&claims, &epochs);
     wrongs.extend(many.into_iter().map(|what| wrong("more out than there is", what)));
     // Redisson counts those of a fenced lock in a key of its own, which goes with the data.
@@ -34,7 +36,11 @@ pub fn pronounce(plan: &Plan) -> Vec<Wrong> {
         claims.iter().filter(|claim| !fenced.contains(&&claim.lock)).cloned().collect();
     let counted: Vec<Claim> =
         counted.into_iter().filter(|claim| !epochs.may_be_late(claim)).collect();
-    let fell = between(&counters_lost, &counted).flat_map(|claims| rules::tokens(&claims));
+    let parts: Vec<Vec<Claim>> = between(&counters_lost, &counted).collect();
+    board::with(|board| {
+        board.count("judged: tokens", parts.iter().map(|part| part.len() as u64).sum())
+    });
+    let fell = parts.iter().flat_map(|claims| rules::tokens(claims));
     wrongs.extend(fell.into_iter().map(|what| wrong("a token that did not grow", what)));
     wrongs.sort_by_key(|wrong| wrong.at);
     wrongs
@@ -55,8 +61,9 @@ fn between<'a>(moments: &[u64], claims: &'a [Claim]) -> impl Iterator<Item = Vec
 }
 
 fn exclusion(claims: &[Claim], epochs: &Epochs) -> Vec<Wrong> {
-    let mut history = History::default();
-    epochs.holds(claims).into_iter().for_each(|hold| history.hold(hold));
+    let (mut history, holds) = (History::default(), epochs.holds(claims));
+    board::with(|board| board.count("judged: holds", holds.len() as u64));
+    holds.into_iter().for_each(|hold| history.hold(hold));
     history
         .violations()
         .into_iter()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parklock::Layout;
 use parklock_simulated_server::Content;
 
-use crate::board;
+use crate::board::{self, Call};
 use crate::clock::{self, MILLI};
 use crate::fleet::Fleet;
 use crate::keyspace;
@@ -16,10 +16,13 @@ use crate::world::Berth;
 
 pub struct Watch {
     plan: Arc<Plan>,
-    /// Since when each name has been free.
+    /// Since when each name has had room for all who want it.
     free: BTreeMap<usize, u64>,
-    /// How long a free name may keep somebody waiting.
+    /// How long a name with room may keep somebody waiting.
     bound: u64,
+    /// By how much longer it may do so while somebody holds a part of it: until a waiter that died before it got more than
+    /// the rest is found dead.
+    search: u64,
     /// By how much longer a caller that is not polled may do so: until it is found out, and what it may have got, or left
     /// open, is given back.
     silence: u64,
@@ -35,42 +38,62 @@ impl Watch {
         let stall = if differs { longest * 2 / 3 } else { 0 };
         // The place of a waiter that has gone lasts for this long. The rest is a few ways of a message.
         let bound = longest + stall + 6 * way + 350 * MILLI;
-        let silence = 2 * longest;
-        Self { plan, free: BTreeMap::new(), bound, silence }
+        let (silence, search) = (2 * longest, 2 * longest);
+        Self { plan, free: BTreeMap::new(), bound, search, silence }
     }
 
-    /// While there are no faults, nobody waits long for a lock that is free in the key space.
+    /// While there are no faults, nobody waits long for a lock that has room in the key space for all who want it.
     pub fn look(&mut self, fleet: &mut Fleet) {
         let plan = Arc::clone(&self.plan);
         for (at, name) in plan.names.iter().enumerate() {
-            let waits = board::with(|board| board.waiting(at).next().is_some());
-            if !waits || !fleet.holders(plan.layout, name).is_empty() {
+            let Some((wanted, of)) = board::with(|board| board.wanted(at)) else {
+                self.free.remove(&at);
+                continue;
+            };
+            self.count(at);
+            let is_free = fleet.holders(plan.layout, name).is_empty();
+            let fits = plan.layout == Layout::Native && fleet.used(name) + wanted <= of;
+            if !is_free && !fits {
                 self.free.remove(&at);
                 continue;
             }
             let since = *self.free.entry(at).or_insert_with(clock::now);
-            self.judge(at, since);
+            self.judge(at, since, if is_free { 0 } else { self.search });
         }
     }
 
-    fn judge(&mut self, name: usize, since: u64) {
+    /// Counts callers that have waited in calm times for so long that they would be judged if there was room.
+    fn count(&self, name: usize) {
+        board::with(|board| {
+            let since = clock::now().saturating_sub(self.bound_of(name));
+            let waits = |call: &Call| call.since.max(call.polled) < since;
+            if board.calm_since(since) && board.waiting(name).any(waits) {
+                board.judged("waits");
+            }
+        });
+    }
+
+    fn judge(&mut self, name: usize, since: u64, search: u64) {
+        if search > 0 && board::with(|board| board.calm_since(clock::now())) {
+            board::with(|board| board.judged("waits beside holders"));
+        }
         let now = clock::now();
         let late = board::with(|board| {
             let since = since.max(board.progressed(name)).max(board.disturbed_until());
             let waited = |since: u64| now.saturating_sub(since);
             let silent = board.parked_since(name);
             let since = since.max(silent.unwrap_or(0));
-            let bound = self.bound_of(name) + silent.map_or(0, |_| self.silence);
+            let bound = self.bound_of(name) + search + silent.map_or(0, |_| self.silence);
             let late = board.waiting(name).find(|call| waited(since.max(call.polled)) > bound);
             late.map(|call| (call.caller.clone(), call.since))
         });
         let Some((caller, called)) = late else { return };
         let what = format!(
-            "{caller}, who called at {}, waits for name {name} ({:?}), free since {}; the bound is {} ms",
+            "{caller}, who called at {}, waits for name {name} ({:?}), which has had room since {}; the bound is {} ms",
             called as f64 / 1e9,
             self.plan.names[name].kind,
             since as f64 / 1e9,
-            self.bound_of(name) / MILLI,
+            (self.bound_of(name) + search) / MILLI,
         );
         board::wrong("asleep beside room", what);
         self.free.insert(name, now + 5_000 * MILLI);
@@ -110,7 +133,7 @@ impl Watch {
     /// All clients have gone and every lease is over: only keys that are meant to stay may be left.
     pub fn nothing_left(&self, fleet: &mut Fleet, berths: &[Berth]) {
         let primaries: Vec<usize> = fleet.shards.iter().map(|shard| shard.primary).collect();
-        primaries.into_iter().for_each(|at| Self::no_key_left(&mut fleet.stations[at]));
+        primaries.into_iter().for_each(|at| self.no_key_left(&mut fleet.stations[at]));
         for station in &fleet.stations {
             for channel in station.server.channels() {
                 let channel = String::from_utf8_lossy(&channel).into_owned();
@@ -123,11 +146,12 @@ impl Watch {
         }
     }
 
-    fn no_key_left(station: &mut Station) {
+    fn no_key_left(&self, station: &mut Station) {
         let time = station.time();
         let all = station.server.dump(time);
         let dead = keyspace::dead_places(&all, time);
         for entry in all {
+            board::with(|board| board.judged("keys"));
             let key = String::from_utf8_lossy(&entry.key).into_owned();
             // The next client that asks clears Redisson's leases of permits.
             let counts = keyspace::is_counter(&key)
@@ -136,9 +160,9 @@ impl Watch {
             if entry.pttl < 0 && !counts && !is_permits(&entry.content) {
                 board::wrong("a key without a TTL is left", format!("{key}: {:?}", entry.content));
             } else if !counts
-                && !remembers(&key)
+                && !keyspace::remembers(&self.plan.names, &key, &entry.content)
                 && !dead.contains(&key)
-                && !is_over(&key, &entry.content, time)
+                && !self.is_over(&key, &entry.content, time)
                 && entry.pttl >= 0
             {
                 board::wrong(
@@ -148,20 +172,21 @@ impl Watch {
             }
         }
     }
-}
 
-/// What remembers for minutes that a latch was counted down, or that permits were set.
-fn remembers(key: &str) -> bool {
-    key.starts_with("lock_queue:")
-        || key.starts_with("lock_requests:")
-        || key.starts_with("lock_notes:")
-}
-
-/// In Redisson's layout, leases of permits that are over stay until somebody asks for permits again.
-fn is_over(key: &str, content: &Content, time: u64) -> bool {
-    let now = (time / 1_000) as f64;
-    let over = |content: &Content| matches!(content, Content::Zset(all) if all.iter().all(|(_, end)| *end <= now));
-    key.starts_with("lock_permits:") && over(content)
+    /// In Redisson's layout, leases of permits that are over stay until somebody asks for permits again, and the notes of
+    /// how many permits they have.
+    fn is_over(&self, key: &str, content: &Content, time: u64) -> bool {
+        let now = (time / 1_000) as f64;
+        match content {
+            Content::Zset(leases) => {
+                key.starts_with("lock_permits:") && leases.iter().all(|(_, end)| *end <= now)
+            }
+            Content::Hash(_) => {
+                key.starts_with("lock_notes:") && self.plan.layout == Layout::Redisson
+            }
+            _ => false,
+        }
+    }
 }
 
 /// In Redisson's layout the number of free permits is a text without an end.

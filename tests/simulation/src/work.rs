@@ -1,10 +1,11 @@
 //! What a process does: its callers, each of which does everything that a program could, in random order.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
-use parklock::{Error, Hold, Owner};
+use parklock::{CountDownLatch, Error, Hold, Owner};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -238,11 +239,7 @@ impl Step {
         let long = self.time();
         holding.stay(long).await;
         if self.rng.u32(..12) == 0 {
-            let lease = self.lease();
-            match holding.view().extend(lease).await {
-                Ok(()) => board::reached("extended"),
-                Err(error) => heard(&error),
-            }
+            holding.extend(self.lease()).await;
         }
     }
 
@@ -344,12 +341,11 @@ impl Step {
             return self.simple(name).await;
         }
         let (home, long) = (Arc::clone(&self.home), self.time());
-        let (inner, call) =
-            (wanted.clone(), self.home.call(&self.seat, &wanted, Patience::Endless));
-        let asking = Asking::new(&call);
+        let call = self.home.call(&self.seat, &wanted, Patience::Endless);
+        let (inner, holder, asking) = (wanted.clone(), call.clone(), Asking::new(&call));
         let work = async move |hold: Hold| {
             drop(asking);
-            let holding = home.hold(call, inner, Held::View(hold));
+            let holding = home.hold(holder, inner, Held::View(hold));
             sleep(long).await;
             drop(holding);
         };
@@ -360,8 +356,12 @@ impl Step {
         match (crate::caller::Polls { future: running, left: polls }).await {
             None => board::reached("run: cancelled"),
             Some(Ok(())) => board::reached("run"),
-            Some(Err(Error::Lost)) => board::reached("run: stopped by loss"),
-            Some(Err(error)) => heard(&error),
+            Some(Err(error)) => {
+                if matches!(error, Error::Lost) {
+                    board::reached("run: stopped by loss");
+                }
+                self.home.failed(&call, Manner::Lock, &error);
+            }
         }
     }
 
@@ -411,42 +411,73 @@ impl Step {
         let text = format!("{}-{}", self.name(name), self.owner());
         let latch = self.seat.client.count_down_latch(text).lease(self.home.setup().watchdog);
         let since = clock::now();
-        let count = self.rng.u64(1..4);
-        match latch.set(count).await {
+        let count = self.rng.usize(1..4);
+        match latch.set(count as u64).await {
             Ok(true) => {}
             Ok(false) => return,
             Err(error) => return heard(&error),
         }
-        let counted = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let began = Arc::new(AtomicUsize::new(0));
         let mut tasks = JoinSet::new();
         for _ in 0..count {
-            let (latch, counted, pause) = (latch.clone(), Arc::clone(&counted), self.time());
-            tasks.spawn(async move {
-                sleep(pause).await;
-                counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                match latch.count_down().await {
-                    Ok(_) => board::reached("latch: counted"),
-                    Err(error) => heard(&error),
-                }
-            });
+            tasks.spawn(count_down(latch.clone(), Arc::clone(&began), self.time()));
         }
         let wanted = self.plain(name);
         let asking = Asking::new(&self.home.call(&self.seat, &wanted, Patience::None));
         let open = latch.wait_for(millis(2_000)).await;
         drop(asking);
+        let (ended, early) = (clock::now(), began.load(Ordering::Relaxed) < count);
+        let counted: Vec<u64> = tasks.join_all().await.into_iter().flatten().collect();
+        let is_judged = counted.len() == count && board::with(|board| board.calm_since(since));
+        if is_judged {
+            board::with(|board| board.judged("latches"));
+        }
         match open {
-            // Redisson takes a latch that is gone, with its server's data or its lease, for an open one.
-            Ok(true)
-                if counted.load(std::sync::atomic::Ordering::Relaxed) < count
-                    && clock::now() < since + nanos(self.home.setup().watchdog) / 2
-                    && board::with(|board| board.is_kept(since)) =>
-            {
-                board::wrong("a latch opened before all had counted", self.owner());
-            }
-            Ok(true) => board::reached("latch: open"),
+            Ok(true) => self.latch_opened(since, ended, early),
+            Ok(false) if is_judged => self.latch_stayed_closed(ended, &counted),
             Ok(false) => board::reached("latch: not open in time"),
             Err(error) => heard(&error),
         }
-        while tasks.join_next().await.is_some() {}
     }
+
+    /// Redisson takes a latch that is gone, with its server's data or its lease, for an open one.
+    fn latch_opened(&self, since: u64, ended: u64, early: bool) {
+        let is_kept = ended < since + nanos(self.home.setup().watchdog) / 2
+            && board::with(|board| board.is_kept(since));
+        if early && is_kept {
+            board::wrong("a latch opened before all had counted", self.owner());
+        }
+        board::reached("latch: open");
+    }
+
+    /// All have counted in calm times, and their waiter was not told in time.
+    fn latch_stayed_closed(&self, ended: u64, counted: &[u64]) {
+        board::reached("latch: open too late");
+        let last = counted.iter().copied().max().unwrap_or(0);
+        let connecting = board::with(|board| board.connects_for);
+        let bound = connecting + 10 * self.home.setup().way.1 + 350 * MILLI;
+        if ended > last + bound {
+            let what =
+                format!("{}, {} ms after the last count", self.owner(), (ended - last) / MILLI);
+            board::wrong("asleep at an open latch", what);
+        }
+    }
+}
+
+/// Counts after a while. When that was answered, if it was counted.
+async fn count_down(
+    latch: CountDownLatch,
+    began: Arc<AtomicUsize>,
+    pause: Duration,
+) -> Option<u64> {
+    sleep(pause).await;
+    began.fetch_add(1, Ordering::Relaxed);
+    match latch.count_down().await {
+        Ok(_) => board::reached("latch: counted"),
+        Err(error) => {
+            heard(&error);
+            return None;
+        }
+    }
+    Some(clock::now())
 }

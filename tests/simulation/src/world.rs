@@ -556,14 +556,16 @@ impl World {
         let since = clock::now().saturating_sub(lease);
         // What an earlier caller of this client had asked for, and heard no answer to, may have run since.
         let earlier = since.saturating_sub(5 * SECOND);
+        let text = &self.plan.names[name].text;
         let may_run = |b: &Board| {
-            b.uses(seat, name, since)
+            b.uses(seat, (name, text), since)
                 || b.is_unsure(seat, name, earlier)
                 || b.was_silent(seat, name, earlier)
         };
         if board::with(|b| may_run(b)) {
             return;
         }
+        board::with(|board| board.judged("Unavailable"));
         let fields = self.fields_of(seat, name);
         if !fields.is_empty() {
             let what = format!("{caller} was told so of name {name}, and Redis has {fields:?}");
@@ -577,6 +579,7 @@ impl World {
         if !board::with(|board| board.calm_since(since)) {
             return;
         }
+        board::with(|board| board.judged("close"));
         for name in 0..self.plan.names.len() {
             let mut fields = self.fields_of(seat, name);
             fields.extend(self.places_of(seat, name));

@@ -28,8 +28,7 @@ pub fn hold(version: Version, program: &Path) -> Vec<String> {
         ("LOADING", loading),
     ];
     for (name, dialogue) in dialogues {
-        stage.begin(name);
-        dialogue(&mut stage);
+        stage.hold(name, dialogue);
     }
     stage.differences().to_vec()
 }

@@ -124,6 +124,7 @@ fn move_slots_with(version: Version) {
         }
     }
     println!("{version:?}: {steps} steps");
+    assert!(steps >= MOVING / 2, "PARKLOCK_SEED={seed}: {steps} steps of {MOVING}");
     let wanted = ["MOVED", "ASK", "CROSSSLOT", "TRYAGAIN"];
     let missed = wanted.iter().filter(|word| !words.contains(**word)).count();
     assert_eq!(missed, 0, "PARKLOCK_SEED={seed}: {words:?}");

@@ -46,8 +46,15 @@ impl Stage {
         }
     }
 
-    /// The next dialogue begins: with no clients, and no keys.
-    pub fn begin(&mut self, name: &'static str) {
+    /// A dialogue, with no clients and no keys at its beginning. At its end everybody is pinged: what only the real server
+    /// has sent to somebody comes before the answer to that.
+    pub fn hold(&mut self, name: &'static str, dialogue: fn(&mut Self)) {
+        self.begin(name);
+        dialogue(self);
+        (0..self.clients.len()).for_each(|place| self.ping(Who(place)));
+    }
+
+    fn begin(&mut self, name: &'static str) {
         for client in std::mem::take(&mut self.clients) {
             self.sim.hang_up(client.conn);
         }
