@@ -66,7 +66,7 @@ type Maker = fn(Source) -> Fault;
 
 /// The codes to look for in an error of the server, in this order, anywhere in its text: before version 7, the error of
 /// a command within a script has its code in the middle.
-const CODES: [(&str, Maker); 16] = [
+const CODES: [(&str, Maker); 17] = [
     ("CONFLICT", Fault::Conflict),
     ("PERMITS", Fault::Permits),
     ("UNSET", |_| Fault::Unset),
@@ -78,6 +78,7 @@ const CODES: [(&str, Maker); 16] = [
     ("can't run this command", Fault::Permission),
     ("ACL failure", Fault::Permission),
     ("No permissions", Fault::Permission),
+    ("has no permissions", Fault::Permission),
     ("can't access at least one of the keys", Fault::Permission),
     ("READONLY", Fault::Distrusted),
     ("LOADING", Fault::Distrusted),
