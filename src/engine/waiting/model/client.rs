@@ -10,11 +10,14 @@ use crate::engine::waiting::model::in_line::Behind;
 use crate::engine::waiting::model::keeper::Keeping;
 use crate::engine::waiting::model::server::{AcquireOptions, Call, Field, Ids, Reply, Terms, Word};
 use crate::engine::waiting::model::{Action, Mutation, PARK, TTL};
-use crate::engine::waiting::{Event, Next, PushedGrant, Rules, Waiting};
+use crate::engine::waiting::{Event, Next, PushedGrant, Rules, SIGNS, Waiting};
 use crate::keys::TenureId;
 
 /// A tick, and the rules in ticks.
 const TICK: Duration = Duration::from_millis(300);
+
+/// After so many signs of life, the pause of a contender that rests is `max_park`.
+const MOST_SIGNS: u32 = SIGNS + PARK.unsigned_abs().next_power_of_two().ilog2();
 
 /// What a [`Waiting`] knows, with times in ticks from now: so states that differ only in absolute time are one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -28,6 +31,8 @@ pub(in crate::engine::waiting::model) struct Known {
     pub(in crate::engine::waiting::model) told: Option<(u8, i8)>,
     pub(in crate::engine::waiting::model) ask_at: Option<i8>,
     look_at: Option<i8>,
+    rests: bool,
+    signs: u8,
 }
 
 /// Converts instants to ticks and back.
@@ -64,11 +69,12 @@ impl Clock {
 }
 
 impl Known {
-    fn of(line: &Waiting, clock: Clock) -> Self {
+    fn of(line: &Waiting, clock: Clock, terms: Terms) -> Self {
         // All callers of this world ask for the same lease.
-        // No contender rests here, so the number of signs does not matter.
-        let Waiting { id, place, stands, near, under_way, signed, told, ask_at, look_at, .. } =
-            line.clone();
+        let Waiting { id, place, stands, near, under_way, signed, told, .. } = line.clone();
+        let Waiting { ask_at, look_at, rests, signs, .. } = line.clone();
+        // Further signs change nothing. If no contender rests, their number does not matter.
+        let most_signs = if terms.rests { MOST_SIGNS } else { 0 };
         let small = |number: u64| u8::try_from(number).expect("the world is small");
         Self {
             id: small(id.0),
@@ -80,6 +86,8 @@ impl Known {
             told: told.map(|grant| (small(grant.id.0), clock.ticks(grant.signed))),
             ask_at: ask_at.map(|at| clock.ticks(at)),
             look_at: look_at.map(|at| clock.ticks(at)),
+            rests,
+            signs: small(u64::from(signs.min(most_signs))),
         }
     }
 
@@ -90,8 +98,8 @@ impl Known {
             signed: clock.moment(signed),
         };
         Waiting {
-            rests: false,
-            signs: 0,
+            rests: self.rests,
+            signs: u32::from(self.signs),
             id: TenureId(u64::from(self.id)),
             place: u64::from(self.place),
             stands: self.stands,
@@ -451,7 +459,7 @@ impl Driver<'_> {
         Rules {
             waiter_ttl: ticks(TTL),
             pushed_lease: ticks(TTL.min(self.terms.lease)),
-            rests: false,
+            rests: self.terms.rests,
             max_park: ticks(PARK),
         }
     }
@@ -505,7 +513,8 @@ impl Driver<'_> {
                 let mut line = known.line(self.clock);
                 line.under_way &= !self.is(Mutation::AGrantWithoutAnAnswerIsTaken);
                 let watching = self.is_watching(spot);
-                let listening = matches!(self.client.ears, Ears::Closed | Ears::Open | Ears::Cut);
+                let listening =
+                    self.client.ears != Ears::Opening || self.is(Mutation::TheDeafDoNotAsk);
                 line.next(self.clock.now, listening, watching, self.rules())
             }
         };
@@ -589,10 +598,11 @@ impl Driver<'_> {
             self.client.spots[spot].behind = Behind::Moved;
         }
         line.step(now, Event::Asked, self.rules());
-        let known = Known::of(&line, self.clock);
+        let known = Known::of(&line, self.clock, self.terms);
         let field = self.client.field(known.id);
         let old_field = old.map(|old| self.client.field(old));
-        let options = AcquireOptions { field, had: known.place, sign: 0, old: old_field };
+        let Known { place, rests, .. } = known;
+        let options = AcquireOptions { field, had: place, sign: 0, old: old_field, rests };
         self.client.spots[spot].line = Some(known);
         self.client.spots[spot].stage = Stage::Asking { old };
         self.send(Request::Acquire(options));
@@ -667,7 +677,7 @@ impl Driver<'_> {
         if let Some(known) = &mut self.client.spots[spot].line {
             let mut line = known.line(self.clock);
             line.step(self.clock.now, event, rules);
-            *known = Known::of(&line, self.clock);
+            *known = Known::of(&line, self.clock, self.terms);
         }
     }
 
@@ -829,7 +839,7 @@ impl Driver<'_> {
             let known = self.client.spots[spot].line.as_mut().expect("it was there");
             let mut line = known.line(self.clock);
             line.rename(id, self.clock.now);
-            *known = Known::of(&line, self.clock);
+            *known = Known::of(&line, self.clock, self.terms);
             self.client.spots[spot].behind = Behind::Moved;
         }
         self.next_caller(spot, None);

@@ -1,6 +1,6 @@
 //! Searches all states of a small world, in the order of their distance from its beginning.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 
@@ -19,19 +19,50 @@ pub(in crate::engine::waiting::model) struct Found {
 /// How the search reached a state: from which state, and by which action.
 type Way = Option<(u32, Action)>;
 
-/// The states that the search has seen, each as the bytes that it hashes.
+/// The states that the search has seen, each as the bytes that it hashes, with their numbers in order of discovery.
 #[derive(Default)]
 struct Seen {
-    states: HashSet<Box<[u8]>>,
+    states: HashMap<Box<[u8]>, u32>,
     bytes: Bytes,
 }
 
 impl Seen {
-    fn is_new(&mut self, world: &World) -> bool {
+    /// The number of this state, and whether it is new.
+    fn number(&mut self, world: &World) -> (u32, bool) {
         self.bytes.0.clear();
         world.hash(&mut self.bytes);
-        !self.states.contains(self.bytes.0.as_slice())
-            && self.states.insert(self.bytes.0.as_slice().into())
+        if let Some(number) = self.states.get(self.bytes.0.as_slice()) {
+            return (*number, false);
+        }
+        let number = u32::try_from(self.states.len()).expect("the world is small");
+        self.states.insert(self.bytes.0.as_slice().into(), number);
+        (number, true)
+    }
+}
+
+/// Which states come to the end of their tick by what has to happen before it. A state that does not goes round in circles: a
+/// client asks and is answered, again and again, and no time passes.
+#[derive(Default)]
+struct Ends {
+    /// For each state whether the next tick may begin.
+    comes: Vec<bool>,
+    /// From which state to which.
+    steps: Vec<(u32, u32)>,
+}
+
+impl Ends {
+    /// The first state that goes round in circles.
+    fn missing(&mut self) -> Option<usize> {
+        let Self { comes, steps } = self;
+        let mut is_new = true;
+        while std::mem::take(&mut is_new) {
+            for &(from, to) in steps.iter().rev() {
+                if comes[to as usize] && !comes[from as usize] {
+                    (comes[from as usize], is_new) = (true, true);
+                }
+            }
+        }
+        comes.iter().position(|comes| !comes)
     }
 }
 
@@ -63,34 +94,43 @@ impl Hasher for Bytes {
 pub(in crate::engine::waiting::model) fn search(setting: &Setting) -> Found {
     let clock = Clock::new();
     let (mut seen, mut ways, mut steps) = (Seen::default(), Vec::<Way>::new(), 0);
+    let mut ends = Ends::default();
     let start = World::new(setting);
-    seen.is_new(&start);
+    seen.number(&start);
     ways.push(None);
     let mut ahead = VecDeque::from([(0_u32, start)]);
     while let Some((from, world)) = ahead.pop_front() {
-        for action in world.actions(setting) {
+        let (actions, forced) = world.actions(setting);
+        ends.comes.push(actions[0] == Action::Tick);
+        for (nth, action) in actions.into_iter().enumerate() {
             steps += 1;
             let mut next = world.clone();
             if let Err(wrong) = next.act(action, setting, clock) {
-                let way = way_to(&ways, from, action);
+                let way = way_to(&ways, Some((from, action)));
                 let violation = Some(in_words(setting, clock, &way, &wrong));
                 return Found { states: ways.len(), steps, violation };
             }
-            if seen.is_new(&next) {
-                let number = u32::try_from(ways.len()).expect("the world is small");
+            let (number, is_new) = seen.number(&next);
+            if nth < forced && action != Action::Tick {
+                ends.steps.push((from, number));
+            }
+            if is_new {
                 ways.push(Some((from, action)));
                 ahead.push_back((number, next));
             }
         }
     }
-    Found { states: ways.len(), steps, violation: None }
+    let violation = ends.missing().map(|state| {
+        in_words(setting, clock, &way_to(&ways, ways[state]), "no time passes any more")
+    });
+    Found { states: ways.len(), steps, violation }
 }
 
-fn way_to(ways: &[Way], mut from: u32, last: Action) -> Vec<Action> {
-    let mut way = vec![last];
-    while let Some((before, action)) = ways[from as usize] {
+fn way_to(ways: &[Way], mut last: Way) -> Vec<Action> {
+    let mut way = Vec::new();
+    while let Some((before, action)) = last {
         way.push(action);
-        from = before;
+        last = ways[before as usize];
     }
     way.reverse();
     way
@@ -153,6 +193,7 @@ fn event(world: &World, action: Action) -> String {
         Action::Deafen(c) => format!("{} loses its connection for messages", who(c)),
         Action::Cancel(c, _) => format!("the caller of {} goes away", who(c)),
         Action::Crash(c) => format!("{} dies", who(c)),
+        Action::Vanish(c) => format!("{} dies, and still seems to hear", who(c)),
     }
 }
 

@@ -1,6 +1,9 @@
 //! What the scripts of `lua/line` do to the line of one plain lock, without Redis.
 
-use crate::engine::waiting::model::{Mutation, TTL};
+use crate::engine::waiting::model::{Mutation, PARK, TTL};
+
+/// No line is quiet for longer: its first contender asks sooner.
+const LONG_QUIET: i8 = PARK + TTL;
 
 /// An owner field: a client, and its own number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,6 +39,8 @@ pub(in crate::engine::waiting::model) struct Waiter {
     age: i8,
     /// It came to a quick line behind another caller of its client, and has shown no sign of life since.
     follows: bool,
+    /// It shows a sign of life only when it is told to.
+    rests: bool,
     /// It had lost its place, and took it back.
     pub(in crate::engine::waiting::model) is_back: bool,
     pub(in crate::engine::waiting::model) asked: Option<Asked>,
@@ -91,6 +96,7 @@ pub(in crate::engine::waiting::model) struct AcquireOptions {
     pub(in crate::engine::waiting::model) had: u8,
     pub(in crate::engine::waiting::model) sign: i8,
     pub(in crate::engine::waiting::model) old: Option<Field>,
+    pub(in crate::engine::waiting::model) rests: bool,
 }
 
 /// The settings of a small world: the same in all of its states.
@@ -104,6 +110,10 @@ pub(in crate::engine::waiting::model) struct Terms {
     pub(in crate::engine::waiting::model) hold: i8,
     /// Of the far contenders of a client, the last in line watches, not the first.
     pub(in crate::engine::waiting::model) last_watches: bool,
+    /// A contender near the front rests after some signs of life.
+    pub(in crate::engine::waiting::model) rests: bool,
+    /// For how many ticks a client that keeps no locks may be deaf.
+    pub(in crate::engine::waiting::model) deaf: i8,
     /// A far contender that watches asks when the lease that it knows of is over, not only after `max_park`.
     pub(in crate::engine::waiting::model) far_looks: bool,
     /// So many clients keep idle locks, and for so long.
@@ -138,7 +148,7 @@ pub(in crate::engine::waiting::model) struct Server {
     /// The place of a waiter that was told so too, since one client has all entries before it; or 0.
     pub(in crate::engine::waiting::model) guard: u8,
     /// No waiter behind this place was told by a reply that it may sleep.
-    sleepers: u8,
+    pub(in crate::engine::waiting::model) sleepers: u8,
     /// The highest place that anybody knows of: the server's clock is beyond all of them.
     pub(in crate::engine::waiting::model) top: u8,
     /// How long ago the last script ran, and for how long the line's clock had run then since the last stall.
@@ -165,6 +175,8 @@ pub(in crate::engine::waiting::model) struct Call<'a> {
     asks_again: bool,
     /// A script ran in this tick.
     is_recent: bool,
+    /// A waiter has left the line.
+    moved: bool,
     said: Vec<Word>,
     pub(in crate::engine::waiting::model) granted: Vec<LetIn>,
 }
@@ -214,7 +226,7 @@ impl Server {
     /// One tick later.
     pub(in crate::engine::waiting::model) fn tick(&mut self) {
         // A time that is long past stays as it is: so the number of states is bounded.
-        self.times(|time| *time = (*time - 1).max(-2 * TTL));
+        self.times(|time| *time = (*time - 1).max(-LONG_QUIET));
         for life in self.lives.iter_mut().flatten() {
             life.sign = (life.sign - 1).max(-4 * TTL);
         }
@@ -222,7 +234,15 @@ impl Server {
             waiter.age = (waiter.age + 1).min(TTL);
         }
         self.lock = self.lock.map(|(field, left)| (field, left - 1)).filter(|(_, left)| *left > 0);
-        self.quiet = if self.line.is_empty() { 0 } else { (self.quiet + 1).min(2 * TTL) };
+        self.quiet = if self.line.is_empty() { 0 } else { (self.quiet + 1).min(LONG_QUIET) };
+    }
+
+    /// A script ends. Without waiters, it leaves no note of the line.
+    pub(in crate::engine::waiting::model) fn settle(&mut self) {
+        if self.line.is_empty() {
+            let clients = self.lives.len();
+            *self = Self { lock: self.lock, top: self.top, ..Self::new(clients) };
+        }
     }
 
     /// The line's clock stops while the server stalls: it takes a gap between two scripts for a stall, if it has run for a
@@ -249,41 +269,46 @@ impl<'a> Call<'a> {
         terms: Terms,
         ears: &'a [bool],
     ) -> Self {
-        let is_recent = server.quiet == 0 && !server.line.is_empty();
-        server.read_clock();
         Self {
             server,
             terms,
             ears,
             asker: None,
             asks_again: false,
-            is_recent,
+            is_recent: false,
+            moved: false,
             said: Vec::new(),
             granted: Vec::new(),
         }
     }
 
+    /// Reads the notes of the line. A renewal does not.
+    fn open(&mut self) {
+        self.is_recent = self.server.quiet == 0 && !self.server.line.is_empty();
+        self.server.read_clock();
+    }
+
     pub(in crate::engine::waiting::model) fn acquire(&mut self, options: AcquireOptions) -> Reply {
-        let AcquireOptions { field, had, sign, old } = options;
+        self.open();
+        let AcquireOptions { field, had, sign, old, rests } = options;
         old.iter().for_each(|old| self.forget(*old));
         if self.server.holds(field) {
             self.server.lock = Some((field, self.terms.lease.max(self.left())));
-            self.admit();
             return self.granted();
         }
-        let ends = TTL;
         let is_new = self.server.rank(field).is_none();
         let is_alone = self.server.line.iter().all(|waiter| waiter.field.client != field.client);
         // In a quick line its client shows one more sign before the caller counts as asleep.
         let is_quick = self.server.line.first().is_none_or(|head| head.age < TTL / 3);
         let is_relied_on = is_new && had == 0 && is_quick;
-        self.server.lives[usize::from(field.client)] = Some(Life { ends, sign });
+        self.sign(field.client, Life { ends: TTL, sign });
         let ahead = if is_new && had == 0 { self.ahead_of(field) } else { None };
         if is_new {
             self.line_up(field, had);
         }
         if let Some(rank) = self.server.rank(field) {
-            self.server.line[rank].follows = is_relied_on && !is_alone;
+            let waiter = &mut self.server.line[rank];
+            (waiter.follows, waiter.rests) = (is_relied_on && !is_alone, rests);
         }
         self.asker = Some(field);
         if !self.is_of_no_account(field, is_relied_on) {
@@ -296,7 +321,8 @@ impl<'a> Call<'a> {
             Some(rank) => {
                 let place = self.server.line[rank].place;
                 let near = is_relied_on && is_alone || self.server.is_near(place);
-                if !near && !is_relied_on && !self.terms.is(Mutation::WhoSleepsCountsAsAwake) {
+                let sleeps = rests || !near && !is_relied_on;
+                if sleeps && !self.terms.is(Mutation::WhoSleepsCountsAsAwake) {
                     self.server.sleepers = self.server.sleepers.max(place);
                 }
                 // One caller of the client asks for all of those that are far.
@@ -305,6 +331,15 @@ impl<'a> Call<'a> {
                 Reply::Waits { place, near, again, ahead }
             }
         }
+    }
+
+    /// A sign of life. What the waiters of this client were told before does not count any more.
+    fn sign(&mut self, client: u8, life: Life) {
+        self.server.lives[usize::from(client)] = Some(life);
+        let waiters = self.server.line.iter_mut();
+        waiters
+            .filter(|waiter| waiter.field.client == client)
+            .for_each(|waiter| waiter.asked = None);
     }
 
     /// The last in line, if it is another caller of this client.
@@ -343,6 +378,7 @@ impl<'a> Call<'a> {
 
     /// A caller that does not wait. Returns who holds the lock now.
     pub(in crate::engine::waiting::model) fn try_once(&mut self, field: Field) -> Option<Field> {
+        self.open();
         self.asker = Some(field);
         self.admit();
         if self.server.lock.is_none() && !self.somebody_may_come() {
@@ -371,6 +407,7 @@ impl<'a> Call<'a> {
 
     /// Releases its hold, or gives up its place in the line. Callers that have had this hold too leave the line.
     pub(in crate::engine::waiting::model) fn release(&mut self, field: Field, served: Ids) -> bool {
+        self.open();
         let held = self.server.holds(field);
         self.forget(field);
         if !self.terms.is(Mutation::TheServedStay) {
@@ -405,6 +442,9 @@ impl<'a> Call<'a> {
     }
 
     fn again(&self) -> i8 {
+        if self.terms.is(Mutation::AWaiterAsksAgainAtOnce) {
+            return 0;
+        }
         match self.left() {
             0 if !self.server.line.is_empty() && self.is_silent(0) => TTL / 3,
             0 => TTL,
@@ -436,11 +476,13 @@ impl<'a> Call<'a> {
         }
         self.server.top = self.server.top.max(place);
         let rank = self.server.line.iter().filter(|waiter| waiter.place < place).count();
-        let waiter = Waiter { field, place, age: 0, follows: false, is_back: keeps, asked: None };
+        let (follows, rests) = (false, false);
+        let waiter = Waiter { field, place, age: 0, follows, rests, is_back: keeps, asked: None };
         self.server.line.insert(rank, waiter);
     }
 
     fn leave(&mut self, rank: usize) -> Waiter {
+        self.moved = true;
         let waiter = self.server.line.remove(rank);
         let client = waiter.field.client;
         if self.server.line.iter().all(|other| other.field.client != client) {
@@ -459,16 +501,15 @@ impl<'a> Call<'a> {
 
     /// When it was told to show a sign since its client fell silent.
     fn asked(&self, rank: usize) -> Option<Asked> {
-        let waiter = &self.server.line[rank];
-        let ends = self.server.lives[usize::from(waiter.field.client)].map_or(i8::MIN, |l| l.ends);
-        waiter.asked.filter(|asked| self.is_silent(rank) && asked.first >= ends)
+        self.server.line[rank].asked.filter(|_| self.is_silent(rank))
     }
 
     fn is_dead(&self, rank: usize) -> bool {
         if self.terms.is(Mutation::TheDeadStay) {
             return false;
         }
-        self.asked(rank).is_some_and(|asked| asked.first + TTL <= 0)
+        let stays = |asked: Asked| asked.heard && self.terms.is(Mutation::TheDeadThatHearStay);
+        self.asked(rank).is_some_and(|asked| asked.first + TTL <= 0 && !stays(asked))
     }
 
     /// Whether it is awake without a message. If so, all that came later are awake too.
@@ -496,7 +537,7 @@ impl<'a> Call<'a> {
         }
         if self.asks_again || !all_are_awake {
             let awake = self.watch();
-            self.post_guard(&awake);
+            self.post_sentry(&awake);
         }
     }
 
@@ -526,12 +567,17 @@ impl<'a> Call<'a> {
         self.said.push(told);
     }
 
+    /// Whether the turn of a waiter that rests has not come nearer. Then it need not be woken.
+    fn nothing_is_new(&self) -> bool {
+        let is_so = !self.moved && self.server.lock.is_some();
+        is_so || self.terms.is(Mutation::WhoRestsIsNotTold)
+    }
+
     /// Notifies waiters at the front until a whole window of them is awake. Returns the clients that are.
     fn watch(&mut self) -> Vec<u8> {
-        let (mut awake, mut rank) = (Vec::new(), 0);
-        let window = self.terms.window;
-        let mut counted = vec![false; self.ears.len()];
-        let (mut silent, mut is_front) = (vec![0; self.ears.len()], true);
+        let (mut awake, mut rank, mut is_front) = (Vec::new(), 0, true);
+        let (window, nothing_is_new) = (self.terms.window, self.nothing_is_new());
+        let mut silent = vec![0; self.ears.len()];
         while awake.len() < window && rank < self.server.line.len() {
             if rank >= window && self.terms.is(Mutation::NobodyIsToldForTheDeaf) {
                 break;
@@ -540,23 +586,20 @@ impl<'a> Call<'a> {
                 self.leave(rank);
                 continue;
             }
-            let field = self.server.line[rank].field;
-            let client = usize::from(field.client);
+            let Waiter { field, place, .. } = self.server.line[rank];
             // A process that is cut off still seems to hear: a silent client counts once, and so many of its waiters
             // are told.
-            let is_silent = self.is_silent(rank) && self.asker != Some(field);
-            silent[client] += usize::from(is_silent);
-            if is_silent && silent[client] > window && self.hears(field.client) {
+            let is_silent = self.is_silent(rank) && !self.is_usual(rank, nothing_is_new);
+            let nth = &mut silent[usize::from(field.client)];
+            *nth += usize::from(is_silent);
+            let (is_first, is_one_too_many) = (*nth == 1, *nth > window);
+            if is_silent && is_one_too_many && self.hears(field.client) {
                 is_front = false;
-                rank += 1;
-                continue;
-            }
-            if self.wake(rank) && !(is_silent && counted[client]) {
-                counted[client] = true;
+            } else if self.wake(rank, nothing_is_new) && (is_first || !is_silent) {
                 awake.push(field.client);
             }
             if is_front {
-                self.server.near = self.server.near.max(self.server.line[rank].place);
+                self.server.near = self.server.near.max(place);
             }
             rank += 1;
         }
@@ -565,32 +608,42 @@ impl<'a> Call<'a> {
 
     /// If one client has all waiters that are awake, a waiter of another client shows signs of life too: the one that did
     /// so before, or the last in line, or one of the others.
-    fn post_guard(&mut self, awake: &[u8]) {
+    fn post_sentry(&mut self, awake: &[u8]) {
         let is_of_one = awake.iter().all(|client| *client == awake[0]) && !awake.is_empty();
         let is_posted = is_of_one && self.terms.guards && !self.terms.is(Mutation::NobodyGuards);
         let (guard, all) = (self.server.guard, self.server.line.len());
         let former = self.server.line.iter().position(|waiter| waiter.place == guard);
-        let mut candidates = former.into_iter().chain((0..all).rev().take(1)).chain(0..all);
+        let mut candidates =
+            former.into_iter().chain((0..all).rev().take(1)).chain(self.terms.window..all);
         let posted = candidates.find(|rank| {
             let is_other = is_posted && self.server.line[*rank].field.client != awake[0];
-            is_other && !self.is_dead(*rank) && self.wake(*rank)
+            is_other && !self.is_dead(*rank) && self.wake(*rank, self.nothing_is_new())
         });
         self.server.guard = posted.map_or(0, |rank| self.server.line[rank].place);
     }
 
+    /// Whether it needs no message: a request of its own runs, or it rests and nothing is new.
+    fn is_usual(&self, rank: usize, nothing_is_new: bool) -> bool {
+        let Waiter { field, rests, .. } = self.server.line[rank];
+        self.asker == Some(field) || rests && nothing_is_new
+    }
+
+    /// Whether it shows signs of life by itself.
+    fn shows_signs(&self, rank: usize) -> bool {
+        let Waiter { place, follows, rests, .. } = self.server.line[rank];
+        let is_awake =
+            self.is_awake(rank) && (!follows || self.terms.is(Mutation::WhoFollowsIsNotTold));
+        !self.is_silent(rank) && !rests && (self.server.is_near(place) || is_awake)
+    }
+
     /// Sends it the message that it needs. Returns whether it is awake now.
-    fn wake(&mut self, rank: usize) -> bool {
-        let Waiter { field, place, follows, .. } = self.server.line[rank];
-        let hears = self.hears(field.client);
-        if self.asker == Some(field) {
+    fn wake(&mut self, rank: usize, nothing_is_new: bool) -> bool {
+        if self.is_usual(rank, nothing_is_new) || self.shows_signs(rank) {
             return true;
         }
+        let field = self.server.line[rank].field;
+        let hears = self.hears(field.client);
         if !self.is_silent(rank) {
-            let is_awake =
-                self.is_awake(rank) && (!follows || self.terms.is(Mutation::WhoFollowsIsNotTold));
-            if self.server.is_near(place) || is_awake {
-                return true;
-            }
             if !self.terms.is(Mutation::WhoComesNearIsNotTold) {
                 self.said.push(Word::Near { field, at_once: false });
             }
