@@ -274,7 +274,7 @@ impl<B, R> LockLayer<B, R> {
     }
 
     /// Handles a request under its lock.
-    async fn serve<S>(self, lock: Lock, inner: S, mut request: Request<B>) -> Answer<S, B>
+    async fn serve<S>(self, lock: Lock, mut inner: S, mut request: Request<B>) -> Answer<S, B>
     where
         S: Service<Request<B>, Response = Response<R>>,
     {
@@ -282,8 +282,13 @@ impl<B, R> LockLayer<B, R> {
             Ok(guard) => guard,
             Err(refusal) => return Ok(self.refuse(refusal)),
         };
+        // The lock may be lost before the inner service is ready. Then the request has not begun.
+        tokio::select! {
+            ready = ready(&mut inner) => ready?,
+            _ = guard.ended() => return Ok(self.refuse(Refusal::Lost)),
+        }
         request.extensions_mut().insert(guard.hold());
-        let work = handled(inner, request);
+        let work = inner.call(request);
         match self.on_loss {
             OnLoss::Abort => match guard.run(|_| work).await {
                 Ok(answered) => answered,
@@ -305,8 +310,12 @@ async fn handled<S, B>(mut inner: S, request: Request<B>) -> Answer<S, B>
 where
     S: Service<Request<B>>,
 {
-    poll_fn(|cx| inner.poll_ready(cx)).await?;
+    ready(&mut inner).await?;
     inner.call(request).await
+}
+
+async fn ready<S: Service<R>, R>(inner: &mut S) -> Result<(), S::Error> {
+    poll_fn(|cx| inner.poll_ready(cx)).await
 }
 
 type Answer<S, B> = Result<<S as Service<Request<B>>>::Response, <S as Service<Request<B>>>::Error>;

@@ -268,7 +268,7 @@ impl Engine {
         // contender, and leaves its tenure to it.
         drop(permit);
         // Meanwhile, a caller of a fair lock may have left its tenure here. It found the permit taken, and relies on this call.
-        if let Some(tenure) = entry.tenure() {
+        if let Some(tenure) = entry.tenure().filter(|_| !entry.is_awaited()) {
             return self.retire(&tenure, None);
         }
         entry.forgotten().iter().for_each(|tenure| self.retire(tenure, None));

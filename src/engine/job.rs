@@ -122,8 +122,8 @@ impl Job {
         Self { what: What::Taken, ..Self::release(tenure, stay) }
     }
 
-    /// What remains to be done for a tenure that was lost without a release, by a release that finds nothing. Nobody else has
-    /// notified the waiters. It also takes the callers out of the line that the tenure was handed on to: if the tenure was
+    /// What remains to be done for a tenure that was lost without a release, by a release that finds nothing. Perhaps
+    /// nobody has notified the waiters. It also takes the callers out of the line that the tenure was handed on to: if the tenure was
     /// idle, no holder is left to do that. The debt is that of the lost tenure: a client whose last handle is dropped now
     /// does this job too. The loss of a notification leaves nothing to do.
     pub(crate) fn after_loss(tenure: &Tenure, debt: Option<Debt>) -> Option<Self> {

@@ -80,7 +80,7 @@ impl Ticket {
 pub(crate) struct Callers {
     /// How many of them are not known to be silent.
     pub(crate) waiting: usize,
-    /// The greatest ticket that one of them can have.
+    /// The greatest ticket that one of them can have. A caller that comes just now may be counted on one side only.
     pub(crate) last_ticket: u64,
 }
 

@@ -133,7 +133,7 @@ struct State<S> {
 }
 
 /// Counts a hold that an owner has or asks for within a tenure, as long as it exists: until the release of that hold is
-/// answered.
+/// answered, or fails once.
 pub(crate) type Inner = Arc<()>;
 
 /// What the holds of one owner share: the tenure that they are in now, and their hold number in it.

@@ -228,7 +228,7 @@ impl Waiting {
             }
             Event::Unanswered => self.ask_by(now),
             // Only a grant to this owner field counts: the client is releasing the grants to former ones.
-            Event::Told(grant) if grant.id == self.id => self.is_told(now, grant),
+            Event::Told(grant) if grant.id == self.id => self.is_told(grant),
             Event::Told(_) => {}
             Event::Near { at_once } => self.comes_near(now, at_once, rules),
             Event::Lost(id) => self.doubted |= id.is_none_or(|id| id == self.id),
@@ -252,12 +252,10 @@ impl Waiting {
         self.doubted &= self.told.is_some();
     }
 
-    fn is_told(&mut self, now: Instant, grant: PushedGrant) {
-        if self.signed.is_some_and(|sent| grant.signed < sent) {
-            // The answer came first, and is newer. See `answered`.
-            return self.ask_by(now);
-        }
-        (self.told, self.doubted) = (Some(grant), false);
+    fn is_told(&mut self, grant: PushedGrant) {
+        // An answer that is newer came first: only the next one says whether the grant is still valid. See `answered`.
+        let is_older = self.signed.is_some_and(|sent| grant.signed < sent);
+        (self.told, self.doubted) = (Some(grant), is_older);
     }
 
     /// Plans the next sign of life, if one is needed, and the request that the server wants after `again`.
@@ -588,10 +586,13 @@ mod tests {
         play.hears(Event::Asked);
         play.answer(true);
         play.told(7, before);
-        assert_eq!(play.next(), Next::Ask);
-        play.hears(Event::Asked);
-        play.answer(true);
-        assert_eq!(play.parks_for(), TTL / 3);
+        assert!(!play.waiting.only_stands(), "if it is not polled, the lookout cancels it");
+        for _ in 0..2 {
+            assert_eq!(play.next(), Next::Ask);
+            play.hears(Event::Asked);
+            play.answer(true);
+        }
+        assert!(matches!(play.next(), Next::Park(_)));
     }
 
     #[test]

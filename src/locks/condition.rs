@@ -276,6 +276,7 @@ impl WriteGuard {
     pub async fn wait_for(self, condition: &Condition, limit: Duration) -> Result<(Self, Woken)> {
         self.wait_at(condition.keys()?, Some(limit)).await
     }
+
     /// Same as [`Guard::wait_while`].
     ///
     /// ```

@@ -256,6 +256,9 @@ impl Handle {
         let answer = asked.await;
         // This client may have been granted the lock again while the request was on its way.
         self.engine.give_back_kept(keys);
+        if answer.as_ref().is_err_and(Fault::may_have_run) {
+            tracing::warn!(name = ?keys.name(), "force_unlock may have taken the lock away from its holder");
+        }
         let was_held = self.answered(answer).await?;
         if was_held {
             tracing::warn!(name = ?keys.name(), "force_unlock took the lock away from its holder");

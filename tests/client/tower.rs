@@ -254,6 +254,21 @@ async fn a_request_that_waits_keeps_no_place_of_the_inner_service() {
     assert_eq!(waited.status(), StatusCode::OK);
 }
 
+/// The inner service never sees a request that has lost its lock before the service was ready for it.
+#[tokio::test]
+async fn a_request_that_loses_its_lock_before_the_inner_service_is_ready_is_refused() {
+    let server = Server::start().await;
+    let client = client_with(&server, quick()).await;
+    let echo = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Answer::default()));
+    let mut limited = ConcurrencyLimit::new(echo, 1);
+    let layer = LockLayer::<String, String>::new(&client, |_| Some("a")).on_loss(OnLoss::Mark);
+    let service = layer.layer(limited.clone());
+    let _only_place = limited.ready().await.expect("nobody has it yet");
+
+    let (refused, ()) = tokio::join!(answered(service.oneshot(post("/"))), rob(&client));
+    assert_eq!(refused.status(), StatusCode::INTERNAL_SERVER_ERROR);
+}
+
 #[test]
 fn a_refusal_says_whether_to_come_again() {
     let status = |refusal: Refusal| (refusal.status().as_u16(), refusal.is_worth_a_retry());

@@ -25,7 +25,7 @@ Exit codes:
    64  wrong usage
    69  Redis is not available
    71  the system refused to start a process
-   75  the lock was lost while the command ran
+   75  the lock was lost while the command ran, or within --min-hold
    77  Redis refuses: password or permission
    78  settings that cannot work, or a name that is used for something else
   126  the command cannot be executed

@@ -17,7 +17,7 @@
 -- holder. So our keys have to outlive their leases: by a year, chosen arbitrarily.
 
 local DAY, YEAR = 86400000, 31536000000
-local BOUND = 1000 -- how many expired leases one call removes at most: more would stop the server for all others
+local BOUND = 1000 -- how many expired leases reap() removes at most: more would stop the server for all others
 local free, leases, notes = KEYS[2], KEYS[3], KEYS[4]
 local expirable, capacity, channel = ARGV[2] == 'expirable', tonumber(ARGV[3]), ARGV[4]
 

@@ -28,8 +28,12 @@ impl Account for Table {
 
     async fn read(&mut self, token: u64) -> Result<Option<i64>> {
         let fenced = "UPDATE account SET token = ?1 WHERE id = 1 AND token <= ?1 RETURNING balance";
-        let balance = self.0.query_row(fenced, [i64::try_from(token)?], |row| row.get(0));
-        Ok(balance.optional()?)
+        // The balance counts only if the token is committed, and a lone statement with rows hides a commit that fails.
+        let change = self.0.transaction()?;
+        let balance =
+            change.query_row(fenced, [i64::try_from(token)?], |row| row.get(0)).optional()?;
+        change.commit()?;
+        Ok(balance)
     }
 
     async fn write_blindly(&mut self, balance: i64) -> Result<()> {
