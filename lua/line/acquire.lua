@@ -118,7 +118,7 @@ local function wait()
   keep_line()
   local again, a_third = shortest_lease() or waiter_ttl, math.ceil(waiter_ttl / 3)
   if sign_is_due then again = a_third end
-  if is_near(own.place) or is_relied_on and is_first_of_client then
+  if is_near(own.place) or relies_on_asker or is_relied_on and is_first_of_client then
     return { HELD, asks_again_after(again, a_third), own.place, 1, ahead }
   end
   if is_relied_on then return { HELD, again < 0 and a_third or math.min(again, a_third), own.place, 0, ahead } end

@@ -38,6 +38,9 @@ local mail, addressees -- client -> the message for it; these clients, in order
 -- The owner field that this script was called for, and its lease; the grant that it got, or the error.
 local asker, asks_for, number_of_asker, refusal
 local asks_again -- the reply has to report whether the caller is near the front
+-- The caller counts as awake, although it stands behind a client that is silent and fills the front. So it has to show signs of
+-- life, as those near the front do.
+local relies_on_asker
 local entering -- waiters that are let in, but not written yet
 local noted_kind, notes_are_new, somebody_waits
 local sign_is_due -- there is room for a silent waiter, reserved until it shows a sign or waiter_ttl is over
@@ -431,7 +434,11 @@ local function watch(entries, are_all, work)
         ask(entry)
         told[#told + 1] = entry
       end
-      if is_front then near = math.max(near, entry.place) end
+      if is_front then
+        near = math.max(near, entry.place)
+      elseif entry.field == asker and awake + #told <= WINDOW then
+        relies_on_asker = true
+      end
     end
     leave_all(dead)
     work, seen = work - #entries, seen + #entries - #dead

@@ -47,6 +47,8 @@ enum Mutation {
     WhoFollowsIsNotTold,
     TheFarLookSeldom,
     WhoRestsIsNotTold,
+    /// A caller that counts as awake behind a silent client is answered that it is far.
+    WhoCountsIsFar,
     TheDeadThatHearStay,
     AWaiterAsksAgainAtOnce,
     // Of the driver.
@@ -785,9 +787,6 @@ mod tests {
     /// How long a client keeps an idle lock, in ticks: longer than a waiter may wait for it.
     const KEEP: i8 = 5;
     const DEATH: Faults = Faults { most: 1, crashes: 1, vanished: 1, ..NONE };
-    /// Without a client that still seems to hear. If such a client has more places at the front than a window, a caller behind them
-    /// may be told to show signs of life and then be answered that it is far: see docs/guarantees.md.
-    const CRASH: Faults = Faults { vanished: 0, ..DEATH };
     /// Faults of messages alone.
     const HEARING: Faults = Faults { lost: 1, doubled: 1, slow_messages: 1, swapped: 1, ..NONE };
 
@@ -1049,7 +1048,7 @@ mod tests {
         }
         holds(&deaf(SLOW, setting("any fault", (2, 1, 2), 1, ANY)));
         holds(&deaf(SLOW, setting("any fault", (2, 2, 1), 2, ANY)));
-        holds(&last_watches(setting("a death", (2, 3, 1), 2, CRASH)));
+        holds(&last_watches(setting("a death", (2, 3, 1), 2, DEATH)));
     }
 
     /// Takes some minutes in a debug build.
@@ -1070,7 +1069,7 @@ mod tests {
     #[test]
     #[ignore = "takes minutes"]
     fn a_window_that_may_be_all_of_one_client_is_found_out() {
-        let setting = setting("a rule is missing", (2, 3, 1), 2, CRASH);
+        let setting = setting("a rule is missing", (2, 3, 1), 2, DEATH);
         fails(
             Mutation::NobodyGuards,
             &Setting { terms: Terms { hold: 3, ..setting.terms }, ..setting },
@@ -1081,8 +1080,16 @@ mod tests {
     #[test]
     #[ignore = "takes minutes"]
     fn a_window_of_callers_that_were_not_told_is_found_out() {
-        let setting = setting("a rule is missing", (2, 3, 1), 2, CRASH);
+        let setting = setting("a rule is missing", (2, 3, 1), 2, DEATH);
         fails(Mutation::WhoFollowsIsNotTold, &last_watches(setting));
+    }
+
+    /// Takes some minutes. The client that fills the front is cut off, and still seems to hear.
+    #[test]
+    #[ignore = "takes minutes"]
+    fn a_caller_that_counts_as_awake_and_sleeps_is_found_out() {
+        let setting = setting("a rule is missing", (2, 3, 1), 2, DEATH);
+        finds(Mutation::WhoCountsIsFar, &last_watches(setting));
     }
 
     #[test]

@@ -173,6 +173,8 @@ pub(in crate::engine::waiting::model) struct Call<'a> {
     asker: Option<Field>,
     /// The reply has to say whether the asker is near the front.
     asks_again: bool,
+    /// The asker counts as awake behind a silent client that fills the front.
+    relies_on_asker: bool,
     /// A script ran in this tick.
     is_recent: bool,
     /// A waiter has left the line.
@@ -275,6 +277,7 @@ impl<'a> Call<'a> {
             ears,
             asker: None,
             asks_again: false,
+            relies_on_asker: false,
             is_recent: false,
             moved: false,
             said: Vec::new(),
@@ -320,8 +323,9 @@ impl<'a> Call<'a> {
             None => self.granted(),
             Some(rank) => {
                 let place = self.server.line[rank].place;
-                let near = is_relied_on && is_alone || self.server.is_near(place);
-                let sleeps = rests || !near && !is_relied_on;
+                let is_near = self.server.is_near(place);
+                let near = is_near || self.relies_on_asker || is_relied_on && is_alone;
+                let sleeps = rests || !is_near && !is_relied_on;
                 if sleeps && !self.terms.is(Mutation::WhoSleepsCountsAsAwake) {
                     self.server.sleepers = self.server.sleepers.max(place);
                 }
@@ -600,6 +604,8 @@ impl<'a> Call<'a> {
             }
             if is_front {
                 self.server.near = self.server.near.max(place);
+            } else if !self.terms.is(Mutation::WhoCountsIsFar) {
+                self.relies_on_asker |= self.asker == Some(field);
             }
             rank += 1;
         }

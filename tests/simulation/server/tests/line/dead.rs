@@ -180,6 +180,33 @@ fn a_silent_client_that_hears_does_not_fill_the_front() {
     }
 }
 
+/// The script counts on the first callers behind that client. So it tells them to show signs of life, although they are far
+/// from the front.
+#[test]
+fn a_caller_that_counts_as_awake_behind_a_silent_client_is_near() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            name.listener("abc");
+            name.lock("a:1");
+            let rest = Ask { manner: "rest", ..name.whole() };
+            for field in 1..=12 {
+                name.acquire(&format!("b:{field}"), &rest);
+            }
+            for field in ["c:1", "c:2", "c:3", "c:4"] {
+                name.acquire(field, &rest);
+            }
+            // b falls silent. c asks, by its last caller.
+            for _ in 0..6 {
+                name.pass(THIRD);
+                name.lock("c:4");
+            }
+            name.release("a:1");
+            assert!(name.lock("c:1").is_near(), "{kind:?}");
+            assert!(!name.lock("c:4").is_near(), "{kind:?}: the callers before it are enough");
+        });
+    }
+}
+
 /// It may be the only live waiter in line. If it asked as seldom as resting waiters do, each pause would look like a
 /// stall, and the dead would live on in it.
 #[test]
