@@ -21,7 +21,7 @@ mod error;
     reason = "a module of the crate, of which this uses a part"
 )]
 mod slot;
-#[path = "../../src/engine/wheel.rs"]
+#[path = "../../src/engine/tenure/wheel.rs"]
 #[allow(
     dead_code,
     unused_imports,

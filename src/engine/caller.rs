@@ -8,10 +8,14 @@
 //! 3. Work that needs the permit is done in a contest (`contest.rs`). If the lookout cancels the work because its
 //!    caller was not polled, the caller queues again, ahead of later callers.
 
+mod acquire_all;
 mod ask;
 mod contend;
 mod contender;
+mod known;
 mod lined_up_for_condition;
+mod options;
+mod pending_acquire;
 mod pick_up;
 
 use std::pin::Pin;
@@ -23,23 +27,23 @@ use futures_util::{FutureExt, TryFutureExt};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::engine::core::{Engine, rules};
-use crate::engine::entry::{Contested, Entry, EntryPermit, InQueue, Visit};
+use crate::engine::entry::{Contested, Entry, EntryPermit, InQueue, Ticket, Visit};
 use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::hold::Hold;
 use crate::engine::keep::until_given_back;
-use crate::engine::known::Known;
-use crate::engine::options::{AcquireOptions, Patience};
-use crate::engine::pending_acquire::Attempt;
-use crate::engine::queue::Ticket;
 use crate::engine::waiting::Rules;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::owner::OwnerId;
 use crate::wire::Fault;
 
+pub(crate) use acquire_all::{AllOrNone, acquire_all};
 pub(crate) use contender::Contender;
 pub(crate) use lined_up_for_condition::LinedUp;
+pub(crate) use options::{AcquireOptions, Patience};
 
+use known::Known;
+use pending_acquire::Attempt;
 use pick_up::{Coming, Offer};
 
 /// A waiter stands in the line of a condition until it is notified. Sets `lined_up` as soon as the waiter stands there.

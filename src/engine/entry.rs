@@ -15,6 +15,11 @@
 //! `entry/table.rs` finds entries, `entry/visit.rs` keeps one in the table, `entry/stay.rs` is what a tenure has of it.
 
 mod behind;
+mod contest;
+mod gate;
+mod lookout;
+mod queue;
+mod side_by_side;
 mod stay;
 mod table;
 mod visit;
@@ -26,29 +31,33 @@ use std::task::Wake;
 use tokio::time::Instant;
 
 use crate::engine::compact_instant::SharedInstant;
-use crate::engine::contest::{Contest, Work};
-use crate::engine::gate::Gate;
 use crate::engine::ghost::Ghost;
 use crate::engine::keep::Keep;
-use crate::engine::lookout::{Age, Watched};
-use crate::engine::queue::{Look, Queue};
-use crate::engine::side_by_side::SideBySide;
 use crate::engine::tenure;
 use crate::engine::waiting::{Event, Rules, Waiting};
 use crate::error::Result as Answer;
 use crate::keys::{Keys, TenureId};
 use crate::wire::{Manner, Subscription};
 
+pub(crate) use queue::{LOOKS, Look, Ticket};
 pub(crate) use stay::{EntryPermit, Stay};
 pub(crate) use table::Table;
 pub(crate) use visit::{InQueue, Visit};
 
 use behind::Behind;
+use contest::{Contest, Work};
+use gate::Gate;
+use lookout::{Age, Watched};
+use queue::Queue;
+use side_by_side::SideBySide;
 use stay::Seat;
 use table::EntryKey;
 
 /// One grant by Redis to this client, with its part of the entry.
 pub(crate) type Tenure = tenure::Tenure<Stay>;
+
+/// When the watchdog has to look at which tenure.
+pub(crate) type Timetable = tenure::Timetable<Stay>;
 
 /// What the holds of one owner share.
 pub(crate) type OwnerHolds = tenure::OwnerHolds<Stay>;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::engine::entry::{OwnerHolds, Tenure};
 use crate::engine::grant::Ended;
-use crate::engine::owner_holds::At;
+use crate::engine::tenure::At;
 use crate::token::FencingToken;
 
 /// A view of a hold, for the work that runs under a lock: see [`Lock::run`](crate::Lock::run).

@@ -3,21 +3,30 @@
 //! The hold count in memory is authoritative. The client writes it to Redis, in order. If Redis missed a count, the
 //! next one corrects that.
 
+mod condition;
+mod mark_calls;
+mod unanswered_release;
+mod unlock;
+
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::checked_lease;
+use crate::engine::caller::Patience;
 use crate::engine::core::{Engine, RETRY_PAUSE};
 use crate::engine::entry::Tenure;
 use crate::engine::grant::{Ended, Lease, Loss};
 use crate::engine::hold::Hold;
-use crate::engine::job::{Job, Outcome};
-use crate::engine::options::Patience;
-use crate::engine::unanswered_release::UnansweredRelease;
+use crate::engine::releaser::{Job, Outcome};
 use crate::error::{Error, Result, said};
 use crate::jitter::jittered;
 use crate::wire::{Fault, Renewal};
+
+pub use condition::Woken;
+pub(crate) use condition::{Notice, wait_at};
+
+use unanswered_release::UnansweredRelease;
 
 /// The most holds of one owner. More of them indicate endless recursion.
 const MOST_HOLDS: u32 = 65_535;

@@ -11,11 +11,15 @@
 //!    it (`tried.rs`).
 //! 4. An idle tenure is renewed, and can be lost, like a held one. Its next holder checks its deadline.
 
+mod tried;
+
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::wire::Subscription;
+
+pub(crate) use tried::Tried;
 
 /// Whether a client may keep a lock that none of its callers holds.
 pub(crate) struct Keep {

@@ -7,13 +7,11 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::engine::debts::Debts;
-use crate::engine::entry::{Entry, Table};
-use crate::engine::job::Job;
-use crate::engine::outbox::Outbox;
+use crate::engine::entry::{Entry, Table, Timetable};
+use crate::engine::keep::Tried;
+use crate::engine::releaser::{Job, Outbox};
 use crate::engine::secrets::Secrets;
-use crate::engine::tried::Tried;
 use crate::engine::waiting::{Event, PushedGrant, Rules};
-use crate::engine::watchdog_timetable::Timetable;
 use crate::keys::TenureId;
 use crate::meters;
 use crate::wire::{Heard, What, Word, publisher, words};
@@ -196,8 +194,7 @@ mod tests {
     use crate::engine::entry::Visit;
     use crate::engine::ghost::Ghost;
     use crate::engine::grant::{Grant, Holder, Lease};
-    use crate::engine::hand_off_budget::Idle;
-    use crate::engine::tenure::Due;
+    use crate::engine::tenure::{Due, Idle};
     use crate::engine::waiting::Next;
     use crate::keys::Keys;
     use crate::kinds::Kind;

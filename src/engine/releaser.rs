@@ -9,6 +9,11 @@
 //!    either: that may have been the grant of an earlier request.
 //! 4. The task ends when the client is closed, or has no handle left, and owes nothing any more.
 
+mod backlog;
+mod job;
+mod outbox;
+mod releases_under_way;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,12 +23,17 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::backlog::{Answers, Ask, Backlog};
 use crate::engine::debts::Debts;
 use crate::engine::entry::Tenure;
-use crate::engine::job::{Job, Lane, Outcome, What};
 use crate::meters;
 use crate::wire::{Commands, Connection, Fault};
+
+pub(crate) use job::{Job, Lane, Outcome};
+pub(crate) use outbox::Outbox;
+pub(crate) use releases_under_way::ReleasesUnderWay;
+
+use backlog::{Answers, Ask, Backlog};
+use job::What;
 
 /// The task that releases locks in the background.
 pub(crate) struct Releaser {

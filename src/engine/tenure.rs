@@ -12,9 +12,14 @@
 
 mod company;
 mod count_job;
+mod hand_off_budget;
 mod hand_over;
+mod lifetime;
 mod loss;
+mod owner_holds;
 mod renewal;
+mod timetable;
+mod wheel;
 
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
@@ -25,19 +30,21 @@ use tokio::time::{Instant, sleep_until};
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::debts::Debt;
 use crate::engine::grant::{Ended, Grant, Holder, Lease};
-use crate::engine::lifetime::Lifetime;
-use crate::engine::owner_holds;
-use crate::engine::wheel::TimerSlot;
 use crate::keys::{Keys, TenureId};
 use crate::meters::{Holds, Lateness};
 use crate::owner::OwnerId;
 use crate::token::FencingToken;
 
+pub(crate) use hand_off_budget::{Budget, Idle};
 pub(crate) use hand_over::{Left, PickUp, Taken};
+pub(crate) use owner_holds::At;
 pub(crate) use renewal::Due;
+pub(crate) use timetable::Timetable;
+pub(crate) use wheel::TimerSlot;
 
 use company::Company;
 use count_job::Telling;
+use lifetime::Lifetime;
 
 /// The part of its client's entry that a tenure keeps while it may be held. The entry is above this module: a tenure
 /// knows it only through this trait.
@@ -434,8 +441,8 @@ pub(crate) mod tests {
     use crate::engine::debts::Debts;
     use crate::engine::entry::{Entry, EntryPermit, Stay, Table, Visit};
     use crate::engine::grant::{Loss, deadline};
-    use crate::engine::hand_off_budget::{Budget, Idle};
     use crate::engine::hold::Hold;
+    use crate::engine::tenure::hand_off_budget::{Budget, Idle};
     use crate::kinds::Kind;
 
     /// With this budget, no tenure is handed on.

@@ -8,8 +8,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::core::{Engine, WeakEngine};
-use crate::engine::entry::Entry;
-use crate::engine::queue::{LOOKS, Look};
+use crate::engine::entry::{Entry, LOOKS, Look};
 
 /// The shortest pause between two looks: a busy runtime takes some time to poll a caller.
 const SHORTEST: Duration = Duration::from_millis(5);

@@ -1,10 +1,12 @@
-//! The watchdog: it renews locks in batches, and detects their loss. `watchdog_timetable.rs` says which tenures are due, and
+//! The watchdog: it renews locks in batches, and detects their loss. `timetable.rs` says which tenures are due, and
 //! `tenure/renewal.rs` what to do with each. (A tenure is a client's possession of a lock, from a grant by Redis to its release or
 //! loss.)
 //!
 //! 1. Only an answer from Redis moves a deadline, and only to a later time. Without an answer, the deadline passes.
 //! 2. The watchdog believes the answer "gone" at once, even if the deadline is far away.
 //! 3. A tenure that has ended is not renewed again. `tenure.rs` decides whether it has ended, not this task.
+
+mod rhythm;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +16,14 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::entry::Tenure;
+use crate::engine::entry::{Tenure, Timetable};
 use crate::engine::grant::Loss;
-use crate::engine::job::Job;
-use crate::engine::outbox::Outbox;
-use crate::engine::rhythm::Rhythm;
+use crate::engine::releaser::{Job, Outbox};
 use crate::engine::tenure::Due;
-use crate::engine::watchdog_timetable::Timetable;
 use crate::meters;
 use crate::wire::{Commands, Fault, Renewal};
+
+pub(crate) use rhythm::Rhythm;
 
 /// The most locks in one renewal script. It blocks the server for about half a millisecond.
 const BATCH: usize = 128;

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::engine::caller::known::Known;
+use crate::engine::caller::pending_acquire::{Attempt, attempt};
 use crate::engine::caller::pick_up::Offer;
 use crate::engine::caller::{Caller, contest};
 use crate::engine::core::RETRY_PAUSE;
 use crate::engine::debts::Debt;
 use crate::engine::entry::{Entry, Visit};
 use crate::engine::hold::Hold;
-use crate::engine::known::Known;
-use crate::engine::pending_acquire::{Attempt, attempt};
 use crate::engine::waiting::Event;
 use crate::error::{Error, Result};
 use crate::jitter::jittered;

@@ -1,5 +1,5 @@
 //! The waiter of a condition tells the holder of the lock that it stands in line: only then may the holder release the
-//! lock. Both are parts of one call (`engine/condition.rs`).
+//! lock. Both are parts of one call (`engine/holding/condition.rs`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

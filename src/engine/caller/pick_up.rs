@@ -9,7 +9,7 @@ use crate::engine::caller::Caller;
 use crate::engine::core::Engine;
 use crate::engine::entry::{Entry, EntryPermit, Tenure, Visit};
 use crate::engine::hold::Hold;
-use crate::engine::job::Job;
+use crate::engine::releaser::Job;
 use crate::engine::tenure::{PickUp, Taken};
 use crate::keys::TenureId;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::engine::entry::queue::Ticket;
 use crate::engine::entry::{Entry, Tenure, Visit};
 use crate::engine::grant::{Grant, Holder};
-use crate::engine::queue::Ticket;
 use crate::engine::tenure::{self, Inner};
 use crate::keys::TenureId;
 

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dashmap::DashMap;
 
+use crate::engine::entry::lookout::Lookout;
 use crate::engine::entry::{Entry, Tenure, Visit};
-use crate::engine::lookout::Lookout;
 use crate::keys::{Keys, TenureId, ids_of};
 use crate::kinds::Kind;
 use crate::wire::Fault;

@@ -8,11 +8,11 @@ use std::task::{Context, Poll, Waker, ready};
 
 use tokio::time::Instant;
 
-use crate::engine::contest::{Part, Work};
+use crate::engine::entry::contest::{Part, Work};
+use crate::engine::entry::lookout::Stamp;
+use crate::engine::entry::queue::Ticket;
 use crate::engine::entry::{Contested, Entry, EntryPermit, Seat, Stay, Tenure};
 use crate::engine::grant::{Grant, Holder, Lease};
-use crate::engine::lookout::Stamp;
-use crate::engine::queue::Ticket;
 use crate::engine::tenure;
 use crate::engine::waiting::{Next, Rules};
 use crate::keys::TenureId;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::grant::{Holder, Lease};
-use crate::engine::hand_off_budget::Budget;
 use crate::engine::tenure::company::Company;
+use crate::engine::tenure::hand_off_budget::Budget;
+use crate::engine::tenure::wheel::TimerSlot;
 use crate::engine::tenure::{EntryPart, State, Tenure};
-use crate::engine::wheel::TimerSlot;
 
 /// The outcome for a holder that leaves.
 pub(crate) enum Left<S: EntryPart> {

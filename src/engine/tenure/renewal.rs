@@ -6,9 +6,9 @@ use tokio::time::Instant;
 
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::grant::Lease;
-use crate::engine::hand_off_budget::Idle;
+use crate::engine::tenure::hand_off_budget::Idle;
+use crate::engine::tenure::wheel::TimerSlot;
 use crate::engine::tenure::{EntryPart, State, Tenure};
-use crate::engine::wheel::TimerSlot;
 
 /// What the watchdog finds when a tenure is due.
 #[derive(Debug, PartialEq, Eq)]

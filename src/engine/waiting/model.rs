@@ -9,14 +9,18 @@
 //! 3. After each step, [`World::judge`] judges the state. The test reports a wrong state with the shortest path to it.
 //! 4. If a protocol lacks one of its rules, the search has to find what goes wrong: see [`Mutation`].
 
+mod behind;
 mod client;
 mod in_line;
 mod keeper;
+mod keeping;
+mod request;
 mod search;
 mod server;
 mod trier;
 
-use client::{Client, Clock, Driver, Ears, Request, Stage, tick_request};
+use client::{Client, Clock, Driver, Ears, Stage};
+use request::{Request, tick_request};
 use server::{Call, Field, LetIn, Server, Terms};
 
 /// A `waiter_ttl`, in ticks.
@@ -545,7 +549,7 @@ impl World {
 
     /// An answer arrives at once. If another event comes before it, that is a fault and costs one: so there are few
     /// states.
-    fn reply(&mut self, c: usize, answer: client::Answer, terms: Terms, clock: Clock) -> Verdict {
+    fn reply(&mut self, c: usize, answer: request::Answer, terms: Terms, clock: Clock) -> Verdict {
         let client = &mut self.clients[c];
         if client.paused > 0 || client.down_is_slow > 0 {
             client.down.push(answer);
@@ -557,7 +561,7 @@ impl World {
     fn is_answered(
         &mut self,
         c: usize,
-        answer: client::Answer,
+        answer: request::Answer,
         terms: Terms,
         clock: Clock,
     ) -> Verdict {
@@ -625,8 +629,9 @@ impl World {
     }
 
     /// A waiter that had a place keeps it, whatever happened to its request.
-    fn judge_answer(&self, c: usize, answer: client::Answer) -> Verdict {
-        let client::Answer::Acquired { id, reply: server::Reply::Waits { place, .. }, .. } = answer
+    fn judge_answer(&self, c: usize, answer: request::Answer) -> Verdict {
+        let request::Answer::Acquired { id, reply: server::Reply::Waits { place, .. }, .. } =
+            answer
         else {
             return Ok(());
         };

@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::grant::deadline;
-use crate::engine::waiting::model::in_line::Behind;
-use crate::engine::waiting::model::keeper::Keeping;
+use crate::engine::waiting::model::behind::Behind;
+use crate::engine::waiting::model::keeping::Keeping;
+use crate::engine::waiting::model::request::{Answer, Request, tick_request};
 use crate::engine::waiting::model::server::{AcquireOptions, Call, Field, Ids, Reply, Terms, Word};
 use crate::engine::waiting::model::{Action, Mutation, PARK, TTL};
 use crate::engine::waiting::{Event, Next, PushedGrant, Rules, SIGNS, Waiting};
@@ -21,15 +22,15 @@ const MOST_SIGNS: u32 = SIGNS + PARK.unsigned_abs().next_power_of_two().ilog2();
 
 /// What a [`Waiting`] knows, with times in ticks from now: so states that differ only in absolute time are one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) struct Known {
-    pub(in crate::engine::waiting::model) id: u8,
-    pub(in crate::engine::waiting::model) place: u8,
-    pub(in crate::engine::waiting::model) stands: bool,
-    pub(in crate::engine::waiting::model) near: bool,
-    pub(in crate::engine::waiting::model) under_way: bool,
-    pub(in crate::engine::waiting::model) signed: Option<i8>,
-    pub(in crate::engine::waiting::model) told: Option<(u8, i8)>,
-    pub(in crate::engine::waiting::model) ask_at: Option<i8>,
+pub(crate) struct Known {
+    pub(crate) id: u8,
+    pub(crate) place: u8,
+    pub(crate) stands: bool,
+    pub(crate) near: bool,
+    pub(crate) under_way: bool,
+    pub(crate) signed: Option<i8>,
+    pub(crate) told: Option<(u8, i8)>,
+    pub(crate) ask_at: Option<i8>,
     look_at: Option<i8>,
     rests: bool,
     signs: u8,
@@ -37,12 +38,12 @@ pub(in crate::engine::waiting::model) struct Known {
 
 /// Converts instants to ticks and back.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::engine::waiting::model) struct Clock {
+pub(crate) struct Clock {
     now: Instant,
 }
 
 impl Clock {
-    pub(in crate::engine::waiting::model) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         // Far enough from the earliest instant that earlier ones exist.
         Self { now: Instant::now() + Duration::from_secs(3600) }
     }
@@ -63,7 +64,7 @@ impl Clock {
     }
 
     /// Whether the client may still believe a grant of this length that it requested at this time.
-    pub(in crate::engine::waiting::model) fn is_believed(self, sent: i8, lease: i8) -> bool {
+    pub(crate) fn is_believed(self, sent: i8, lease: i8) -> bool {
         deadline(self.moment(sent), TICK * u32::from(lease.unsigned_abs())) > self.now
     }
 }
@@ -124,27 +125,9 @@ impl Known {
     }
 }
 
-/// A request in flight to the server. A try puts nobody in line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) enum Request {
-    Acquire(AcquireOptions),
-    Try { field: Field, sent: i8 },
-    Release { field: Field, served: Ids },
-    Renew { field: Field, sent: i8 },
-}
-
-/// An answer in flight to the client. A try learns who holds the lock now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) enum Answer {
-    Acquired { id: u8, reply: Reply, sent: i8 },
-    Tried { id: u8, holder: Option<Field>, sent: i8 },
-    Released { id: u8 },
-    Renewed { id: u8, held: bool, sent: i8 },
-}
-
 /// What the one contender or holder of an entry does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) enum Stage {
+pub(crate) enum Stage {
     Free,
     /// Until then, or until an event.
     Parked(i8),
@@ -170,33 +153,33 @@ pub(in crate::engine::waiting::model) enum Stage {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) struct Tenure {
-    pub(in crate::engine::waiting::model) id: u8,
+pub(crate) struct Tenure {
+    pub(crate) id: u8,
     /// When the tenure is over, by the client's own account.
-    pub(in crate::engine::waiting::model) ends: i8,
-    pub(in crate::engine::waiting::model) renew_at: i8,
-    pub(in crate::engine::waiting::model) renewing: bool,
+    pub(crate) ends: i8,
+    pub(crate) renew_at: i8,
+    pub(crate) renewing: bool,
     /// For how many ticks its holder holds it, or its client keeps it idle.
-    pub(in crate::engine::waiting::model) rest: i8,
+    pub(crate) rest: i8,
     /// No caller holds it.
-    pub(in crate::engine::waiting::model) is_idle: bool,
+    pub(crate) is_idle: bool,
     /// The callers that it was handed on to, and that still stand in line.
-    pub(in crate::engine::waiting::model) served: Ids,
+    pub(crate) served: Ids,
 }
 
 /// What a client knows of one lock.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) struct Spot {
-    pub(in crate::engine::waiting::model) line: Option<Known>,
+pub(crate) struct Spot {
+    pub(crate) line: Option<Known>,
     /// Callers that have not arrived yet, and callers that wait for the permit within the client.
-    pub(in crate::engine::waiting::model) fresh: u8,
-    pub(in crate::engine::waiting::model) queued: u8,
-    pub(in crate::engine::waiting::model) stage: Stage,
+    pub(crate) fresh: u8,
+    pub(crate) queued: u8,
+    pub(crate) stage: Stage,
     /// The owner field under which its caller lined up first.
-    pub(in crate::engine::waiting::model) entry: u8,
-    pub(in crate::engine::waiting::model) behind: Behind,
+    pub(crate) entry: u8,
+    pub(crate) behind: Behind,
     /// A tenure that the caller right ahead in the line has left to this one.
-    pub(in crate::engine::waiting::model) left: Option<Tenure>,
+    pub(crate) left: Option<Tenure>,
 }
 
 impl Spot {
@@ -213,14 +196,14 @@ impl Spot {
     }
 
     /// The tenure that its caller holds, or that was left to it.
-    pub(in crate::engine::waiting::model) fn tenure(&mut self) -> Option<&mut Tenure> {
+    pub(crate) fn tenure(&mut self) -> Option<&mut Tenure> {
         match &mut self.stage {
             Stage::Holding(tenure) => Some(tenure),
             _ => self.left.as_mut(),
         }
     }
 
-    pub(in crate::engine::waiting::model) fn contends(&self) -> bool {
+    pub(crate) fn contends(&self) -> bool {
         matches!(self.stage, Stage::Parked(_) | Stage::Asking { .. } | Stage::Riding)
     }
 
@@ -231,8 +214,8 @@ impl Spot {
 
 /// A background job: something to release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) struct Job {
-    pub(in crate::engine::waiting::model) id: u8,
+pub(crate) struct Job {
+    pub(crate) id: u8,
     /// The connection on which the acquire was sent that may run late.
     ghost_of: Option<u8>,
     until: i8,
@@ -249,7 +232,7 @@ enum JobState {
 
 /// Whether messages reach a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) enum Ears {
+pub(crate) enum Ears {
     Closed,
     /// Subscribing, for the first time or again.
     Opening,
@@ -259,38 +242,38 @@ pub(in crate::engine::waiting::model) enum Ears {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) struct Client {
-    pub(in crate::engine::waiting::model) number: u8,
-    pub(in crate::engine::waiting::model) gone: bool,
+pub(crate) struct Client {
+    pub(crate) number: u8,
+    pub(crate) gone: bool,
     /// It is paused for at most this many ticks.
-    pub(in crate::engine::waiting::model) paused: i8,
-    pub(in crate::engine::waiting::model) ears: Ears,
+    pub(crate) paused: i8,
+    pub(crate) ears: Ears,
     /// For how many ticks it may be deaf.
-    pub(in crate::engine::waiting::model) deaf: i8,
-    pub(in crate::engine::waiting::model) keeping: Keeping,
+    pub(crate) deaf: i8,
+    pub(crate) keeping: Keeping,
     generation: u8,
     next_id: u8,
     /// Requests that have not run, and answers and messages that have not arrived; for how many ticks they may be late.
-    pub(in crate::engine::waiting::model) up: Vec<Request>,
-    pub(in crate::engine::waiting::model) up_is_slow: i8,
-    pub(in crate::engine::waiting::model) down: Vec<Answer>,
-    pub(in crate::engine::waiting::model) down_is_slow: i8,
-    pub(in crate::engine::waiting::model) messages: Vec<Vec<Word>>,
-    pub(in crate::engine::waiting::model) messages_are_slow: i8,
-    pub(in crate::engine::waiting::model) spots: Vec<Spot>,
-    pub(in crate::engine::waiting::model) jobs: Vec<Job>,
+    pub(crate) up: Vec<Request>,
+    pub(crate) up_is_slow: i8,
+    pub(crate) down: Vec<Answer>,
+    pub(crate) down_is_slow: i8,
+    pub(crate) messages: Vec<Vec<Word>>,
+    pub(crate) messages_are_slow: i8,
+    pub(crate) spots: Vec<Spot>,
+    pub(crate) jobs: Vec<Job>,
     watcher: Option<u8>,
 }
 
 /// A client with what it needs to move.
-pub(in crate::engine::waiting::model) struct Driver<'a> {
-    pub(in crate::engine::waiting::model) client: &'a mut Client,
-    pub(in crate::engine::waiting::model) terms: Terms,
-    pub(in crate::engine::waiting::model) clock: Clock,
+pub(crate) struct Driver<'a> {
+    pub(crate) client: &'a mut Client,
+    pub(crate) terms: Terms,
+    pub(crate) clock: Clock,
 }
 
 impl Client {
-    pub(in crate::engine::waiting::model) fn new(number: u8, spots: usize, callers: u8) -> Self {
+    pub(crate) fn new(number: u8, spots: usize, callers: u8) -> Self {
         let spot = Spot::new(callers);
         Self {
             number,
@@ -313,21 +296,21 @@ impl Client {
         }
     }
 
-    pub(in crate::engine::waiting::model) fn field(&self, id: u8) -> Field {
+    pub(crate) fn field(&self, id: u8) -> Field {
         Field { client: self.number, id }
     }
 
-    pub(in crate::engine::waiting::model) fn believes(&self) -> usize {
+    pub(crate) fn believes(&self) -> usize {
         let held = |spot: &&Spot| matches!(spot.stage, Stage::Holding(tenure) if tenure.ends > 0);
         if self.gone { 0 } else { self.spots.iter().filter(held).count() }
     }
 
-    pub(in crate::engine::waiting::model) fn contends(&self) -> bool {
+    pub(crate) fn contends(&self) -> bool {
         !self.gone && self.spots.iter().any(Spot::contends)
     }
 
     /// Whether it will not do anything more, apart from callers that may arrive.
-    pub(in crate::engine::waiting::model) fn is_at_rest(&self) -> bool {
+    pub(crate) fn is_at_rest(&self) -> bool {
         self.up.is_empty()
             && self.down.is_empty()
             && self.messages.is_empty()
@@ -336,7 +319,7 @@ impl Client {
     }
 
     /// Whether it knows that the server may have something under this owner field.
-    pub(in crate::engine::waiting::model) fn knows(&self, id: u8) -> bool {
+    pub(crate) fn knows(&self, id: u8) -> bool {
         let of_tenure = |tenure: Tenure| tenure.id == id || tenure.served.contains(id);
         let in_spot = |spot: &Spot| {
             spot.line.as_ref().is_some_and(|line| line.id == id)
@@ -353,12 +336,12 @@ impl Client {
             || self.jobs.iter().any(|job| job.id == id || job.served.contains(id))
     }
 
-    pub(in crate::engine::waiting::model) fn has_job_to_send(&self) -> bool {
+    pub(crate) fn has_job_to_send(&self) -> bool {
         self.jobs.iter().any(|job| job.state == JobState::Due)
     }
 
     /// What happens next to its connection for messages.
-    pub(in crate::engine::waiting::model) fn hears_next(&self) -> Option<Action> {
+    pub(crate) fn hears_next(&self) -> Option<Action> {
         let c = usize::from(self.number);
         match self.ears {
             Ears::Opening => Some(Action::Subscribes(c)),
@@ -368,7 +351,7 @@ impl Client {
     }
 
     /// The tenure that it keeps, held by no caller.
-    pub(in crate::engine::waiting::model) fn idle(&self) -> Option<Tenure> {
+    pub(crate) fn idle(&self) -> Option<Tenure> {
         self.spots.iter().find_map(|spot| match spot.stage {
             Stage::Holding(tenure) if tenure.is_idle => Some(tenure),
             _ => None,
@@ -376,7 +359,7 @@ impl Client {
     }
 
     /// Two contenders have asked, and neither request has run.
-    pub(in crate::engine::waiting::model) fn has_two_contenders_asking(&self) -> bool {
+    pub(crate) fn has_two_contenders_asking(&self) -> bool {
         matches!(self.up[..], [Request::Acquire(_), Request::Acquire(_), ..])
     }
 
@@ -386,7 +369,7 @@ impl Client {
     }
 
     /// All places that it knows of.
-    pub(in crate::engine::waiting::model) fn places(&mut self, mut change: impl FnMut(&mut u8)) {
+    pub(crate) fn places(&mut self, mut change: impl FnMut(&mut u8)) {
         for line in self.spots.iter_mut().filter_map(|spot| spot.line.as_mut()) {
             change(&mut line.place);
         }
@@ -403,7 +386,7 @@ impl Client {
     }
 
     /// One tick later, for everything that only counts down.
-    pub(in crate::engine::waiting::model) fn tick(&mut self) {
+    pub(crate) fn tick(&mut self) {
         let earlier = |time: &mut i8| *time = (*time - 1).max(-4 * TTL);
         let slow = [&mut self.up_is_slow, &mut self.down_is_slow, &mut self.messages_are_slow];
         slow.into_iter()
@@ -444,15 +427,6 @@ impl Client {
     }
 }
 
-pub(in crate::engine::waiting::model) fn tick_request(request: &mut Request) {
-    match request {
-        Request::Acquire(AcquireOptions { sign: sent, .. })
-        | Request::Try { sent, .. }
-        | Request::Renew { sent, .. } => *sent = (*sent - 1).max(-4 * TTL),
-        Request::Release { .. } => {}
-    }
-}
-
 impl Driver<'_> {
     fn rules(&self) -> Rules {
         let ticks = |ticks: i8| TICK * u32::from(ticks.unsigned_abs());
@@ -464,17 +438,17 @@ impl Driver<'_> {
         }
     }
 
-    pub(in crate::engine::waiting::model) fn is(&self, mutation: Mutation) -> bool {
+    pub(crate) fn is(&self, mutation: Mutation) -> bool {
         self.terms.is(mutation)
     }
 
-    pub(in crate::engine::waiting::model) fn new_id(&mut self) -> u8 {
+    pub(crate) fn new_id(&mut self) -> u8 {
         self.client.next_id += 1;
         self.client.next_id
     }
 
     /// A caller arrives.
-    pub(in crate::engine::waiting::model) fn comes(&mut self, spot: usize) {
+    pub(crate) fn comes(&mut self, spot: usize) {
         self.client.spots[spot].fresh -= 1;
         self.client.spots[spot].queued += 1;
         if self.client.spots[spot].stage == Stage::Free {
@@ -487,7 +461,7 @@ impl Driver<'_> {
 
     /// The permit is free: the next caller of this client contends. If there is none, the client gives up what was left
     /// for it.
-    pub(in crate::engine::waiting::model) fn next_caller(&mut self, spot: usize, old: Option<u8>) {
+    pub(crate) fn next_caller(&mut self, spot: usize, old: Option<u8>) {
         self.client.spots[spot].stage = Stage::Free;
         if self.client.spots[spot].queued > 0 {
             self.client.spots[spot].queued -= 1;
@@ -553,7 +527,7 @@ impl Driver<'_> {
     }
 
     /// The next far contender watches, if this one did.
-    pub(in crate::engine::waiting::model) fn stop_watching(&mut self, spot: usize) {
+    pub(crate) fn stop_watching(&mut self, spot: usize) {
         if self.client.watcher != Some(number(spot)) {
             return;
         }
@@ -567,7 +541,7 @@ impl Driver<'_> {
     }
 
     /// A parked contender looks again.
-    pub(in crate::engine::waiting::model) fn look(&mut self, spot: usize) {
+    pub(crate) fn look(&mut self, spot: usize) {
         if matches!(self.client.spots[spot].stage, Stage::Parked(_)) {
             self.go_on(spot, None);
         }
@@ -608,13 +582,7 @@ impl Driver<'_> {
         self.send(Request::Acquire(options));
     }
 
-    pub(in crate::engine::waiting::model) fn begin(
-        &mut self,
-        spot: usize,
-        id: u8,
-        ends: i8,
-        renew_at: i8,
-    ) {
+    pub(crate) fn begin(&mut self, spot: usize, id: u8, ends: i8, renew_at: i8) {
         let rest = self.terms.hold;
         let served = Ids::default();
         let tenure = Tenure { id, ends, renew_at, renewing: false, rest, is_idle: false, served };
@@ -624,7 +592,7 @@ impl Driver<'_> {
         self.renew_if_due(spot);
     }
 
-    pub(in crate::engine::waiting::model) fn renew_if_due(&mut self, spot: usize) {
+    pub(crate) fn renew_if_due(&mut self, spot: usize) {
         let field = |id| self.client.field(id);
         if let Stage::Holding(tenure) = self.client.spots[spot].stage
             && tenure.renew_at <= 0
@@ -637,13 +605,7 @@ impl Driver<'_> {
     }
 
     /// Releases something. `now`: in the foreground.
-    pub(in crate::engine::waiting::model) fn job(
-        &mut self,
-        id: u8,
-        ghost_of: Option<u8>,
-        until: i8,
-        now: bool,
-    ) {
+    pub(crate) fn job(&mut self, id: u8, ghost_of: Option<u8>, until: i8, now: bool) {
         let served = Ids::default();
         self.client.jobs.push(Job { id, ghost_of, until, state: JobState::Due, served });
         if now {
@@ -652,7 +614,7 @@ impl Driver<'_> {
     }
 
     /// Releases a tenure.
-    pub(in crate::engine::waiting::model) fn release(&mut self, tenure: Tenure, now: bool) {
+    pub(crate) fn release(&mut self, tenure: Tenure, now: bool) {
         let Tenure { id, served, .. } = tenure;
         let (until, state) = (self.terms.lease, JobState::Due);
         self.client.jobs.push(Job { id, ghost_of: None, until, state, served });
@@ -662,7 +624,7 @@ impl Driver<'_> {
     }
 
     /// Sends a release.
-    pub(in crate::engine::waiting::model) fn tidy(&mut self) {
+    pub(crate) fn tidy(&mut self) {
         for job in &mut self.client.jobs {
             if job.state == JobState::Due {
                 job.state = JobState::Sent;
@@ -682,7 +644,7 @@ impl Driver<'_> {
     }
 
     /// An answer arrives.
-    pub(in crate::engine::waiting::model) fn answered(&mut self, answer: Answer) {
+    pub(crate) fn answered(&mut self, answer: Answer) {
         match answer {
             Answer::Acquired { id, reply, sent } => self.acquired(id, reply, sent),
             Answer::Tried { id, holder, sent } => self.tried(id, holder, sent),
@@ -734,7 +696,7 @@ impl Driver<'_> {
         self.client.spots[spot].stage = Stage::Riding;
     }
 
-    pub(in crate::engine::waiting::model) fn ghost(&mut self, id: u8, old: Option<u8>) {
+    pub(crate) fn ghost(&mut self, id: u8, old: Option<u8>) {
         if !self.is(Mutation::NoGhost) {
             let sent_on = self.client.generation;
             self.job(id, Some(sent_on), self.terms.lease, false);
@@ -745,7 +707,7 @@ impl Driver<'_> {
     }
 
     /// The pause after an unanswered request is over.
-    pub(in crate::engine::waiting::model) fn rode_out(&mut self, spot: usize) {
+    pub(crate) fn rode_out(&mut self, spot: usize) {
         self.go_on(spot, None);
     }
 
@@ -796,7 +758,7 @@ impl Driver<'_> {
     }
 
     /// The holder is done: it releases the lock, or leaves it to its client.
-    pub(in crate::engine::waiting::model) fn gives_back(&mut self, spot: usize) {
+    pub(crate) fn gives_back(&mut self, spot: usize) {
         if self.keeps_or_retires(spot) {
             return;
         }
@@ -808,7 +770,7 @@ impl Driver<'_> {
 
     /// The holder is done, and hands the lock on to the next caller of this client. Or that caller takes up the idle
     /// tenure.
-    pub(in crate::engine::waiting::model) fn hands_on(&mut self, spot: usize) {
+    pub(crate) fn hands_on(&mut self, spot: usize) {
         let (rest, lease) = (self.terms.hold, self.terms.lease);
         let prolongs = self.is(Mutation::PickingUpProlongs);
         self.client.spots[spot].queued -= 1;
@@ -819,14 +781,14 @@ impl Driver<'_> {
     }
 
     /// The holder is done. The next caller of this client offers the lock to other clients, and asks for it again.
-    pub(in crate::engine::waiting::model) fn exchanges(&mut self, spot: usize) {
+    pub(crate) fn exchanges(&mut self, spot: usize) {
         if let Stage::Holding(Tenure { id, .. }) = self.client.spots[spot].stage {
             self.next_caller(spot, Some(id));
         }
     }
 
     /// The future of the contender is dropped.
-    pub(in crate::engine::waiting::model) fn cancelled(&mut self, spot: usize) {
+    pub(crate) fn cancelled(&mut self, spot: usize) {
         if let Stage::Asking { old } = self.client.spots[spot].stage {
             let id = self.client.spots[spot].line.as_ref().expect("it asks").id;
             self.client.keeping.unsent = None;
@@ -847,7 +809,7 @@ impl Driver<'_> {
     }
 
     /// The connection for requests is lost, and there is a new one. Requests that have not run may still run.
-    pub(in crate::engine::waiting::model) fn cut(&mut self) -> Vec<Request> {
+    pub(crate) fn cut(&mut self) -> Vec<Request> {
         let stray = std::mem::take(&mut self.client.up);
         self.client.keeping.unsent = None;
         self.client.down.clear();
@@ -873,7 +835,7 @@ impl Driver<'_> {
     }
 
     /// A message arrives.
-    pub(in crate::engine::waiting::model) fn told(&mut self, words: Vec<Word>) {
+    pub(crate) fn told(&mut self, words: Vec<Word>) {
         for word in words {
             let (Word::Granted { field, .. } | Word::Near { field, .. }) = word else {
                 match word {
@@ -905,7 +867,7 @@ impl Driver<'_> {
     }
 
     /// The subscription begins, or its loss is noticed: a message may have been missed.
-    pub(in crate::engine::waiting::model) fn roused(&mut self, ears: Ears) {
+    pub(crate) fn roused(&mut self, ears: Ears) {
         self.client.ears = ears;
         self.channel_changed();
         for spot in 0..self.client.spots.len() {
@@ -917,7 +879,7 @@ impl Driver<'_> {
     }
 
     /// Time has passed.
-    pub(in crate::engine::waiting::model) fn looks_at_the_clock(&mut self) {
+    pub(crate) fn looks_at_the_clock(&mut self) {
         self.tidy();
         for spot in 0..self.client.spots.len() {
             if let Some(left) = self.client.spots[spot].left.filter(|left| left.ends <= 0) {
@@ -937,15 +899,12 @@ impl Driver<'_> {
 /// For how long the client keeps trying to give up a place in the line.
 const LONG: i8 = 20;
 
-pub(in crate::engine::waiting::model) fn number(spot: usize) -> u8 {
+pub(crate) fn number(spot: usize) -> u8 {
     u8::try_from(spot).expect("the world is small")
 }
 
 /// The server runs a request of this client.
-pub(in crate::engine::waiting::model) fn run(
-    request: Request,
-    call: &mut Call<'_>,
-) -> (u8, Answer) {
+pub(crate) fn run(request: Request, call: &mut Call<'_>) -> (u8, Answer) {
     match request {
         Request::Acquire(options) => {
             let reply = call.acquire(options);

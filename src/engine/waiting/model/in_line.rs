@@ -1,29 +1,17 @@
 //! A client that hands a fair lock on to its caller right behind in the line: what `entry/behind.rs`, `unlock.rs` and
 //! `caller/contend.rs` do. Each caller has an entry of its own.
 
+use crate::engine::waiting::model::behind::Behind;
 use crate::engine::waiting::model::client::{Client, Driver, Spot, Stage, Tenure, number};
 use crate::engine::waiting::model::server::{Field, Terms, Waiter};
 use crate::engine::waiting::model::{Action, Mutation, Setting, Verdict, World, told};
-
-/// Which caller of the same client stands right behind in the line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) enum Behind {
-    Nobody,
-    Spot(u8),
-    /// The caller goes on under another owner field: nobody counts as behind it, and it is behind nobody.
-    Moved,
-}
 
 /// For how many ticks a tenure is left to the next caller.
 const PICKUP: i8 = 1;
 
 impl Client {
     /// The caller of this client right behind in the line, if it still waits at that place.
-    pub(in crate::engine::waiting::model) fn one_behind(
-        &self,
-        spot: usize,
-        terms: Terms,
-    ) -> Option<usize> {
+    pub(crate) fn one_behind(&self, spot: usize, terms: Terms) -> Option<usize> {
         let Behind::Spot(next) = self.spots[spot].behind else { return None };
         let next = usize::from(next);
         let Spot { behind, left, line, .. } = &self.spots[next];
@@ -33,18 +21,14 @@ impl Client {
     }
 
     /// Whether it has left a tenure to a caller that waits no more.
-    pub(in crate::engine::waiting::model) fn has_left_to_nobody(&self) -> bool {
+    pub(crate) fn has_left_to_nobody(&self) -> bool {
         self.spots.iter().any(|spot| spot.left.is_some() && !spot.contends())
     }
 }
 
 impl Driver<'_> {
     /// The server has said who stands right ahead.
-    pub(in crate::engine::waiting::model) fn stands_behind(
-        &mut self,
-        spot: usize,
-        ahead: Option<u8>,
-    ) {
+    pub(crate) fn stands_behind(&mut self, spot: usize, ahead: Option<u8>) {
         let Some(ahead) = ahead else { return };
         let is_there = |spot: &&mut Spot| spot.entry == ahead && spot.stage != Stage::Free;
         if let Some(ahead) = self.client.spots.iter_mut().find(is_there)
@@ -55,7 +39,7 @@ impl Driver<'_> {
     }
 
     /// The holder is done, and leaves the lock to the caller right behind in the line.
-    pub(in crate::engine::waiting::model) fn hands_on_in_line(&mut self, spot: usize) {
+    pub(crate) fn hands_on_in_line(&mut self, spot: usize) {
         let next = self.client.one_behind(spot, self.terms).expect("somebody stands behind");
         if let Stage::Holding(tenure) = self.client.spots[spot].stage {
             self.client.spots[next].left = Some(Tenure { rest: PICKUP, ..tenure });
@@ -64,7 +48,7 @@ impl Driver<'_> {
     }
 
     /// A contender looks first whether the caller right ahead has left it the lock. It still stands in line.
-    pub(in crate::engine::waiting::model) fn picks_up_in_line(&mut self, spot: usize) -> bool {
+    pub(crate) fn picks_up_in_line(&mut self, spot: usize) -> bool {
         let left = self.client.spots[spot].left.take_if(|left| left.ends > 0);
         let Some(mut tenure) = left else { return false };
         if self.is(Mutation::PickingUpProlongs) {
@@ -80,7 +64,7 @@ impl Driver<'_> {
     }
 
     /// Nobody has taken up what was left to this caller.
-    pub(in crate::engine::waiting::model) fn retires_left(&mut self, spot: usize) {
+    pub(crate) fn retires_left(&mut self, spot: usize) {
         if self.is(Mutation::NobodyLooksAfterTheLeft) {
             return;
         }
@@ -92,12 +76,7 @@ impl Driver<'_> {
 
 impl World {
     /// What a caller does with a tenure that was left to it before this tick is over.
-    pub(in crate::engine::waiting::model) fn may_take_up(
-        &self,
-        c: usize,
-        s: usize,
-        setting: &Setting,
-    ) -> Option<Action> {
+    pub(crate) fn may_take_up(&self, c: usize, s: usize, setting: &Setting) -> Option<Action> {
         let spot = &self.clients[c].spots[s];
         spot.left?;
         match spot.stage {
@@ -108,7 +87,7 @@ impl World {
     }
 
     /// A caller that was handed the lock in line has overtaken nobody but a caller that had lost its place meanwhile.
-    pub(in crate::engine::waiting::model) fn judge_served(&self) -> Verdict {
+    pub(crate) fn judge_served(&self) -> Verdict {
         let line = &self.server.line;
         for client in &self.clients {
             for spot in &client.spots {

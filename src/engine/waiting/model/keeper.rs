@@ -1,26 +1,9 @@
 //! A client that keeps idle locks: what `keep.rs`, `outbox.rs` and `tenure/hand_over.rs` do, in the same order of steps. It
 //! does each step by itself: a message, a request, or a holder that leaves may come between any two of them.
 
-use crate::engine::waiting::model::client::{Client, Driver, Ears, Request, Stage, Tenure};
+use crate::engine::waiting::model::client::{Client, Driver, Ears, Stage, Tenure};
+use crate::engine::waiting::model::request::Request;
 use crate::engine::waiting::model::{Mutation, STRAY, TTL, Terms, Verdict, World};
-
-/// What the client knows beyond its tenure.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) struct Keeping {
-    is_allowed: bool,
-    /// For so many ticks, a caller that tried the lock is expected again.
-    expects: i8,
-    /// The permission has just ended. The client has not looked for an idle tenure yet.
-    pub(in crate::engine::waiting::model) looks: bool,
-    /// A request that allows it to keep the lock, and whether the channel was live before the permission.
-    pub(in crate::engine::waiting::model) unsent: Option<(Request, bool)>,
-}
-
-impl Keeping {
-    pub(in crate::engine::waiting::model) fn tick(&mut self) {
-        self.expects = (self.expects - 1).max(0);
-    }
-}
 
 impl Client {
     /// Whether messages reach it, as far as it knows.
@@ -35,7 +18,7 @@ impl Driver<'_> {
     }
 
     /// Sends an acquire. A keeper first allows itself to keep what is granted.
-    pub(in crate::engine::waiting::model) fn send(&mut self, request: Request) {
+    pub(crate) fn send(&mut self, request: Request) {
         if !self.keeps() {
             self.client.up.push(request);
             return;
@@ -47,7 +30,7 @@ impl Driver<'_> {
     }
 
     /// The keeper checks its channel after the permission, and then sends the request.
-    pub(in crate::engine::waiting::model) fn checks(&mut self) {
+    pub(crate) fn checks(&mut self) {
         let Some((request, was_live)) = self.client.keeping.unsent.take() else { return };
         if self.is(Mutation::TheCheckComesFirst) {
             self.client.keeping.is_allowed = was_live;
@@ -61,7 +44,7 @@ impl Driver<'_> {
     }
 
     /// The answer to a grant says whether somebody waits.
-    pub(in crate::engine::waiting::model) fn heard_who_waits(&mut self, awaited: bool) {
+    pub(crate) fn heard_who_waits(&mut self, awaited: bool) {
         if self.is(Mutation::TheAnswerAllows) {
             self.client.keeping.is_allowed = self.keeps() && self.client.is_live();
         }
@@ -70,12 +53,12 @@ impl Driver<'_> {
         }
     }
 
-    pub(in crate::engine::waiting::model) fn forbid(&mut self) {
+    pub(crate) fn forbid(&mut self) {
         self.client.keeping.is_allowed = false;
     }
 
     /// A caller of another client has tried the lock, and tries once more after a pause.
-    pub(in crate::engine::waiting::model) fn was_tried(&mut self) {
+    pub(crate) fn was_tried(&mut self) {
         if !self.is(Mutation::TheTryIsForgotten) {
             self.client.keeping.expects = 2;
         }
@@ -83,7 +66,7 @@ impl Driver<'_> {
     }
 
     /// Another client wants the lock. The keeper first ends the permission, and then looks for an idle tenure.
-    pub(in crate::engine::waiting::model) fn wanted(&mut self) {
+    pub(crate) fn wanted(&mut self) {
         if self.is(Mutation::TheHolderIsNotTold) && self.client.idle().is_none() {
             return;
         }
@@ -95,7 +78,7 @@ impl Driver<'_> {
         }
     }
 
-    pub(in crate::engine::waiting::model) fn looks_for_idle(&mut self) {
+    pub(crate) fn looks_for_idle(&mut self) {
         self.client.keeping.looks = false;
         if self.is(Mutation::TheIdleIsSoughtFirst) {
             self.forbid();
@@ -106,7 +89,7 @@ impl Driver<'_> {
 
     /// The channel is live again, or the client knows that it is deaf. It may have missed that another client wants the
     /// lock.
-    pub(in crate::engine::waiting::model) fn channel_changed(&mut self) {
+    pub(crate) fn channel_changed(&mut self) {
         if self.keeps() && !self.is(Mutation::TheLiveChannelIsNotHeeded) {
             self.wanted();
         }
@@ -129,7 +112,7 @@ impl Driver<'_> {
     }
 
     /// A holder leaves, or an idle tenure was kept for long enough. Returns `false` if the holder has to release the lock.
-    pub(in crate::engine::waiting::model) fn keeps_or_retires(&mut self, spot: usize) -> bool {
+    pub(crate) fn keeps_or_retires(&mut self, spot: usize) -> bool {
         let Stage::Holding(tenure) = &mut self.client.spots[spot].stage else { return false };
         if tenure.is_idle {
             let tenure = *tenure;
@@ -147,11 +130,7 @@ impl Driver<'_> {
 impl World {
     /// Counts the ticks for which somebody has waited for a lock that no caller holds, since its client keeps it or has
     /// died. They must not be too many.
-    pub(in crate::engine::waiting::model) fn judge_kept(
-        &mut self,
-        waits: bool,
-        terms: Terms,
-    ) -> Verdict {
+    pub(crate) fn judge_kept(&mut self, waits: bool, terms: Terms) -> Verdict {
         let holder = self.server.lock.map(|(field, _)| &self.clients[usize::from(field.client)]);
         // A client that cannot know that it is deaf promises nothing.
         let is_idle = |client: &Client| {

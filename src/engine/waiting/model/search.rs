@@ -4,16 +4,17 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 
-use crate::engine::waiting::model::client::{Clock, Request, Stage};
+use crate::engine::waiting::model::client::{Clock, Stage};
+use crate::engine::waiting::model::request::Request;
 use crate::engine::waiting::model::server::{Field, Word};
 use crate::engine::waiting::model::{Action, Setting, World, called, told};
 
 /// The result of a search.
-pub(in crate::engine::waiting::model) struct Found {
-    pub(in crate::engine::waiting::model) states: usize,
-    pub(in crate::engine::waiting::model) steps: usize,
+pub(crate) struct Found {
+    pub(crate) states: usize,
+    pub(crate) steps: usize,
     /// The shortest path to a wrong state, as text.
-    pub(in crate::engine::waiting::model) violation: Option<String>,
+    pub(crate) violation: Option<String>,
 }
 
 /// How the search reached a state: from which state, and by which action.
@@ -91,7 +92,7 @@ impl Hasher for Bytes {
 }
 
 /// Searches the world until there are no more states, or one is wrong.
-pub(in crate::engine::waiting::model) fn search(setting: &Setting) -> Found {
+pub(crate) fn search(setting: &Setting) -> Found {
     let clock = Clock::new();
     let (mut seen, mut ways, mut steps) = (Seen::default(), Vec::<Way>::new(), 0);
     let mut ends = Ends::default();

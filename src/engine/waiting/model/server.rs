@@ -7,34 +7,34 @@ const LONG_QUIET: i8 = PARK + TTL;
 
 /// An owner field: a client, and its own number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) struct Field {
-    pub(in crate::engine::waiting::model) client: u8,
-    pub(in crate::engine::waiting::model) id: u8,
+pub(crate) struct Field {
+    pub(crate) client: u8,
+    pub(crate) id: u8,
 }
 
 /// Some owner fields of one client, by their numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) struct Ids(u16);
+pub(crate) struct Ids(u16);
 
 impl Ids {
-    pub(in crate::engine::waiting::model) fn insert(&mut self, id: u8) {
+    pub(crate) fn insert(&mut self, id: u8) {
         self.0 |= 1_u16.checked_shl(u32::from(id)).expect("the world is small");
     }
 
-    pub(in crate::engine::waiting::model) fn contains(self, id: u8) -> bool {
+    pub(crate) fn contains(self, id: u8) -> bool {
         self.iter().any(|own| own == id)
     }
 
-    pub(in crate::engine::waiting::model) fn iter(self) -> impl Iterator<Item = u8> {
+    pub(crate) fn iter(self) -> impl Iterator<Item = u8> {
         (0..16_u8).filter(move |id| self.0 >> id & 1 == 1)
     }
 }
 
 /// One place in the line. Times are ticks from now.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) struct Waiter {
-    pub(in crate::engine::waiting::model) field: Field,
-    pub(in crate::engine::waiting::model) place: u8,
+pub(crate) struct Waiter {
+    pub(crate) field: Field,
+    pub(crate) place: u8,
     /// How long ago it lined up, up to `TTL`.
     age: i8,
     /// It came to a quick line behind another caller of its client, and has shown no sign of life since.
@@ -42,29 +42,29 @@ pub(in crate::engine::waiting::model) struct Waiter {
     /// It shows a sign of life only when it is told to.
     rests: bool,
     /// It had lost its place, and took it back.
-    pub(in crate::engine::waiting::model) is_back: bool,
-    pub(in crate::engine::waiting::model) asked: Option<Asked>,
+    pub(crate) is_back: bool,
+    pub(crate) asked: Option<Asked>,
 }
 
 /// When a silent waiter was first and last told to show a sign of life, and whether anybody heard that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) struct Asked {
-    pub(in crate::engine::waiting::model) first: i8,
-    pub(in crate::engine::waiting::model) last: i8,
+pub(crate) struct Asked {
+    pub(crate) first: i8,
+    pub(crate) last: i8,
     heard: bool,
 }
 
 /// Until when a client counts as alive, and when it made the sign of life that proves it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) struct Life {
-    pub(in crate::engine::waiting::model) ends: i8,
-    pub(in crate::engine::waiting::model) sign: i8,
+pub(crate) struct Life {
+    pub(crate) ends: i8,
+    pub(crate) sign: i8,
 }
 
 /// One word of a message to one client. `Wanted`: another client wants the lock that this one may keep idle; `is_tried`: it
 /// stands in no line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) enum Word {
+pub(crate) enum Word {
     Granted { field: Field, sign: i8 },
     Near { field: Field, at_once: bool },
     Wanted { field: Field, is_tried: bool },
@@ -80,7 +80,7 @@ impl Word {
 
 /// The answer to an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) enum Reply {
+pub(crate) enum Reply {
     /// `awaited`: somebody stands in line.
     Granted { awaited: bool },
     /// In `again` ticks, the holder must be gone, or a silent head may have answered.
@@ -90,67 +90,67 @@ pub(in crate::engine::waiting::model) enum Reply {
 
 /// The arguments of an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) struct AcquireOptions {
-    pub(in crate::engine::waiting::model) field: Field,
+pub(crate) struct AcquireOptions {
+    pub(crate) field: Field,
     /// The place that it had, or 0.
-    pub(in crate::engine::waiting::model) had: u8,
-    pub(in crate::engine::waiting::model) sign: i8,
-    pub(in crate::engine::waiting::model) old: Option<Field>,
-    pub(in crate::engine::waiting::model) rests: bool,
+    pub(crate) had: u8,
+    pub(crate) sign: i8,
+    pub(crate) old: Option<Field>,
+    pub(crate) rests: bool,
 }
 
 /// The settings of a small world: the same in all of its states.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::engine::waiting::model) struct Terms {
-    pub(in crate::engine::waiting::model) window: usize,
+pub(crate) struct Terms {
+    pub(crate) window: usize,
     /// If one client has all entries at the front, a waiter of another client shows signs of life too.
-    pub(in crate::engine::waiting::model) guards: bool,
-    pub(in crate::engine::waiting::model) lease: i8,
+    pub(crate) guards: bool,
+    pub(crate) lease: i8,
     /// How long a holder holds at most.
-    pub(in crate::engine::waiting::model) hold: i8,
+    pub(crate) hold: i8,
     /// Of the far contenders of a client, the last in line watches, not the first.
-    pub(in crate::engine::waiting::model) last_watches: bool,
+    pub(crate) last_watches: bool,
     /// A contender near the front rests after some signs of life.
-    pub(in crate::engine::waiting::model) rests: bool,
+    pub(crate) rests: bool,
     /// For how many ticks a client that keeps no locks may be deaf.
-    pub(in crate::engine::waiting::model) deaf: i8,
+    pub(crate) deaf: i8,
     /// A far contender that watches asks when the lease that it knows of is over, not only after `max_park`.
-    pub(in crate::engine::waiting::model) far_looks: bool,
+    pub(crate) far_looks: bool,
     /// So many clients keep idle locks, and for so long.
-    pub(in crate::engine::waiting::model) keepers: u8,
-    pub(in crate::engine::waiting::model) keep: i8,
+    pub(crate) keepers: u8,
+    pub(crate) keep: i8,
     /// A client hands the lock on to its caller right behind in the line, as for a fair lock.
-    pub(in crate::engine::waiting::model) hands_on_in_line: bool,
+    pub(crate) hands_on_in_line: bool,
     /// The callers of this client do not wait.
-    pub(in crate::engine::waiting::model) trier: Option<u8>,
-    pub(in crate::engine::waiting::model) mutation: Option<Mutation>,
+    pub(crate) trier: Option<u8>,
+    pub(crate) mutation: Option<Mutation>,
 }
 
 impl Terms {
-    pub(in crate::engine::waiting::model) fn is(self, mutation: Mutation) -> bool {
+    pub(crate) fn is(self, mutation: Mutation) -> bool {
         self.mutation == Some(mutation)
     }
 
     /// As the client's id says.
-    pub(in crate::engine::waiting::model) fn keeps(self, client: u8) -> bool {
+    pub(crate) fn keeps(self, client: u8) -> bool {
         client < self.keepers
     }
 }
 
 /// Everything that Redis stores for one name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::engine::waiting::model) struct Server {
-    pub(in crate::engine::waiting::model) lock: Option<(Field, i8)>,
-    pub(in crate::engine::waiting::model) line: Vec<Waiter>,
-    pub(in crate::engine::waiting::model) lives: Vec<Option<Life>>,
+pub(crate) struct Server {
+    pub(crate) lock: Option<(Field, i8)>,
+    pub(crate) line: Vec<Waiter>,
+    pub(crate) lives: Vec<Option<Life>>,
     /// The place up to which all waiters were told to show signs of life.
-    pub(in crate::engine::waiting::model) near: u8,
+    pub(crate) near: u8,
     /// The place of a waiter that was told so too, since one client has all entries before it; or 0.
-    pub(in crate::engine::waiting::model) guard: u8,
+    pub(crate) guard: u8,
     /// No waiter behind this place was told by a reply that it may sleep.
-    pub(in crate::engine::waiting::model) sleepers: u8,
+    pub(crate) sleepers: u8,
     /// The highest place that anybody knows of: the server's clock is beyond all of them.
-    pub(in crate::engine::waiting::model) top: u8,
+    pub(crate) top: u8,
     /// How long ago the last script ran, and for how long the line's clock had run then since the last stall.
     quiet: i8,
     ran: i8,
@@ -158,14 +158,14 @@ pub(in crate::engine::waiting::model) struct Server {
 
 /// An entry that was let in: from which place, and whether its client counted as alive.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::engine::waiting::model) struct LetIn {
-    pub(in crate::engine::waiting::model) field: Field,
-    pub(in crate::engine::waiting::model) place: u8,
-    pub(in crate::engine::waiting::model) lives: bool,
+pub(crate) struct LetIn {
+    pub(crate) field: Field,
+    pub(crate) place: u8,
+    pub(crate) lives: bool,
 }
 
 /// One call of a script: the server, and its messages.
-pub(in crate::engine::waiting::model) struct Call<'a> {
+pub(crate) struct Call<'a> {
     server: &'a mut Server,
     terms: Terms,
     /// Which clients listen.
@@ -180,11 +180,11 @@ pub(in crate::engine::waiting::model) struct Call<'a> {
     /// A waiter has left the line.
     moved: bool,
     said: Vec<Word>,
-    pub(in crate::engine::waiting::model) granted: Vec<LetIn>,
+    pub(crate) granted: Vec<LetIn>,
 }
 
 impl Server {
-    pub(in crate::engine::waiting::model) fn new(clients: usize) -> Self {
+    pub(crate) fn new(clients: usize) -> Self {
         Self {
             lock: None,
             line: Vec::new(),
@@ -198,7 +198,7 @@ impl Server {
         }
     }
 
-    pub(in crate::engine::waiting::model) fn is_clean(&self) -> bool {
+    pub(crate) fn is_clean(&self) -> bool {
         self.lock.is_none() && self.line.is_empty()
     }
 
@@ -226,7 +226,7 @@ impl Server {
     }
 
     /// One tick later.
-    pub(in crate::engine::waiting::model) fn tick(&mut self) {
+    pub(crate) fn tick(&mut self) {
         // A time that is long past stays as it is: so the number of states is bounded.
         self.times(|time| *time = (*time - 1).max(-LONG_QUIET));
         for life in self.lives.iter_mut().flatten() {
@@ -240,7 +240,7 @@ impl Server {
     }
 
     /// A script ends. Without waiters, it leaves no note of the line.
-    pub(in crate::engine::waiting::model) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         if self.line.is_empty() {
             let clients = self.lives.len();
             *self = Self { lock: self.lock, top: self.top, ..Self::new(clients) };
@@ -266,11 +266,7 @@ impl Server {
 }
 
 impl<'a> Call<'a> {
-    pub(in crate::engine::waiting::model) fn new(
-        server: &'a mut Server,
-        terms: Terms,
-        ears: &'a [bool],
-    ) -> Self {
+    pub(crate) fn new(server: &'a mut Server, terms: Terms, ears: &'a [bool]) -> Self {
         Self {
             server,
             terms,
@@ -291,7 +287,7 @@ impl<'a> Call<'a> {
         self.server.read_clock();
     }
 
-    pub(in crate::engine::waiting::model) fn acquire(&mut self, options: AcquireOptions) -> Reply {
+    pub(crate) fn acquire(&mut self, options: AcquireOptions) -> Reply {
         self.open();
         let AcquireOptions { field, had, sign, old, rests } = options;
         old.iter().for_each(|old| self.forget(*old));
@@ -381,7 +377,7 @@ impl<'a> Call<'a> {
     }
 
     /// A caller that does not wait. Returns who holds the lock now.
-    pub(in crate::engine::waiting::model) fn try_once(&mut self, field: Field) -> Option<Field> {
+    pub(crate) fn try_once(&mut self, field: Field) -> Option<Field> {
         self.open();
         self.asker = Some(field);
         self.admit();
@@ -410,7 +406,7 @@ impl<'a> Call<'a> {
     }
 
     /// Releases its hold, or gives up its place in the line. Callers that have had this hold too leave the line.
-    pub(in crate::engine::waiting::model) fn release(&mut self, field: Field, served: Ids) -> bool {
+    pub(crate) fn release(&mut self, field: Field, served: Ids) -> bool {
         self.open();
         let held = self.server.holds(field);
         self.forget(field);
@@ -424,7 +420,7 @@ impl<'a> Call<'a> {
     }
 
     /// Prolongs a hold. The renewal of a plain lock looks at nothing else.
-    pub(in crate::engine::waiting::model) fn renew(&mut self, field: Field) -> bool {
+    pub(crate) fn renew(&mut self, field: Field) -> bool {
         let held = self.server.holds(field);
         if held {
             self.server.lock = Some((field, self.terms.lease.max(self.left())));
@@ -433,7 +429,7 @@ impl<'a> Call<'a> {
     }
 
     /// The mail: one message for each client. A keeper is told separately.
-    pub(in crate::engine::waiting::model) fn messages(self) -> Vec<(u8, Vec<Word>)> {
+    pub(crate) fn messages(self) -> Vec<(u8, Vec<Word>)> {
         let mut messages: Vec<(u8, Vec<Word>)> = Vec::new();
         for word in self.said {
             let mut mail = messages.iter_mut().filter(|_| !matches!(word, Word::Wanted { .. }));

@@ -1,7 +1,8 @@
 //! A caller that does not wait: what `caller.rs` does for `try_lock`. It leaves no place in line. If a keeper was told to give
 //! the lock back, it asks once more.
 
-use crate::engine::waiting::model::client::{Answer, Driver, Request, Spot, Stage};
+use crate::engine::waiting::model::client::{Driver, Spot, Stage};
+use crate::engine::waiting::model::request::{Answer, Request};
 use crate::engine::waiting::model::server::Field;
 use crate::engine::waiting::model::{Mutation, Terms, Verdict, World, told};
 
@@ -13,26 +14,17 @@ impl Terms {
 
 impl Driver<'_> {
     /// Whether the callers of this client do not wait.
-    pub(in crate::engine::waiting::model) fn tries(&self) -> bool {
+    pub(crate) fn tries(&self) -> bool {
         self.terms.trier == Some(self.client.number)
     }
 
-    pub(in crate::engine::waiting::model) fn tries_once(
-        &mut self,
-        spot: usize,
-        after: Option<Field>,
-    ) {
+    pub(crate) fn tries_once(&mut self, spot: usize, after: Option<Field>) {
         let id = self.new_id();
         self.client.spots[spot].stage = Stage::Trying { id, after };
         self.client.up.push(Request::Try { field: self.client.field(id), sent: 0 });
     }
 
-    pub(in crate::engine::waiting::model) fn tried(
-        &mut self,
-        id: u8,
-        holder: Option<Field>,
-        sent: i8,
-    ) {
+    pub(crate) fn tried(&mut self, id: u8, holder: Option<Field>, sent: i8) {
         let trying = |spot: &Spot| matches!(spot.stage, Stage::Trying { id: own, .. } if own == id);
         let Some(spot) = self.client.spots.iter().position(trying) else { return };
         let (own, lease) = (self.client.field(id), self.terms.lease);
@@ -50,7 +42,7 @@ impl Driver<'_> {
     }
 
     /// The caller gets an error, and the client cleans up after the request.
-    pub(in crate::engine::waiting::model) fn tried_in_vain(&mut self, spot: usize) {
+    pub(crate) fn tried_in_vain(&mut self, spot: usize) {
         if let Stage::Trying { id, .. } = self.client.spots[spot].stage {
             self.ghost(id, None);
             self.next_caller(spot, None);
@@ -61,12 +53,7 @@ impl Driver<'_> {
 impl World {
     /// Without faults, no caller is refused twice because one client keeps the lock idle. The keeper was told, and has given it
     /// back. If it has taken the lock again since, it does not keep it. (Another keeper may have taken it meanwhile.)
-    pub(in crate::engine::waiting::model) fn judge_try(
-        &self,
-        c: usize,
-        answer: Answer,
-        terms: Terms,
-    ) -> Verdict {
+    pub(crate) fn judge_try(&self, c: usize, answer: Answer, terms: Terms) -> Verdict {
         let Answer::Tried { holder: Some(by), .. } = answer else { return Ok(()) };
         let idle = self.clients[usize::from(by.client)].idle();
         if self.spent.any || idle.is_none_or(|tenure| tenure.id != by.id) {

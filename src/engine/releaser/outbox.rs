@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::engine::entry::{Entry, Stay, Tenure};
-use crate::engine::job::Job;
-use crate::engine::releases_under_way::ReleasesUnderWay;
-use crate::engine::watchdog_timetable::Timetable;
-use crate::engine::wheel::TimerSlot;
+use crate::engine::entry::{Entry, Stay, Tenure, Timetable};
+use crate::engine::releaser::job::Job;
+use crate::engine::releaser::releases_under_way::ReleasesUnderWay;
+use crate::engine::tenure::TimerSlot;
 
 /// The way to the releaser, which releases tenures that no caller needs any more.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 //!
 //! A ring of 1,024 slots. An item that is due at tick t is in the list of slot t mod 1,024. If it is due in a later
 //! revolution, it stays there when the wheel passes. Entering and leaving take constant time. The wheel reads no clock.
-//! `watchdog_timetable.rs` puts the tenures into it.
+//! `timetable.rs` puts the tenures into it.
 //! After Varghese and Lauck, *Hashed and Hierarchical Timing Wheels* (1987), scheme 6.
 
 use std::num::NonZeroU32;

@@ -14,10 +14,9 @@ use crate::engine::core::Engine;
 use crate::engine::entry::{Contested, OwnerHolds, Stay, Tenure, Visit};
 use crate::engine::grant::Loss;
 use crate::engine::hold::Hold;
-use crate::engine::job::{Job, Lane, Outcome};
-use crate::engine::owner_holds::At;
-use crate::engine::tenure::Left;
-use crate::engine::unanswered_release::UnansweredRelease;
+use crate::engine::holding::unanswered_release::UnansweredRelease;
+use crate::engine::releaser::{Job, Lane, Outcome};
+use crate::engine::tenure::{At, Left};
 use crate::error::{Error, Result};
 use crate::wire::{Fault, Release};
 

@@ -4,7 +4,7 @@
 use tokio::time::Instant;
 
 use crate::engine::core::Engine;
-use crate::engine::job::{Job, Outcome};
+use crate::engine::releaser::{Job, Outcome};
 use crate::wire::Fault;
 
 /// If this is dropped before the request is known to have arrived, the releaser repeats it in the background.

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::grant::{Grant, deadline};
-use crate::engine::hand_off_budget::Budget;
+use crate::engine::tenure::hand_off_budget::Budget;
 
 /// How long a tenure lasts.
 pub(crate) struct Lifetime {

@@ -6,42 +6,42 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::engine::entry::Tenure;
-use crate::engine::wheel::{TimerSlot, Wheel};
+use crate::engine::tenure::wheel::{TimerSlot, Wheel};
+use crate::engine::tenure::{EntryPart, Tenure};
 
 /// The length of a tick: the wheel cannot distinguish times that are closer.
 const TICK_MS: u64 = 8;
 
 /// Every tenure of a client, by the time at which it needs attention.
-pub(crate) struct Timetable {
+pub(crate) struct Timetable<E: EntryPart> {
     started: Instant,
-    plan: Mutex<Plan>,
+    plan: Mutex<Plan<E>>,
     /// Wakes the watchdog if it would sleep for too long.
     earlier: Notify,
 }
 
-struct Plan {
-    wheel: Wheel<Arc<Tenure>>,
+struct Plan<E: EntryPart> {
+    wheel: Wheel<Arc<Tenure<E>>>,
     /// The tenures that the watchdog got last. Until it asks for more, it may not have handled all of them.
-    in_hand: Vec<Arc<Tenure>>,
+    in_hand: Vec<Arc<Tenure<E>>>,
     /// The tick at which the watchdog looks next: never after the first tenure is due. If that tenure leaves, this tick
     /// stays: otherwise a lock that is taken and released repeatedly would wake the watchdog each time.
     look_at: Option<u64>,
     closed: bool,
 }
 
-impl Timetable {
+impl<E: EntryPart> Timetable<E> {
     pub(crate) fn new(now: Instant) -> Self {
         let plan = Plan { wheel: Wheel::new(), in_hand: Vec::new(), look_at: None, closed: false };
         Self { started: now, plan: Mutex::new(plan), earlier: Notify::new() }
     }
 
-    fn plan(&self) -> MutexGuard<'_, Plan> {
+    fn plan(&self) -> MutexGuard<'_, Plan<E>> {
         self.plan.lock().expect("no panic under this lock")
     }
 
     /// Has the watchdog look at a tenure at this time. Returns `false` if the client is closed.
-    pub(crate) fn enter(&self, tenure: &Arc<Tenure>, due: Instant) -> bool {
+    pub(crate) fn enter(&self, tenure: &Arc<Tenure<E>>, due: Instant) -> bool {
         let tick = self.tick(due);
         let mut plan = self.plan();
         if plan.closed {
@@ -79,7 +79,7 @@ impl Timetable {
     }
 
     /// Has the watchdog check as soon as it can whether Redis still has a tenure.
-    pub(crate) fn hasten(&self, tenure: &Arc<Tenure>) {
+    pub(crate) fn hasten(&self, tenure: &Arc<Tenure<E>>) {
         tenure.doubt();
         self.enter(tenure, Instant::now());
     }
@@ -88,7 +88,7 @@ impl Timetable {
     ///
     /// # Cancel safety
     /// No tenure is taken out before the future is ready.
-    pub(crate) async fn next(&self) -> Vec<Arc<Tenure>> {
+    pub(crate) async fn next(&self) -> Vec<Arc<Tenure<E>>> {
         let seen_to = std::mem::take(&mut self.plan().in_hand);
         drop(seen_to);
         loop {
@@ -110,7 +110,7 @@ impl Timetable {
     }
 
     /// Returns every tenure, and accepts no more.
-    pub(crate) fn close(&self) -> Vec<Arc<Tenure>> {
+    pub(crate) fn close(&self) -> Vec<Arc<Tenure<E>>> {
         let mut plan = self.plan();
         plan.closed = true;
         let mut all = plan.wheel.drain();

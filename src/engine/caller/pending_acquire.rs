@@ -12,7 +12,7 @@ use crate::engine::core::Engine;
 use crate::engine::entry::Entry;
 use crate::engine::ghost::Ghost;
 use crate::engine::grant::{Grant, deadline};
-use crate::engine::job::Job;
+use crate::engine::releaser::Job;
 use crate::keys::{Keys, TenureId};
 use crate::wire::{Acquire, Acquired, Answer, Answered, Batch, Fault, Gathering, SentOn};
 

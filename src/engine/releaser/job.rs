@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::engine::debts::Debt;
 use crate::engine::entry::{Stay, Tenure, Visit};
 use crate::engine::ghost::Ghost;
-use crate::engine::releases_under_way::{ReleaseUnderWay, ReleasesUnderWay};
+use crate::engine::releaser::releases_under_way::{ReleaseUnderWay, ReleasesUnderWay};
 use crate::jitter::jittered;
 use crate::keys::{Keys, TenureId};
 use crate::wire::{Acquire, Acquired, Answer, Fault, Release};

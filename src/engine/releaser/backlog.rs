@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tokio::time::Instant;
 
-use crate::engine::job::{Job, Lane, Outcome};
+use crate::engine::releaser::job::{Job, Lane, Outcome};
 
 /// One request, with its jobs, until [`Backlog::answered`].
 pub(crate) struct Ask {

@@ -24,7 +24,7 @@ use std::task::{Context, Poll, Waker};
 
 use futures_util::task::AtomicWaker;
 
-use crate::engine::queue::{LOOKS, Look};
+use crate::engine::entry::queue::{LOOKS, Look};
 
 /// The work of a contender.
 pub(crate) type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;

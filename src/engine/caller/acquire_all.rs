@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex};
 use tokio::time::{Instant, sleep};
 
 use crate::engine::caller::Contender;
+use crate::engine::caller::options::Patience;
+use crate::engine::caller::pending_acquire::{AttemptAll, attempt_all};
 use crate::engine::core::Engine;
 use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::hold::Hold;
 use crate::engine::keep::until_given_back;
-use crate::engine::options::Patience;
-use crate::engine::pending_acquire::{AttemptAll, attempt_all};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::owner::OwnerId;

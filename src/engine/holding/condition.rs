@@ -18,12 +18,12 @@ use futures_util::FutureExt;
 use futures_util::future::try_join;
 use tokio::time::{Instant, timeout_at};
 
+use crate::engine::caller::{AcquireOptions, Patience};
 use crate::engine::caller::{Caller, LinedUp, stand_by};
 use crate::engine::core::Engine;
 use crate::engine::grant::Holder;
 use crate::engine::hold::Hold;
-use crate::engine::job::Job;
-use crate::engine::options::{AcquireOptions, Patience};
+use crate::engine::releaser::Job;
 use crate::engine::tenure::Left;
 use crate::error::{Error, Result};
 use crate::keys::Keys;

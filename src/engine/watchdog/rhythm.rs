@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::hand_off_budget::Idle;
+use crate::engine::tenure::Idle;
 use crate::jitter::jittered;
 use crate::keys::Keys;
 
