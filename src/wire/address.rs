@@ -1,5 +1,8 @@
 //! The address of the server, and how the client makes one connection to it.
 
+mod dial;
+mod hello;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -15,10 +18,15 @@ use tokio::time::{Instant, timeout};
 use crate::config::{Config, longest_lease};
 use crate::credentials::Credentials;
 use crate::error::{Error, Result, Source, said};
-use crate::wire::dial::{Dialled, Dialler};
 use crate::wire::fault::{self, Fault};
-use crate::wire::hello::Expected;
 use crate::wire::node::Node;
+
+pub(crate) use dial::Dialled;
+#[cfg(parklock_sim)]
+pub use dial::{Dial, Stream};
+pub(crate) use hello::{Expected, Hello};
+
+use dial::Dialler;
 
 /// The heartbeat detects a peer that vanished silently. These two settings also free the socket.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -91,7 +99,7 @@ impl Address {
 
     /// The same address, reached over streams of the simulation.
     #[cfg(parklock_sim)]
-    pub(crate) fn over(self, dial: &crate::wire::dial::Dial) -> Self {
+    pub(crate) fn over(self, dial: &crate::wire::address::dial::Dial) -> Self {
         Self { dialler: Dialler(Some(dial.clone())), ..self }
     }
 
@@ -213,7 +221,7 @@ impl Addresses {
 
     /// The same servers, reached over streams of the simulation.
     #[cfg(parklock_sim)]
-    pub(crate) fn over(self, dial: &crate::wire::dial::Dial) -> Self {
+    pub(crate) fn over(self, dial: &crate::wire::address::dial::Dial) -> Self {
         Self { dialler: Dialler(Some(dial.clone())), ..self }
     }
 

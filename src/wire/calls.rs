@@ -1,6 +1,12 @@
 //! Each script as one typed call. No call has a time limit here: `address.rs` limits each answer, and `engine/caller.rs`
 //! how long a caller waits.
 
+mod gathering;
+mod marks;
+mod orders;
+mod questions;
+mod requests;
+
 use std::borrow::Borrow;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -17,6 +23,12 @@ use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
 use crate::wire::replies::{entry, items, number, strange};
 use crate::wire::scripts::{COUNT, RENEW};
+
+pub(crate) use gathering::{Answer, Answered, Batch, Gathering};
+pub(crate) use marks::Claim;
+pub(crate) use orders::Order;
+pub(crate) use questions::Status;
+pub(crate) use requests::Requests;
 
 /// What the server does if it cannot grant the lock now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

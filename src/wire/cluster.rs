@@ -7,6 +7,10 @@
 //!    slot at once.
 //! 3. Whatever casts doubt on the map wakes the guide (`guide.rs`), which asks for a new one.
 
+mod map;
+mod redirect;
+mod servers;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,17 +26,17 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Config, Layout};
 use crate::error::said;
 use crate::slot::Slot;
-use crate::wire::acks::Quorum;
-use crate::wire::address::{Address, Addresses};
-use crate::wire::clock::ServerClock;
+use crate::wire::address::{Address, Addresses, Expected};
 use crate::wire::destination::Destination;
 use crate::wire::fault::{self, Fault, Redirect};
-use crate::wire::hello::Expected;
 use crate::wire::link::Generations;
-use crate::wire::map::SlotMap;
 use crate::wire::node::Node;
 use crate::wire::replies::strange;
-use crate::wire::shard::{CommandDuty, Shard};
+use crate::wire::shard::{CommandDuty, Quorum, ServerClock, Shard};
+
+pub(crate) use map::SlotMap;
+pub(crate) use redirect::{MOST_HOPS, next_hop};
+pub(crate) use servers::Servers;
 
 /// A node without a slot for this long has left. Two nodes may disagree about a slot for seconds.
 const LEFT: Duration = Duration::from_secs(30);

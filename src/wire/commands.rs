@@ -10,16 +10,13 @@ use crate::error::Error;
 use crate::keys::Keys;
 use crate::kinds::Kind;
 use crate::slot::Slot;
-use crate::wire::acks::Quorum;
-use crate::wire::clock::ServerClock;
-use crate::wire::cluster::Cluster;
+use crate::wire::cluster::{Cluster, Servers};
 use crate::wire::common_args::CommonArgs;
 use crate::wire::connection::{Connection, Way};
 use crate::wire::destination::Destination;
 use crate::wire::fault::Fault;
 use crate::wire::link::Generations;
-use crate::wire::servers::Servers;
-use crate::wire::shard::{CommandDuty, Shard, ShardTasks};
+use crate::wire::shard::{CommandDuty, Quorum, ServerClock, Shard, ShardTasks};
 
 /// The path of all scripts to the servers.
 #[derive(Clone)]

@@ -8,14 +8,12 @@ use tokio::time::Instant;
 
 use crate::keys::Keys;
 use crate::meters;
-use crate::wire::acks::Acks;
+use crate::wire::cluster::{MOST_HOPS, Servers, next_hop};
 use crate::wire::common_args::CommonArgs;
 use crate::wire::fault::{self, Fault};
 use crate::wire::link::Live;
-use crate::wire::redirect::{self, MOST_HOPS};
 use crate::wire::scripts::Script;
-use crate::wire::servers::Servers;
-use crate::wire::shard::Shard;
+use crate::wire::shard::{Acks, Shard};
 
 /// The link to a server that a request takes.
 #[derive(Debug, Clone, Copy)]
@@ -148,7 +146,7 @@ impl<'a> Connection<'a> {
     /// Switches to the node that a redirection names. Returns whether only this one request may go there.
     async fn follow(&mut self, fault: Fault) -> Result<bool, Fault> {
         let Servers::Cluster(cluster) = self.servers else { return Err(fault) };
-        let hop = redirect::follow(cluster, &self.shard, fault).await?;
+        let hop = next_hop(cluster, &self.shard, fault).await?;
         self.switch(hop.shard)?;
         Ok(hop.is_asking)
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::wire::address::Address;
+use crate::wire::address::Expected;
 use crate::wire::fault::Fault;
-use crate::wire::hello::Expected;
 use crate::wire::node::Node;
 use crate::wire::sentinels::Sentinels;
 

@@ -13,9 +13,9 @@ use redis::{PushInfo, PushKind, Value, cmd};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::wire::address::Hello;
 use crate::wire::destination::Destination;
 use crate::wire::fault::Fault;
-use crate::wire::hello::Hello;
 use crate::wire::link::{Duty, Generations, Link, LinkTask};
 use crate::wire::sentinels::Sentinels;
 

@@ -11,9 +11,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::said;
+use crate::wire::cluster::SlotMap;
 use crate::wire::cluster::{Cluster, ask_for_map};
 use crate::wire::fault::Fault;
-use crate::wire::map::SlotMap;
 use crate::wire::node::Node;
 use crate::wire::subscriber::Subscriber;
 

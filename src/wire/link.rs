@@ -21,9 +21,8 @@ use tokio_util::sync::CancellationToken;
 use crate::error::said;
 use crate::jitter::jittered;
 use crate::meters;
-use crate::wire::address::Address;
+use crate::wire::address::{Address, Dialled};
 use crate::wire::destination::{Destination, Found};
-use crate::wire::dial::Dialled;
 use crate::wire::fault::Fault;
 
 /// The first pause after a connection failed. The pause doubles up to a maximum, until a connection has lived for

@@ -109,7 +109,7 @@ impl Sentinels {
 
     /// The same sentinels and primaries, reached over streams of the simulation.
     #[cfg(parklock_sim)]
-    pub(crate) fn over(self, dial: &crate::wire::dial::Dial) -> Self {
+    pub(crate) fn over(self, dial: &crate::wire::address::Dial) -> Self {
         let (primaries, sentinels) = (self.primaries.over(dial), self.sentinels.over(dial));
         Self { primaries, sentinels, ..self }
     }

@@ -1,5 +1,8 @@
 //! One server that a client sends scripts to: a primary that has them cached, and reports its time.
 
+mod acks;
+mod clock;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,15 +14,19 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Layout;
-use crate::wire::acks::{Acks, Pipes, Quorum};
-use crate::wire::clock::{PRECISE, ServerClock};
+use crate::wire::address::{Expected, Hello};
 use crate::wire::destination::Destination;
 use crate::wire::fault::{self, Fault};
-use crate::wire::hello::{Expected, Hello};
 use crate::wire::link::{Duty, Generations, Link, LinkTask};
 use crate::wire::node::Node;
 use crate::wire::replies::strange;
 use crate::wire::scripts::{Dialect, Library};
+
+pub(crate) use acks::{Acks, Quorum};
+pub(crate) use clock::ServerClock;
+
+use acks::Pipes;
+use clock::PRECISE;
 
 /// How often the client reads the clock of a new server, if the answers are slow.
 const READINGS: usize = 3;

@@ -16,6 +16,7 @@
 mod channel_link;
 mod channels;
 mod homes;
+mod message;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -24,9 +25,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::wire::cluster::Cluster;
+use crate::wire::cluster::SlotMap;
 use crate::wire::destination::Destination;
 use crate::wire::link::{Duty, Generations, LinkTask};
-use crate::wire::map::SlotMap;
+
+pub(crate) use message::{What, Word, publisher, words};
 
 use channel_link::ChannelLink;
 use channels::Phase;

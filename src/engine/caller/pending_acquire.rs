@@ -1,6 +1,6 @@
 //! A request that may take one lock or several. If its caller is dropped before the answer, the client releases what the
 //! request may have taken. `caller/ask.rs` makes one. A request that shares a batch belongs to the gathering until it is
-//! answered (`wire/gathering.rs`).
+//! answered (`wire/calls/gathering.rs`).
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::jitter::jittered;
 use crate::slot::Slot;
+use crate::wire::address::{Expected, Hello};
 use crate::wire::fault::{self, Fault, Redirect};
-use crate::wire::hello::{Expected, Hello};
 use crate::wire::link::Duty;
 use crate::wire::node::Node;
 use crate::wire::scripts::Dialect;

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::slot::Slot;
-use crate::wire::map::SlotMap;
+use crate::wire::cluster::SlotMap;
 use crate::wire::node::Node;
 use crate::wire::shard::Facts;
 use crate::wire::subscriber::channels::Channels;
@@ -103,7 +103,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::wire::hello::{Expected, Hello};
+    use crate::wire::address::{Expected, Hello};
 
     const CHANNEL: &str = "a";
 

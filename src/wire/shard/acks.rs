@@ -16,10 +16,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::config::Config;
 use crate::error::said;
-use crate::wire::clock::ServerClock;
 use crate::wire::fault::{self, Fault};
 use crate::wire::link::{Link, Live};
 use crate::wire::replies::strange;
+use crate::wire::shard::clock::ServerClock;
 
 /// The most requests in one pipe. They take the server some milliseconds.
 const MOST: usize = 256;

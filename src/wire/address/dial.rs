@@ -56,7 +56,7 @@ mod simulated {
     use tokio::io::{AsyncRead, AsyncWrite};
     use tokio_util::task::AbortOnDropHandle;
 
-    use crate::wire::dial::Dialled;
+    use crate::wire::address::dial::Dialled;
     use crate::wire::fault::Fault;
 
     /// A stream of bytes.

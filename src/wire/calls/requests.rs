@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::meters;
+use crate::wire::calls::gathering::{Answer, Answered, Batch, Gathering};
+use crate::wire::calls::questions::refused_for_one;
 use crate::wire::calls::{Acquire, Acquired, Release};
 use crate::wire::commands::Commands;
 use crate::wire::fault::Fault;
-use crate::wire::gathering::{Answer, Answered, Batch, Gathering};
-use crate::wire::questions::refused_for_one;
 
 /// Handles an acquire whose caller has left: it was answered, or is never sent (`None`).
 type Orphanage = Arc<dyn Fn(&Acquire, Option<Answer<Acquired>>) + Send + Sync>;

@@ -23,7 +23,7 @@ pub(crate) struct Hop {
 
 /// Follows the redirection in the answer of a node: corrects the map, and waits for the connection to the node that
 /// the answer names. Any other fault is returned as it is.
-pub(crate) async fn follow(
+pub(crate) async fn next_hop(
     cluster: &Cluster,
     answering: &Shard,
     fault: Fault,
