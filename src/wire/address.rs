@@ -99,7 +99,7 @@ impl Address {
 
     /// The same address, reached over streams of the simulation.
     #[cfg(parklock_sim)]
-    pub(crate) fn over(self, dial: &crate::wire::address::dial::Dial) -> Self {
+    pub(crate) fn over(self, dial: &Dial) -> Self {
         Self { dialler: Dialler(Some(dial.clone())), ..self }
     }
 
@@ -221,7 +221,7 @@ impl Addresses {
 
     /// The same servers, reached over streams of the simulation.
     #[cfg(parklock_sim)]
-    pub(crate) fn over(self, dial: &crate::wire::address::dial::Dial) -> Self {
+    pub(crate) fn over(self, dial: &Dial) -> Self {
         Self { dialler: Dialler(Some(dial.clone())), ..self }
     }
 
