@@ -17,7 +17,7 @@ pub(crate) async fn info(asked: &Info) -> Result<u8, Failure> {
     let servers = servers::reach_for(&asked.server.url(), layout, &asked.name).await?;
     let inventory = Inventory::of_one(&servers, layout, &asked.name, WAITERS).await?;
     match inventory.locks.first() {
-        Some(lock) if asked.json => output::put(&format!("{}\n", lock.json(&inventory))),
+        Some(lock) if asked.json => output::put(&format!("{}\n", inventory.json(lock))),
         Some(lock) => output::put(&text(lock, &inventory)),
         None if asked.json => output::put("null\n"),
         None => output::put(&format!(

@@ -3,79 +3,35 @@
 //! It asks with SCAN and with pipelines of reads. It never asks with KEYS or MONITOR, which hold a server up, and it runs no
 //! script. So it is a view of many moments, and a lock may change hands while it is read.
 
+mod lock;
+mod native;
+mod redisson;
+mod scan;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use parklock::Layout;
-use parklock::operator::{self, Part, Place};
-use redis::{Value, pipe};
+use parklock::operator;
+use redis::pipe;
 use serde_json::{Value as Json, json};
 
 use crate::failure::Failure;
-use crate::redisson;
 use crate::servers::{Server, value};
+
+pub(crate) use lock::{Holder, Lock, Waiter};
+pub(crate) use scan::scan;
 
 /// How many names are asked about in one pipeline.
 const BATCH: usize = 128;
 /// How many holders of one lock are read.
 pub(crate) const MOST_HOLDERS: usize = 200;
-/// What the score of the first member of a lock is below what is in use. See lua/line/zset.lua.
-const UNUSED: f64 = 4_503_599_627_370_496.0;
-
 /// What the servers know.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
     pub(crate) locks: Vec<Lock>,
     /// What clients say of themselves.
     pub(crate) clients: BTreeMap<String, Card>,
-}
-
-/// One lock.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Lock {
-    pub(crate) name: String,
-    /// `lock`, `fair`, `rw`, `semaphore`, `latch`, or what Redis calls the type of a stranger's key.
-    pub(crate) kind: String,
-    /// Somebody else has written the key.
-    pub(crate) is_strange: bool,
-    /// The first of them.
-    pub(crate) holders: Vec<Holder>,
-    /// How many there are.
-    pub(crate) held_by: u64,
-    /// How many permits are in use, and how many there are. Of a latch: how much is left to count.
-    pub(crate) used: Option<u64>,
-    pub(crate) capacity: Option<u64>,
-    /// How long until the last lease is over. `None`: there is no such time.
-    pub(crate) ttl: Option<Duration>,
-    /// How many callers or clients wait.
-    pub(crate) waiting: u64,
-    /// The first of them, if they were asked for.
-    pub(crate) line: Vec<Waiter>,
-    /// How many clients listen to its channel.
-    pub(crate) listening: Option<u64>,
-    /// The last token, if Redis knows it.
-    pub(crate) token: Option<u64>,
-    /// The key of the holders.
-    pub(crate) key: String,
-    pub(crate) server: String,
-}
-
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Holder {
-    /// `<client>:<number>`.
-    pub(crate) owner: String,
-    /// `read` or `write`.
-    pub(crate) mode: Option<&'static str>,
-    /// The hold count of a lock, the permits of a semaphore.
-    pub(crate) count: u64,
-    pub(crate) ttl: Option<Duration>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Waiter {
-    pub(crate) owner: String,
-    /// For how long it has waited.
-    pub(crate) waited: Duration,
 }
 
 /// What a client says of itself.
@@ -142,7 +98,7 @@ impl Inventory {
         for batch in names.chunks(BATCH) {
             let found = match layout {
                 Layout::Redisson => redisson::locks(server, batch).await?,
-                _ => native(server, batch, waiters).await?,
+                _ => native::locks(server, batch, waiters).await?,
             };
             self.locks.extend(found);
         }
@@ -180,6 +136,30 @@ impl Inventory {
             None => shortened(owner),
         }
     }
+
+    /// A lock as JSON.
+    pub(crate) fn json(&self, lock: &Lock) -> Json {
+        let who = |owner: &str| {
+            let card = self.clients.get(client_of(owner));
+            card.map(|card| json!({ "app": card.app, "host": card.host, "pid": card.pid }))
+        };
+        let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        let holder = |holder: &Holder| {
+            json!({
+                "owner": holder.owner, "mode": holder.mode, "count": holder.count,
+                "ttl_ms": holder.ttl.map(ms), "who": who(&holder.owner),
+            })
+        };
+        let waiter = |waiter: &Waiter| json!({ "owner": waiter.owner, "waited_ms": ms(waiter.waited), "who": who(&waiter.owner) });
+        json!({
+            "name": lock.name, "kind": lock.kind, "held_by": lock.held_by,
+            "holders": lock.holders.iter().map(holder).collect::<Vec<_>>(),
+            "used": lock.used, "capacity": lock.capacity, "ttl_ms": lock.ttl.map(ms),
+            "waiting": lock.waiting, "line": lock.line.iter().map(waiter).collect::<Vec<_>>(),
+            "listening": lock.listening, "token": lock.token,
+            "key": lock.key, "server": lock.server,
+        })
+    }
 }
 
 /// The beginning of a client's id, and the number of the hold.
@@ -192,324 +172,20 @@ fn shortened(owner: &str) -> String {
     }
 }
 
-impl Lock {
-    pub(crate) fn is_known(&self) -> bool {
-        self.is_held() || self.waiting > 0 || self.is_strange
-    }
-
-    /// Of a latch: whether it is there.
-    pub(crate) fn is_held(&self) -> bool {
-        self.held_by > 0 || self.kind == "latch"
-    }
-
-    /// The hold count, or how much is in use of how much.
-    pub(crate) fn count(&self) -> String {
-        match (self.used, self.capacity) {
-            (Some(used), Some(capacity)) => format!("{used}/{capacity}"),
-            (Some(left), None) => left.to_string(),
-            _ if self.kind == "rw" || self.holders.is_empty() => self.held_by.to_string(),
-            _ => self.holders[0].count.to_string(),
-        }
-    }
-
-    /// `rw` with what the holders do.
-    pub(crate) fn kind_in_words(&self) -> String {
-        match self.holders.first().and_then(|holder| holder.mode) {
-            Some(mode) => format!("{} {mode}", self.kind),
-            None => self.kind.clone(),
-        }
-    }
-
-    pub(crate) fn json(&self, inventory: &Inventory) -> Json {
-        let who = |owner: &str| {
-            let card = inventory.clients.get(client_of(owner));
-            card.map(|card| json!({ "app": card.app, "host": card.host, "pid": card.pid }))
-        };
-        let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-        let holder = |holder: &Holder| {
-            json!({
-                "owner": holder.owner, "mode": holder.mode, "count": holder.count,
-                "ttl_ms": holder.ttl.map(ms), "who": who(&holder.owner),
-            })
-        };
-        let waiter = |waiter: &Waiter| json!({ "owner": waiter.owner, "waited_ms": ms(waiter.waited), "who": who(&waiter.owner) });
-        json!({
-            "name": self.name, "kind": self.kind, "held_by": self.held_by,
-            "holders": self.holders.iter().map(holder).collect::<Vec<_>>(),
-            "used": self.used, "capacity": self.capacity, "ttl_ms": self.ttl.map(ms),
-            "waiting": self.waiting, "line": self.line.iter().map(waiter).collect::<Vec<_>>(),
-            "listening": self.listening, "token": self.token,
-            "key": self.key, "server": self.server,
-        })
-    }
-}
-
 /// The names of a server that fit a pattern, each once.
 async fn names(server: &Server, layout: Layout, pattern: &str) -> Result<Vec<String>, Failure> {
     let mut names = match layout {
         Layout::Redisson => redisson::names(server, pattern).await?,
-        _ => native_names(server, pattern).await?,
+        _ => native::names(server, pattern).await?,
     };
     // The key of somebody else may have a name that no lock can have.
     names.retain(|name| operator::place(layout, "lock", name, server.database).is_ok());
     Ok(names.into_iter().collect())
 }
 
-async fn native_names(server: &Server, pattern: &str) -> Result<BTreeSet<String>, Failure> {
-    let mut names = BTreeSet::new();
-    scan(server, &operator::pattern(pattern), None, |key| {
-        if let Some((Part::Lock | Part::Line, name)) = operator::part_of(key) {
-            names.insert(name);
-        }
-    })
-    .await?;
-    Ok(names)
-}
-
-/// Every key of a server that fits a pattern, some of them twice.
-pub(crate) async fn scan(
-    server: &Server,
-    pattern: &str,
-    kind: Option<&str>,
-    mut found: impl FnMut(&str),
-) -> Result<(), Failure> {
-    let mut cursor = "0".to_owned();
-    loop {
-        let mut words = vec!["SCAN", cursor.as_str(), "MATCH", pattern, "COUNT", "1000"];
-        words.extend(kind.iter().flat_map(|kind| ["TYPE", *kind]));
-        let (next, keys): (String, Vec<Vec<u8>>) = server.query(&words).await?;
-        keys.iter().filter_map(|key| std::str::from_utf8(key).ok()).for_each(&mut found);
-        if next == "0" {
-            return Ok(());
-        }
-        cursor = next;
-    }
-}
-
-fn millis(ms: i64) -> Option<Duration> {
-    u64::try_from(ms).ok().map(Duration::from_millis)
-}
-
-/// A lock of whose key this is the type and the TTL, before more is known of it.
-pub(crate) fn outline(server: &Server, name: &str, key: &str, kind: &str, pttl: i64) -> Lock {
-    let kind = match kind {
-        "hash" => "lock",
-        "string" => "latch",
-        "none" => "free",
-        other => other,
-    };
-    let (name, kind, key) = (name.to_owned(), kind.to_owned(), key.to_owned());
-    Lock { name, kind, ttl: millis(pttl), key, server: server.address.clone(), ..Lock::default() }
-}
-
-async fn native(server: &Server, names: &[String], waiters: usize) -> Result<Vec<Lock>, Failure> {
-    let mut places = Vec::new();
-    for name in names {
-        places.push((name, operator::place(Layout::Native, "lock", name, server.database)?));
-    }
-    let mut asked = pipe();
-    asked.cmd("TIME");
-    asked.cmd("PUBSUB").arg(server.counts_listeners());
-    places.iter().for_each(|(_, place)| _ = asked.arg(&place.channel));
-    for (_, Place { lock, line, notes, .. }) in &places {
-        asked.cmd("TYPE").arg(lock).cmd("PTTL").arg(lock);
-        asked.cmd("ZCOUNT").arg(line).arg(0).arg("+inf").cmd("HGET").arg(notes).arg("kind");
-        asked.cmd("ZRANGE").arg(line).arg(0).arg("+inf").arg("BYSCORE").arg("LIMIT").arg(0);
-        asked.arg(waiters).arg("WITHSCORES");
-    }
-    let mut answers = server.ask(&asked).await?.into_iter();
-    let (seconds, micros) = value::<(u64, u64)>(answers.next()).unwrap_or_default();
-    let now = Duration::from_secs(seconds) + Duration::from_micros(micros);
-    let listening: Vec<Value> = value(answers.next()).unwrap_or_default();
-    let listening: BTreeMap<String, u64> = pairs(listening);
-    let mut locks = Vec::new();
-    for (name, place) in places {
-        let kind: String = value(answers.next()).unwrap_or_default();
-        let pttl: i64 = value(answers.next()).unwrap_or(-2);
-        let mut lock = outline(server, name, &place.lock, &kind, pttl);
-        lock.is_strange = !matches!(kind.as_str(), "hash" | "zset" | "string" | "none");
-        let waiting: u64 = value(answers.next()).unwrap_or(0);
-        let noted: Option<String> = value(answers.next()).unwrap_or_default();
-        let line = scored(answers.next());
-        lock.listening = listening.get(&place.channel).copied();
-        // A line has a note of its kind. Without one, this is a latch, and there lie the requests that it has carried out.
-        if let Some((kind, capacity)) = noted.as_deref().and_then(kind_and_capacity) {
-            lock.waiting = waiting;
-            lock.line = line.into_iter().map(|entry| waiter(entry, now)).collect();
-            if !lock.is_strange {
-                lock.take_kind(kind, capacity);
-            }
-        }
-        locks.push((lock, kind));
-    }
-    read_holders(server, &mut locks, now).await?;
-    Ok(locks.into_iter().map(|(lock, _)| lock).filter(Lock::is_known).collect())
-}
-
-fn waiter((owner, place): (String, f64), now: Duration) -> Waiter {
-    // A place is when the waiter came, in microseconds.
-    let came = Duration::from_micros(place.max(0.0) as u64);
-    Waiter { owner, waited: now.saturating_sub(came) }
-}
-
-fn kind_and_capacity(text: &str) -> Option<(&str, u64)> {
-    let (kind, capacity) = text.trim_start_matches('#').split_once(' ')?;
-    Some((kind, capacity.parse().ok()?))
-}
-
-impl Lock {
-    fn take_kind(&mut self, kind: &str, capacity: u64) {
-        kind.clone_into(&mut self.kind);
-        if kind == "semaphore" {
-            self.capacity = Some(capacity);
-            self.used = self.used.or(Some(0));
-        }
-    }
-}
-
-/// Asks for the holders of locks whose types are known.
-async fn read_holders(
-    server: &Server,
-    locks: &mut [(Lock, String)],
-    now: Duration,
-) -> Result<(), Failure> {
-    let (mut asked, now) = (pipe(), now.as_millis() as u64);
-    for (Lock { key, .. }, kind) in locks.iter() {
-        match kind.as_str() {
-            "hash" => _ = asked.cmd("HGETALL").arg(key),
-            "string" => _ = asked.cmd("GET").arg(key),
-            "zset" => {
-                let (alive, most) = (format!("({now}"), MOST_HOLDERS);
-                asked.cmd("ZCOUNT").arg(key).arg(&alive).arg("+inf");
-                asked
-                    .cmd("ZRANGE")
-                    .arg(key)
-                    .arg(alive)
-                    .arg("+inf")
-                    .arg("BYSCORE")
-                    .arg("LIMIT")
-                    .arg(0);
-                asked.arg(most).arg("WITHSCORES");
-                asked
-                    .cmd("ZRANGE")
-                    .arg(key)
-                    .arg("-inf")
-                    .arg("(0")
-                    .arg("BYSCORE")
-                    .arg("LIMIT")
-                    .arg(0);
-                asked.arg(2 * most).arg("WITHSCORES");
-            }
-            _ => {}
-        }
-    }
-    let mut answers = server.ask(&asked).await?.into_iter();
-    for (lock, kind) in locks {
-        match kind.as_str() {
-            "hash" => lock.take_fields(value(answers.next()).unwrap_or_default()),
-            "string" => lock.take_count(value(answers.next())),
-            "zset" => {
-                lock.held_by = value(answers.next()).unwrap_or(0);
-                let holders = scored(answers.next());
-                lock.take_members(holders, &scored(answers.next()), now);
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-impl Lock {
-    /// The count of a latch. Somebody else may have written something that is no number.
-    fn take_count(&mut self, count: Option<u64>) {
-        self.used = count;
-        if count.is_none() {
-            self.is_strange = true;
-            "string".clone_into(&mut self.kind);
-        }
-    }
-
-    /// The fields of a hash: owners and their hold counts.
-    pub(crate) fn take_fields(&mut self, fields: BTreeMap<String, String>) {
-        self.held_by = fields.len() as u64;
-        let holder = |(owner, count): (String, String)| Holder {
-            owner,
-            count: count.parse().unwrap_or(1),
-            ttl: self.ttl,
-            mode: None,
-        };
-        self.holders = fields.into_iter().map(holder).collect();
-    }
-
-    /// The members of a sorted set: holders by the ends of their leases, and what else lies there (see lua/line/zset.lua).
-    fn take_members(&mut self, holders: Vec<(String, f64)>, others: &[(String, f64)], now: u64) {
-        let score =
-            |name: &str| others.iter().find(|(member, _)| member == name).map(|(_, score)| *score);
-        let says =
-            others.iter().find(|(member, _)| member.starts_with('#') && member.contains(' '));
-        let known =
-            says.and_then(|(member, used)| Some((kind_and_capacity(member)?, used + UNUSED)));
-        self.is_strange = known.is_none();
-        let ((kind, capacity), used) = known.unwrap_or((("zset", 1), 0.0));
-        self.take_kind(kind, capacity);
-        if kind == "semaphore" {
-            self.used = Some(used.max(0.0) as u64);
-        }
-        let holder = |(owner, ends): (String, f64)| {
-            let part = score(&format!("={owner}")).map_or(1, |part| -part as u64);
-            let writes = part >= capacity;
-            Holder {
-                ttl: Some(Duration::from_millis((ends as u64).saturating_sub(now))),
-                mode: (kind == "rw").then_some(if writes { "write" } else { "read" }),
-                count: if kind == "semaphore" { part } else { 1 },
-                owner,
-            }
-        };
-        self.holders = holders.into_iter().map(holder).collect();
-    }
-}
-
-/// Members and their scores, however the protocol of the connection writes them.
-pub(crate) fn scored(answer: Option<Value>) -> Vec<(String, f64)> {
-    value(answer).unwrap_or_default()
-}
-
-/// Names and numbers in turn.
-pub(crate) fn pairs(items: Vec<Value>) -> BTreeMap<String, u64> {
-    let mut items = items.into_iter();
-    let next = || Some((value(items.next())?, value(items.next())?));
-    std::iter::from_fn(next).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_members_of_a_lock_are_told_apart() {
-        let mut lock = Lock::default();
-        let holders = vec![("c:1".to_owned(), 5_000.0), ("c:2".to_owned(), 9_000.0)];
-        let others = [
-            ("#semaphore 5".to_owned(), 4.0 - UNUSED),
-            ("#line".to_owned(), -2_251_799_813_685_248.0),
-            ("=c:2".to_owned(), -3.0),
-        ];
-        lock.take_members(holders, &others, 1_000);
-        assert_eq!((lock.kind.as_str(), lock.used, lock.capacity), ("semaphore", Some(4), Some(5)));
-        assert_eq!(lock.holders.iter().map(|holder| holder.count).collect::<Vec<_>>(), [1, 3]);
-        assert_eq!(lock.holders[0].ttl, Some(Duration::from_secs(4)));
-    }
-
-    #[test]
-    fn a_writer_takes_all_and_a_reader_takes_one() {
-        let mut lock = Lock::default();
-        let others =
-            [("#rw 1073741824".to_owned(), -UNUSED), ("=w:1".to_owned(), -1_073_741_824.0)];
-        lock.take_members(vec![("w:1".to_owned(), 1.0), ("r:1".to_owned(), 1.0)], &others, 0);
-        let modes: Vec<_> = lock.holders.iter().filter_map(|holder| holder.mode).collect();
-        assert_eq!(modes, ["write", "read"]);
-        assert_eq!(lock.kind_in_words(), "rw write");
-    }
 
     #[test]
     fn an_owner_is_named_or_shortened() {

@@ -20,7 +20,7 @@ pub(crate) async fn print(server: &Server, pattern: &str, as_json: bool) -> Resu
 
 /// A line of JSON for each lock.
 fn lines(inventory: &Inventory) -> String {
-    inventory.locks.iter().map(|lock| format!("{}\n", lock.json(inventory))).collect()
+    inventory.locks.iter().map(|lock| format!("{}\n", inventory.json(lock))).collect()
 }
 
 fn rows(inventory: &Inventory) -> String {

@@ -27,7 +27,6 @@ mod lock;
 mod moment;
 mod output;
 mod pages;
-mod redisson;
 mod run;
 mod servers;
 mod signals;

@@ -15,6 +15,7 @@ mod report;
 mod rows;
 mod share;
 mod stats;
+mod table;
 mod turns;
 mod workloads;
 
@@ -119,7 +120,7 @@ async fn main() -> Result<()> {
         tables.push(workloads::run(workload, &rows, &hosts, &plan).await);
     }
     report::write(&cli.out, &hosts, &tables)?;
-    ensure!(!tables.iter().any(report::Table::is_faulty), "not everything worked: see the report");
+    ensure!(!tables.iter().any(table::Table::is_faulty), "not everything worked: see the report");
     Ok(())
 }
 

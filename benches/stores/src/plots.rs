@@ -12,8 +12,8 @@ mod svg;
 use bars::{Bar, Chart};
 
 use crate::kind::Kind;
-use crate::report::Table;
 use crate::rows::Row;
+use crate::table::Table;
 
 /// The titles of the columns that are drawn, and the names of the files.
 const DRAWN: [(&str, &str); 5] = [
@@ -58,7 +58,7 @@ fn color(row: Row) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Column, Results, Trouble};
+    use crate::table::{Column, Results, Trouble};
     use crate::workloads::{Plan, Workload};
 
     fn results(row: Row, value: f64, trouble: Option<Trouble>) -> Results {

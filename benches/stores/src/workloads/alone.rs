@@ -7,8 +7,8 @@ use hdrhistogram::Histogram;
 
 use super::Plan;
 use crate::contenders::{self, Contender, Terms};
-use crate::report::Column;
 use crate::rows::Row;
+use crate::table::Column;
 
 pub const COLUMNS: [Column; 3] =
     [Column::Rate("pairs/s"), Column::Time("p50 of a pair"), Column::Time("p99 of a pair")];

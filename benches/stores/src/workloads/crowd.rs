@@ -10,9 +10,9 @@ use crate::counter::Counter;
 use crate::crew::{Crew, Job};
 use crate::group::Group;
 use crate::processor;
-use crate::report::Column;
 use crate::rows::Row;
 use crate::share::Share;
+use crate::table::Column;
 
 pub const COLUMNS: [Column; 6] = [
     Column::Rate("turns/s"),

@@ -10,8 +10,8 @@ use super::Plan;
 use crate::contenders::{self, Contender, Terms};
 use crate::holder::Holder;
 use crate::proxy::Proxy;
-use crate::report::Column;
 use crate::rows::Row;
+use crate::table::Column;
 
 pub fn columns(plan: &Plan) -> Vec<Column> {
     let cap = plan.cap().as_secs_f64();

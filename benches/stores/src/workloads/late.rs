@@ -8,8 +8,8 @@ use tokio::time::timeout;
 use super::Plan;
 use crate::contenders::{self, Terms};
 use crate::holder::Holder;
-use crate::report::Column;
 use crate::rows::Row;
+use crate::table::Column;
 
 /// Writes of the old holder after it has woken up.
 const WRITES: u32 = 100;

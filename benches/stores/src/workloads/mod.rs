@@ -15,8 +15,8 @@ use private_servers::Medium;
 use crate::contenders::Terms;
 use crate::group::Group;
 use crate::hosts::Hosts;
-use crate::report::{Column, Results, Table, Trouble};
 use crate::rows::Row;
+use crate::table::{Column, Results, Table, Trouble};
 
 /// How long and how large.
 #[derive(Clone, Debug)]

@@ -10,8 +10,8 @@ use super::Plan;
 use crate::contenders::{self, Contender, Terms};
 use crate::group::Group;
 use crate::holder::Holder;
-use crate::report::Column;
 use crate::rows::Row;
+use crate::table::Column;
 
 /// Between two tries to connect to a server that has come back.
 const BETWEEN: Duration = Duration::from_millis(20);

@@ -8,7 +8,9 @@ use parklock::operator::{self, Part, Place};
 use redis::{Value, pipe};
 
 use crate::failure::Failure;
-use crate::inventory::{Holder, Lock, MOST_HOLDERS, outline, pairs, scan, scored};
+use crate::inventory::MOST_HOLDERS;
+use crate::inventory::lock::{Holder, Lock};
+use crate::inventory::scan::{pairs, scan, scored};
 use crate::servers::{Server, value};
 
 /// How many fields of a hash are read to see whether they are owners. A hash of somebody else may be large.
@@ -115,7 +117,7 @@ async fn sights(server: &Server, names: &[String], now: u64) -> Result<Vec<Sight
             _ if leases > 0 => ("semaphore", &place.semaphore),
             _ => continue,
         };
-        let mut lock = outline(server, name, name, kind, pttl);
+        let mut lock = Lock::outline(server, name, name, kind, pttl);
         lock.listening = pairs(listening).get(&place_of_kind.channel).copied();
         lock.waiting = if kind == "fair" { line } else { lock.listening.unwrap_or(0) };
         lock.token = token;

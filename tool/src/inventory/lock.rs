@@ -1,0 +1,105 @@
+//! What the tool knows of one lock.
+
+use std::time::Duration;
+
+use crate::servers::Server;
+
+/// What the tool knows of one lock.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Lock {
+    pub(crate) name: String,
+    /// `lock`, `fair`, `rw`, `semaphore`, `latch`, or what Redis calls the type of a stranger's key.
+    pub(crate) kind: String,
+    /// Somebody else has written the key.
+    pub(crate) is_strange: bool,
+    /// The first of them.
+    pub(crate) holders: Vec<Holder>,
+    /// How many there are.
+    pub(crate) held_by: u64,
+    /// How many permits are in use, and how many there are. Of a latch: how much is left to count.
+    pub(crate) used: Option<u64>,
+    pub(crate) capacity: Option<u64>,
+    /// How long until the last lease is over. `None`: there is no such time.
+    pub(crate) ttl: Option<Duration>,
+    /// How many callers or clients wait.
+    pub(crate) waiting: u64,
+    /// The first of them, if they were asked for.
+    pub(crate) line: Vec<Waiter>,
+    /// How many clients listen to its channel.
+    pub(crate) listening: Option<u64>,
+    /// The last token, if Redis knows it.
+    pub(crate) token: Option<u64>,
+    /// The key of the holders.
+    pub(crate) key: String,
+    pub(crate) server: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Holder {
+    /// `<client>:<number>`.
+    pub(crate) owner: String,
+    /// `read` or `write`.
+    pub(crate) mode: Option<&'static str>,
+    /// The hold count of a lock, the permits of a semaphore.
+    pub(crate) count: u64,
+    pub(crate) ttl: Option<Duration>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Waiter {
+    pub(crate) owner: String,
+    /// For how long it has waited.
+    pub(crate) waited: Duration,
+}
+
+impl Lock {
+    /// A lock of whose key this is the type and the TTL, before more is known of it.
+    pub(crate) fn outline(server: &Server, name: &str, key: &str, kind: &str, pttl: i64) -> Self {
+        let kind = match kind {
+            "hash" => "lock",
+            "string" => "latch",
+            "none" => "free",
+            other => other,
+        };
+        let (name, kind, key) = (name.to_owned(), kind.to_owned(), key.to_owned());
+        Self {
+            name,
+            kind,
+            ttl: millis(pttl),
+            key,
+            server: server.address.clone(),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_held() || self.waiting > 0 || self.is_strange
+    }
+
+    /// Of a latch: whether it is there.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held_by > 0 || self.kind == "latch"
+    }
+
+    /// The hold count, or how much is in use of how much.
+    pub(crate) fn count(&self) -> String {
+        match (self.used, self.capacity) {
+            (Some(used), Some(capacity)) => format!("{used}/{capacity}"),
+            (Some(left), None) => left.to_string(),
+            _ if self.kind == "rw" || self.holders.is_empty() => self.held_by.to_string(),
+            _ => self.holders[0].count.to_string(),
+        }
+    }
+
+    /// `rw` with what the holders do.
+    pub(crate) fn kind_in_words(&self) -> String {
+        match self.holders.first().and_then(|holder| holder.mode) {
+            Some(mode) => format!("{} {mode}", self.kind),
+            None => self.kind.clone(),
+        }
+    }
+}
+
+fn millis(ms: i64) -> Option<Duration> {
+    u64::try_from(ms).ok().map(Duration::from_millis)
+}

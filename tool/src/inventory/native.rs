@@ -1,0 +1,231 @@
+//! Locks in the native layout.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use parklock::Layout;
+use parklock::operator::{self, Part, Place};
+use redis::{Value, pipe};
+
+use crate::failure::Failure;
+use crate::inventory::MOST_HOLDERS;
+use crate::inventory::lock::{Holder, Lock, Waiter};
+use crate::inventory::scan::{pairs, scan, scored};
+use crate::servers::{Server, value};
+
+/// What the score of the first member of a lock is below what is in use. See lua/line/zset.lua.
+const UNUSED: f64 = 4_503_599_627_370_496.0;
+
+/// The names of a server that fit a pattern.
+pub(crate) async fn names(server: &Server, pattern: &str) -> Result<BTreeSet<String>, Failure> {
+    let mut names = BTreeSet::new();
+    scan(server, &operator::pattern(pattern), None, |key| {
+        if let Some((Part::Lock | Part::Line, name)) = operator::part_of(key) {
+            names.insert(name);
+        }
+    })
+    .await?;
+    Ok(names)
+}
+
+pub(crate) async fn locks(
+    server: &Server,
+    names: &[String],
+    waiters: usize,
+) -> Result<Vec<Lock>, Failure> {
+    let mut places = Vec::new();
+    for name in names {
+        places.push((name, operator::place(Layout::Native, "lock", name, server.database)?));
+    }
+    let mut asked = pipe();
+    asked.cmd("TIME");
+    asked.cmd("PUBSUB").arg(server.counts_listeners());
+    places.iter().for_each(|(_, place)| _ = asked.arg(&place.channel));
+    for (_, Place { lock, line, notes, .. }) in &places {
+        asked.cmd("TYPE").arg(lock).cmd("PTTL").arg(lock);
+        asked.cmd("ZCOUNT").arg(line).arg(0).arg("+inf").cmd("HGET").arg(notes).arg("kind");
+        asked.cmd("ZRANGE").arg(line).arg(0).arg("+inf").arg("BYSCORE").arg("LIMIT").arg(0);
+        asked.arg(waiters).arg("WITHSCORES");
+    }
+    let mut answers = server.ask(&asked).await?.into_iter();
+    let (seconds, micros) = value::<(u64, u64)>(answers.next()).unwrap_or_default();
+    let now = Duration::from_secs(seconds) + Duration::from_micros(micros);
+    let listening: Vec<Value> = value(answers.next()).unwrap_or_default();
+    let listening: BTreeMap<String, u64> = pairs(listening);
+    let mut locks = Vec::new();
+    for (name, place) in places {
+        let kind: String = value(answers.next()).unwrap_or_default();
+        let pttl: i64 = value(answers.next()).unwrap_or(-2);
+        let mut lock = Lock::outline(server, name, &place.lock, &kind, pttl);
+        lock.is_strange = !matches!(kind.as_str(), "hash" | "zset" | "string" | "none");
+        let waiting: u64 = value(answers.next()).unwrap_or(0);
+        let noted: Option<String> = value(answers.next()).unwrap_or_default();
+        let line = scored(answers.next());
+        lock.listening = listening.get(&place.channel).copied();
+        // A line has a note of its kind. Without one, this is a latch, and there lie the requests that it has carried out.
+        if let Some((kind, capacity)) = noted.as_deref().and_then(kind_and_capacity) {
+            lock.waiting = waiting;
+            lock.line = line.into_iter().map(|entry| waiter(entry, now)).collect();
+            if !lock.is_strange {
+                lock.take_kind(kind, capacity);
+            }
+        }
+        locks.push((lock, kind));
+    }
+    read_holders(server, &mut locks, now).await?;
+    Ok(locks.into_iter().map(|(lock, _)| lock).filter(Lock::is_known).collect())
+}
+
+fn waiter((owner, place): (String, f64), now: Duration) -> Waiter {
+    // A place is when the waiter came, in microseconds.
+    let came = Duration::from_micros(place.max(0.0) as u64);
+    Waiter { owner, waited: now.saturating_sub(came) }
+}
+
+fn kind_and_capacity(text: &str) -> Option<(&str, u64)> {
+    let (kind, capacity) = text.trim_start_matches('#').split_once(' ')?;
+    Some((kind, capacity.parse().ok()?))
+}
+
+impl Lock {
+    fn take_kind(&mut self, kind: &str, capacity: u64) {
+        kind.clone_into(&mut self.kind);
+        if kind == "semaphore" {
+            self.capacity = Some(capacity);
+            self.used = self.used.or(Some(0));
+        }
+    }
+}
+
+/// Asks for the holders of locks whose types are known.
+async fn read_holders(
+    server: &Server,
+    locks: &mut [(Lock, String)],
+    now: Duration,
+) -> Result<(), Failure> {
+    let (mut asked, now) = (pipe(), now.as_millis() as u64);
+    for (Lock { key, .. }, kind) in locks.iter() {
+        match kind.as_str() {
+            "hash" => _ = asked.cmd("HGETALL").arg(key),
+            "string" => _ = asked.cmd("GET").arg(key),
+            "zset" => {
+                let (alive, most) = (format!("({now}"), MOST_HOLDERS);
+                asked.cmd("ZCOUNT").arg(key).arg(&alive).arg("+inf");
+                asked
+                    .cmd("ZRANGE")
+                    .arg(key)
+                    .arg(alive)
+                    .arg("+inf")
+                    .arg("BYSCORE")
+                    .arg("LIMIT")
+                    .arg(0);
+                asked.arg(most).arg("WITHSCORES");
+                asked
+                    .cmd("ZRANGE")
+                    .arg(key)
+                    .arg("-inf")
+                    .arg("(0")
+                    .arg("BYSCORE")
+                    .arg("LIMIT")
+                    .arg(0);
+                asked.arg(2 * most).arg("WITHSCORES");
+            }
+            _ => {}
+        }
+    }
+    let mut answers = server.ask(&asked).await?.into_iter();
+    for (lock, kind) in locks {
+        match kind.as_str() {
+            "hash" => lock.take_fields(value(answers.next()).unwrap_or_default()),
+            "string" => lock.take_count(value(answers.next())),
+            "zset" => {
+                lock.held_by = value(answers.next()).unwrap_or(0);
+                let holders = scored(answers.next());
+                lock.take_members(holders, &scored(answers.next()), now);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+impl Lock {
+    /// The count of a latch. Somebody else may have written something that is no number.
+    fn take_count(&mut self, count: Option<u64>) {
+        self.used = count;
+        if count.is_none() {
+            self.is_strange = true;
+            "string".clone_into(&mut self.kind);
+        }
+    }
+
+    /// The fields of a hash: owners and their hold counts.
+    pub(crate) fn take_fields(&mut self, fields: BTreeMap<String, String>) {
+        self.held_by = fields.len() as u64;
+        let holder = |(owner, count): (String, String)| Holder {
+            owner,
+            count: count.parse().unwrap_or(1),
+            ttl: self.ttl,
+            mode: None,
+        };
+        self.holders = fields.into_iter().map(holder).collect();
+    }
+
+    /// The members of a sorted set: holders by the ends of their leases, and what else lies there (see lua/line/zset.lua).
+    fn take_members(&mut self, holders: Vec<(String, f64)>, others: &[(String, f64)], now: u64) {
+        let score =
+            |name: &str| others.iter().find(|(member, _)| member == name).map(|(_, score)| *score);
+        let says =
+            others.iter().find(|(member, _)| member.starts_with('#') && member.contains(' '));
+        let known =
+            says.and_then(|(member, used)| Some((kind_and_capacity(member)?, used + UNUSED)));
+        self.is_strange = known.is_none();
+        let ((kind, capacity), used) = known.unwrap_or((("zset", 1), 0.0));
+        self.take_kind(kind, capacity);
+        if kind == "semaphore" {
+            self.used = Some(used.max(0.0) as u64);
+        }
+        let holder = |(owner, ends): (String, f64)| {
+            let part = score(&format!("={owner}")).map_or(1, |part| -part as u64);
+            let writes = part >= capacity;
+            Holder {
+                ttl: Some(Duration::from_millis((ends as u64).saturating_sub(now))),
+                mode: (kind == "rw").then_some(if writes { "write" } else { "read" }),
+                count: if kind == "semaphore" { part } else { 1 },
+                owner,
+            }
+        };
+        self.holders = holders.into_iter().map(holder).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_members_of_a_lock_are_told_apart() {
+        let mut lock = Lock::default();
+        let holders = vec![("c:1".to_owned(), 5_000.0), ("c:2".to_owned(), 9_000.0)];
+        let others = [
+            ("#semaphore 5".to_owned(), 4.0 - UNUSED),
+            ("#line".to_owned(), -2_251_799_813_685_248.0),
+            ("=c:2".to_owned(), -3.0),
+        ];
+        lock.take_members(holders, &others, 1_000);
+        assert_eq!((lock.kind.as_str(), lock.used, lock.capacity), ("semaphore", Some(4), Some(5)));
+        assert_eq!(lock.holders.iter().map(|holder| holder.count).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(lock.holders[0].ttl, Some(Duration::from_secs(4)));
+    }
+
+    #[test]
+    fn a_writer_takes_all_and_a_reader_takes_one() {
+        let mut lock = Lock::default();
+        let others =
+            [("#rw 1073741824".to_owned(), -UNUSED), ("=w:1".to_owned(), -1_073_741_824.0)];
+        lock.take_members(vec![("w:1".to_owned(), 1.0), ("r:1".to_owned(), 1.0)], &others, 0);
+        let modes: Vec<_> = lock.holders.iter().filter_map(|holder| holder.mode).collect();
+        assert_eq!(modes, ["write", "read"]);
+        assert_eq!(lock.kind_in_words(), "rw write");
+    }
+}

@@ -1,0 +1,40 @@
+//! How keys are found and answers are read.
+
+use std::collections::BTreeMap;
+
+use redis::Value;
+
+use crate::failure::Failure;
+use crate::servers::{Server, value};
+
+/// Every key of a server that fits a pattern, some of them twice.
+pub(crate) async fn scan(
+    server: &Server,
+    pattern: &str,
+    kind: Option<&str>,
+    mut found: impl FnMut(&str),
+) -> Result<(), Failure> {
+    let mut cursor = "0".to_owned();
+    loop {
+        let mut words = vec!["SCAN", cursor.as_str(), "MATCH", pattern, "COUNT", "1000"];
+        words.extend(kind.iter().flat_map(|kind| ["TYPE", *kind]));
+        let (next, keys): (String, Vec<Vec<u8>>) = server.query(&words).await?;
+        keys.iter().filter_map(|key| std::str::from_utf8(key).ok()).for_each(&mut found);
+        if next == "0" {
+            return Ok(());
+        }
+        cursor = next;
+    }
+}
+
+/// Members and their scores, however the protocol of the connection writes them.
+pub(crate) fn scored(answer: Option<Value>) -> Vec<(String, f64)> {
+    value(answer).unwrap_or_default()
+}
+
+/// Names and numbers in turn.
+pub(crate) fn pairs(items: Vec<Value>) -> BTreeMap<String, u64> {
+    let mut items = items.into_iter();
+    let next = || Some((value(items.next())?, value(items.next())?));
+    std::iter::from_fn(next).collect()
+}
