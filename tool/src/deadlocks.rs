@@ -1,8 +1,8 @@
 //! Circles of clients that wait for each other.
 //!
-//! A client is one process, or a part of one. A client that holds x and waits for y may do both for different pieces of
-//! work. Then a circle is none: it goes away by itself. So only a circle in which nothing has moved between two looks is
-//! shown, and it is called what it is: a suspicion.
+//! A client is one process, or a part of one. A client that holds x and waits for y may do the two in different pieces
+//! of work. Then the circle is no deadlock, and disappears by itself. So the tool looks twice, and shows only a circle
+//! in which nothing has moved between the two looks. It calls such a circle a suspicion.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,8 @@ pub(crate) struct Wait {
     lock: String,
 }
 
-/// Who waits for whom. The callers of one client do not wait for each other here: its queue is not in Redis.
+/// Which client waits for which. Callers of one client that wait for each other do not appear: their queue is not in
+/// Redis.
 pub(crate) fn waits(locks: &[Lock]) -> BTreeSet<Wait> {
     let mut waits = BTreeSet::new();
     for lock in locks {
@@ -37,7 +38,7 @@ pub(crate) fn waits(locks: &[Lock]) -> BTreeSet<Wait> {
     waits
 }
 
-/// Circles of waits. Each client is in one of them at the most.
+/// Circles of waits. Each client is in at most one of them.
 pub(crate) fn circles(waits: &BTreeSet<Wait>) -> Vec<Vec<Wait>> {
     let mut of_client: BTreeMap<&str, Vec<&Wait>> = BTreeMap::new();
     for wait in waits {
@@ -52,7 +53,7 @@ pub(crate) fn circles(waits: &BTreeSet<Wait>) -> Vec<Vec<Wait>> {
     circles
 }
 
-/// Follows the waits of a client until one leads back. A client that was left is not visited again.
+/// Follows the waits of a client until one leads back to it. Visits no client twice.
 fn follow<'a>(
     client: &'a str,
     of_client: &BTreeMap<&'a str, Vec<&'a Wait>>,
@@ -78,7 +79,7 @@ fn follow<'a>(
     None
 }
 
-/// The circles in which nothing has moved between two looks, in words.
+/// A text about the circles in which nothing has moved between two looks.
 pub(crate) fn text(before: &Inventory, now: &Inventory) -> String {
     let still: BTreeSet<Wait> =
         waits(&before.locks).intersection(&waits(&now.locks)).cloned().collect();
@@ -97,7 +98,7 @@ pub(crate) fn text(before: &Inventory, now: &Inventory) -> String {
     };
     let circles: String = circles.iter().enumerate().map(circle).collect();
     circles
-        + "If the same piece of work holds the one and waits for the other, this is a deadlock.\n"
+        + "If one piece of work both holds a lock of the circle and waits for the next, this is a deadlock.\n"
 }
 
 #[cfg(test)]

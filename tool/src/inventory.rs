@@ -1,7 +1,7 @@
-//! Who holds what: all locks that fit a pattern, as the servers have them.
+//! Who holds what: all locks whose names match a pattern, as the servers store them.
 //!
-//! It asks with SCAN and with pipelines of reads. It never asks with KEYS or MONITOR, which hold a server up, and it runs no
-//! script. So it is a view of many moments, and a lock may change hands while it is read.
+//! It asks with SCAN and with pipelines of reads. It never asks with KEYS or MONITOR, which block a server, and it runs
+//! no script. So the list comes from many moments, and a lock may change hands while the tool reads it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::failure::Failure;
 use crate::redisson;
 use crate::servers::{Server, value};
 
-/// How many names are asked about in one pipeline.
+/// How many names one pipeline asks about.
 const BATCH: usize = 128;
-/// How many holders of one lock are read.
+/// How many holders of one lock the tool reads.
 pub(crate) const MOST_HOLDERS: usize = 200;
-/// What the score of the first member of a lock is below what is in use. See lua/line/zset.lua.
+/// The score of a lock's first member is the part in use minus this number. See lua/line/zset.lua.
 const UNUSED: f64 = 4_503_599_627_370_496.0;
 
 /// What the servers know.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
     pub(crate) locks: Vec<Lock>,
-    /// What clients say of themselves.
+    /// The clients that describe themselves, by their ids.
     pub(crate) clients: BTreeMap<String, Card>,
 }
 
@@ -34,24 +34,24 @@ pub(crate) struct Inventory {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Lock {
     pub(crate) name: String,
-    /// `lock`, `fair`, `rw`, `semaphore`, `latch`, or what Redis calls the type of a stranger's key.
+    /// `lock`, `fair`, `rw`, `semaphore`, `latch`, or the type of the key if another program wrote it.
     pub(crate) kind: String,
-    /// Somebody else has written the key.
+    /// Another program wrote the key.
     pub(crate) is_strange: bool,
-    /// The first of them.
+    /// The first holders.
     pub(crate) holders: Vec<Holder>,
-    /// How many there are.
+    /// How many holders there are.
     pub(crate) held_by: u64,
-    /// How many permits are in use, and how many there are. Of a latch: how much is left to count.
+    /// How many permits are in use. For a latch: the remaining count. `capacity`: how many permits there are.
     pub(crate) used: Option<u64>,
     pub(crate) capacity: Option<u64>,
-    /// How long until the last lease is over. `None`: there is no such time.
+    /// How long until the last lease is over. `None`: the key has no TTL, or does not exist.
     pub(crate) ttl: Option<Duration>,
     /// How many callers or clients wait.
     pub(crate) waiting: u64,
-    /// The first of them, if they were asked for.
+    /// The first waiters, if the caller asked for them.
     pub(crate) line: Vec<Waiter>,
-    /// How many clients listen to its channel.
+    /// How many clients listen to the lock's channel.
     pub(crate) listening: Option<u64>,
     /// The last token, if Redis knows it.
     pub(crate) token: Option<u64>,
@@ -78,7 +78,7 @@ pub(crate) struct Waiter {
     pub(crate) waited: Duration,
 }
 
-/// What a client says of itself.
+/// A client's description of itself.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Card {
     pub(crate) app: String,
@@ -100,7 +100,7 @@ impl Card {
 }
 
 impl Inventory {
-    /// All locks that fit a pattern, and of each the first waiters.
+    /// All locks whose names match a pattern, each with its first waiters.
     pub(crate) async fn load(
         servers: &[Server],
         layout: Layout,
@@ -149,7 +149,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// Asks who the clients are. In a cluster the key of a client lies at any of the servers; the others refuse.
+    /// Asks who the clients are. In a cluster, one server has the key of a client, and the others refuse.
     async fn introduce(&mut self, servers: &[Server]) -> Result<(), Failure> {
         let holders = self.locks.iter().flat_map(|lock| &lock.holders).map(|holder| &holder.owner);
         let waiters = self.locks.iter().flat_map(|lock| &lock.line).map(|waiter| &waiter.owner);
@@ -173,7 +173,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// An owner in words: what its client says of itself, or else its id.
+    /// An owner as text: its client's description of itself, or else its id.
     pub(crate) fn who(&self, owner: &str) -> String {
         match self.clients.get(client_of(owner)) {
             Some(Card { app, host, pid }) => format!("{app}@{host}[{pid}]"),
@@ -202,7 +202,7 @@ impl Lock {
         self.held_by > 0 || self.kind == "latch"
     }
 
-    /// The hold count, or how much is in use of how much.
+    /// The hold count, or how many permits are in use out of how many.
     pub(crate) fn count(&self) -> String {
         match (self.used, self.capacity) {
             (Some(used), Some(capacity)) => format!("{used}/{capacity}"),
@@ -212,7 +212,7 @@ impl Lock {
         }
     }
 
-    /// `rw` with what the holders do.
+    /// The kind; for `rw` also whether the holders read or write.
     pub(crate) fn kind_in_words(&self) -> String {
         match self.holders.first().and_then(|holder| holder.mode) {
             Some(mode) => format!("{} {mode}", self.kind),
@@ -244,13 +244,13 @@ impl Lock {
     }
 }
 
-/// The names of a server that fit a pattern, each once.
+/// The names of a server that match a pattern, each once.
 async fn names(server: &Server, layout: Layout, pattern: &str) -> Result<Vec<String>, Failure> {
     let mut names = match layout {
         Layout::Redisson => redisson::names(server, pattern).await?,
         _ => native_names(server, pattern).await?,
     };
-    // The key of somebody else may have a name that no lock can have.
+    // Another program's key may have a name that no lock can have.
     names.retain(|name| operator::place(layout, "lock", name, server.database).is_ok());
     Ok(names.into_iter().collect())
 }
@@ -266,7 +266,7 @@ async fn native_names(server: &Server, pattern: &str) -> Result<BTreeSet<String>
     Ok(names)
 }
 
-/// Every key of a server that fits a pattern, some of them twice.
+/// Every key of a server that matches a pattern. SCAN may return a key twice.
 pub(crate) async fn scan(
     server: &Server,
     pattern: &str,
@@ -290,7 +290,7 @@ fn millis(ms: i64) -> Option<Duration> {
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
 
-/// A lock of whose key this is the type and the TTL, before more is known of it.
+/// A lock of which only the type and the TTL of its key are known.
 pub(crate) fn outline(server: &Server, name: &str, key: &str, kind: &str, pttl: i64) -> Lock {
     let kind = match kind {
         "hash" => "lock",
@@ -332,7 +332,8 @@ async fn native(server: &Server, names: &[String], waiters: usize) -> Result<Vec
         let noted: Option<String> = value(answers.next()).unwrap_or_default();
         let line = scored(answers.next());
         lock.listening = listening.get(&place.channel).copied();
-        // A line has a note of its kind. Without one, this is a latch, and there lie the requests that it has carried out.
+        // A line has a note of its kind. Without that note this is a latch, and the key has the requests that it has
+        // carried out.
         if let Some((kind, capacity)) = noted.as_deref().and_then(kind_and_capacity) {
             lock.waiting = waiting;
             lock.line = line.into_iter().map(|entry| waiter(entry, now)).collect();
@@ -347,7 +348,7 @@ async fn native(server: &Server, names: &[String], waiters: usize) -> Result<Vec
 }
 
 fn waiter((owner, place): (String, f64), now: Duration) -> Waiter {
-    // A place is when the waiter came, in microseconds.
+    // A place is the time at which the waiter came, in microseconds.
     let came = Duration::from_micros(place.max(0.0) as u64);
     Waiter { owner, waited: now.saturating_sub(came) }
 }
@@ -420,7 +421,7 @@ async fn read_holders(
 }
 
 impl Lock {
-    /// The count of a latch. Somebody else may have written something that is no number.
+    /// The count of a latch. If the value is not a number, another program wrote it.
     fn take_count(&mut self, count: Option<u64>) {
         self.used = count;
         if count.is_none() {
@@ -441,7 +442,8 @@ impl Lock {
         self.holders = fields.into_iter().map(holder).collect();
     }
 
-    /// The members of a sorted set: holders by the ends of their leases, and what else lies there (see lua/line/zset.lua).
+    /// The members of a sorted set: the holders with the ends of their leases, and the other members (see
+    /// lua/line/zset.lua).
     fn take_members(&mut self, holders: Vec<(String, f64)>, others: &[(String, f64)], now: u64) {
         let score =
             |name: &str| others.iter().find(|(member, _)| member == name).map(|(_, score)| *score);
@@ -469,12 +471,12 @@ impl Lock {
     }
 }
 
-/// Members and their scores, however the protocol of the connection writes them.
+/// Members and their scores, from a reply in RESP2 or RESP3.
 pub(crate) fn scored(answer: Option<Value>) -> Vec<(String, f64)> {
     value(answer).unwrap_or_default()
 }
 
-/// Names and numbers in turn.
+/// Pairs of a name and a number, from a flat list.
 pub(crate) fn pairs(items: Vec<Value>) -> BTreeMap<String, u64> {
     let mut items = items.into_iter();
     let next = || Some((value(items.next())?, value(items.next())?));
