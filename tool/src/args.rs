@@ -52,7 +52,7 @@ pub(crate) enum Command {
     Info(Info),
     /// Watch the list
     ///
-    /// If stdout is a pipe, it prints the list once.
+    /// If stdout is not a terminal, it prints the list once.
     Top(Top),
     /// Take a lock away from its holders
     ///
