@@ -271,8 +271,9 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // A holder that has lost the lock, or panics, may not have done what it was notified for. A future of `unlock`
-        // that is dropped before its answer has given the lock back.
+        // A holder that has lost the lock, or panics, may not have done what it was notified for: then the notification
+        // goes to the next waiter. If a future of `unlock` is dropped before its answer, the hold counts as released:
+        // then the notification is used up.
         if let Some(notice) = self.notice.take()
             && (self.is_valid() || self.hold.now().outcome() == Some(Ended::Released))
             && !std::thread::panicking()

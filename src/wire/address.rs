@@ -178,8 +178,8 @@ fn renew_at(credentials: &Credentials) -> Option<Instant> {
     credentials.valid_for.map(|time| Instant::now() + time.min(longest_lease()) * 3 / 4)
 }
 
-/// How to reach several servers: as the URL says, whatever one of them says about another. They are nodes of a cluster,
-/// or sentinels, or the servers that are the primary in turn.
+/// How to reach several servers: the nodes of a cluster, the sentinels, or the servers that become the primary in turn.
+/// The client reaches all of them as the URL says, whatever one server says about another.
 pub(crate) struct Addresses {
     info: ConnectionInfo,
     dialler: Dialler,
@@ -286,7 +286,7 @@ fn open(info: ConnectionInfo, config: &Config) -> Result<Client> {
     use rustls::crypto::{CryptoProvider, ring};
 
     if CryptoProvider::get_default().is_none() {
-        // This fails if another task was quicker. Then there already is a provider.
+        // This fails if another task was quicker: then the process has a provider already.
         let _ = ring::default_provider().install_default();
     }
     let encrypted = matches!(info.addr(), ConnectionAddr::TcpTls { .. });

@@ -76,7 +76,8 @@ pub(crate) enum Acquired {
     Waits { ttl: Option<Duration>, place: u64, near: bool, ahead: Option<TenureId> },
     /// Another holder has it for this long; `None`: the key has no TTL. Redis stores nothing of this request.
     Held(Option<Duration>),
-    /// The same, and the holder's client may keep the lock idle. It was told to give it back in that case.
+    /// The same, and the holder's client may keep the lock idle. The script has told that client to give an idle lock
+    /// back.
     Kept(Option<Duration>),
     /// Another caller holds it or waits for it, or may go first, since an older tenure was just released: ask for it alone,
     /// with [`Connection::acquire`].

@@ -1,5 +1,6 @@
 //! The keeper: the process that has the lock. It renews the lock, and tells the supervisor until when the lock is
 //! valid.
+//!
 //! It is a separate process, so that each of the two can end the command if the other one is stopped or killed:
 //!
 //! 1. If the keeper falls silent, the supervisor ends the command in time: it knows the deadline.
