@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_strange_is_taken_for_a_grant() {
+    fn an_unexpected_reply_is_not_taken_for_a_grant() {
         for reply in [
             vec![],
             vec![Value::Int(1)],

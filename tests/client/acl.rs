@@ -383,7 +383,7 @@ async fn a_user_of_a_cluster_needs_what_the_manual_adds() {
 
 /// Without any one of these places, something of everything is refused.
 #[tokio::test]
-async fn no_place_is_to_spare() {
+async fn the_user_needs_each_of_its_key_and_channel_patterns() {
     let places = rules(NATIVE.0).into_iter().filter(|rule| !rule.starts_with('+'));
     for place in places {
         let server = Server::start().await;

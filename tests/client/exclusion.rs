@@ -109,7 +109,7 @@ async fn reached(server: &Site) {
 }
 
 #[tokio::test]
-async fn a_client_of_its_own_is_no_exception() {
+async fn no_increment_is_lost_between_two_clients_of_one_process() {
     let (server, ours) = server_and_client().await;
     let theirs = client(&server).await;
     let redis = connect(&server.store_of(VALUE)).await;

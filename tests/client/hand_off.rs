@@ -362,7 +362,7 @@ async fn an_exchanged_lock_goes_to_another_client_that_waits() {
 
 /// One place for a waiter: the caller that has it keeps it from the queue of its client into the line of the clients.
 #[tokio::test]
-async fn a_caller_that_waits_already_is_not_one_too_many() {
+async fn a_caller_that_moves_from_the_queue_into_the_line_counts_once_toward_max_waiters() {
     let server = Site::start().await;
     let (proxy, admin) = (proxy(&server).await, server.admin().await);
     let client = connect(&proxy.url(), patient(0).max_waiters(1)).await;
@@ -447,7 +447,7 @@ async fn a_lost_tenure_that_another_client_took_is_not_taken_back() {
 }
 
 #[tokio::test]
-async fn a_foreign_message_has_the_holder_look_and_the_next_one_contend() {
+async fn after_force_by_another_client_the_holder_checks_and_the_next_caller_contends() {
     let server = Site::start().await;
     let admin = server.admin().await;
     let client = connect(&server.url(), patient(1023).subscription_linger(FOR_EVER)).await;

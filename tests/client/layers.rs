@@ -96,7 +96,7 @@ fn imports_go_downwards() {
 }
 
 #[test]
-fn an_import_upwards_would_be_found() {
+fn the_check_finds_an_import_upwards() {
     let text = "use crate::engine::{Engine, Tenure};\nfn f(x: crate::client::Client) {}\n\
                 use crate::{keys::Keys, guards};\n// crate::locks\npub(in crate::wire) mod x;\n";
     assert_eq!(imports(text).collect::<Vec<_>>(), ["engine", "client", "keys", "guards", "wire"]);
@@ -188,7 +188,7 @@ fn no_modules_of_a_folder_import_each_other_in_a_circle() {
 }
 
 #[test]
-fn a_circle_would_be_found() {
+fn the_check_finds_a_circle() {
     let source = |file: &str, text: &str| (file.to_owned(), text.to_owned());
     let entry = "use crate::engine::tenure::Tenure;\n// crate::engine::wait\n";
     let list =
@@ -267,14 +267,14 @@ fn every_file_that_is_named_exists() {
 }
 
 #[test]
-fn a_file_that_is_named_would_be_found() {
+fn the_check_finds_a_named_file() {
     let text = "See `engine/entry.rs`, line.lua. And (../../lua/a.lua); not docs.rs, a.rs.md or self.luas.";
     assert_eq!(named(text).collect::<Vec<_>>(), ["engine/entry.rs", "line.lua", "lua/a.lua"]);
     assert_eq!(comments("let x; // a\nlet y;\n-- b"), "let x; // a\n-- b\n");
 }
 
 #[test]
-fn nobody_reads_the_clock_on_the_wall() {
+fn no_code_reads_the_wall_clock() {
     for (file, text) in files("src", "rs") {
         assert!(!tested(&text).contains("SystemTime"), "src/{file}");
     }

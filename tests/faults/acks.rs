@@ -112,7 +112,7 @@ async fn what_replicas_do_not_have_is_given_back_and_holds_up_nobody() {
 
 /// The same of every kind, and of several in one step.
 #[tokio::test]
-async fn no_kind_is_held_that_replicas_do_not_have() {
+async fn no_kind_is_granted_that_replicas_do_not_have() {
     let servers = primary_and_replicas(1, Server::builder).await;
     let brief = patient().replicas(1).ack_timeout(Duration::from_millis(50));
     let client = client(&servers[0].url(), brief.ride_out(NO_WAIT)).await;

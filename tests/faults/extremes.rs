@@ -91,7 +91,7 @@ async fn an_endless_hand_off_works_or_is_refused() {
 
 /// F71: no patience where patience is not needed.
 #[tokio::test]
-async fn settings_of_nothing_work_or_are_refused() {
+async fn settings_of_zero_work_or_are_refused() {
     let nothing = Duration::ZERO;
     works_or_is_refused(patient().subscription_linger(nothing)).await;
     works_or_is_refused(patient().waiter_ttl(nothing)).await;

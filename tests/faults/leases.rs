@@ -81,7 +81,7 @@ async fn no_script_leaves_a_lock_without_a_ttl() {
 
 /// F70: a wait of nothing, for a lock that somebody has.
 #[tokio::test]
-async fn a_wait_of_nothing_is_one_attempt_and_no_subscription() {
+async fn a_wait_of_zero_is_one_attempt_and_no_subscription() {
     let server = Server::start().await;
     let [holder, client] =
         [connect(&server.url(), patient()).await, connect(&server.url(), patient()).await];

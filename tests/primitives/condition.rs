@@ -339,7 +339,7 @@ async fn the_other_holds_of_an_owner_are_lost_if_its_wait_is_dropped() {
 
 /// The first one comes back just before the second one would release the lock, which has another tenure by then.
 #[tokio::test]
-async fn a_guard_that_another_one_brings_back_waits_in_its_turn() {
+async fn a_guard_waits_although_another_guard_of_its_owner_has_just_brought_the_lock_back() {
     let server = Site::start().await;
     let (admin, client) = (server.admin().await, client_with(&server, patient()).await);
     let lock = client.reentrant_lock("a").owned_by(&Owner::new());
@@ -459,7 +459,7 @@ async fn an_owner_that_has_read_within_its_write_waits_when_no_read_is_left() {
 }
 
 #[tokio::test]
-async fn a_name_is_a_condition_or_something_else() {
+async fn a_condition_and_another_kind_of_one_name_are_a_conflict() {
     let server = Site::start().await;
     let client = client(&server).await;
     let guard = client.lock("c").lock().await.unwrap();

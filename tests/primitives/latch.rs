@@ -149,7 +149,7 @@ async fn a_count_that_arrives_twice_counts_once() {
 
 /// A client remembers for as long as it repeats what it asked. Another that gives up sooner does not forget that for it.
 #[tokio::test]
-async fn a_hasty_client_does_not_forget_the_counts_of_a_patient_one() {
+async fn a_client_with_a_short_ride_out_does_not_forget_the_requests_of_one_with_a_long_ride_out() {
     for (layout, requests) in
         [(Layout::Native, "lock_queue:{a}"), (Layout::Redisson, "lock_requests:{a}")]
     {
@@ -175,7 +175,7 @@ async fn a_hasty_client_does_not_forget_the_counts_of_a_patient_one() {
 
 /// In Redisson's layout a latch goes when it opens, and its name is free for a semaphore. The counts are no permits.
 #[tokio::test]
-async fn a_name_that_was_a_latch_lends_all_its_permits_as_a_semaphore() {
+async fn a_semaphore_with_the_name_of_an_opened_latch_has_all_its_permits() {
     let server = Site::start().await;
     let client = client_of(&server.url(), Layout::Redisson).await;
     let latch = client.count_down_latch("a");

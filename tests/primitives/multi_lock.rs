@@ -89,7 +89,7 @@ async fn a_multi_lock_excludes_every_lock_of_its_names() {
 }
 
 #[tokio::test]
-async fn a_single_lock_keeps_it_out_and_is_all_that_is_held() {
+async fn one_held_lock_keeps_a_multi_lock_out_and_the_multi_lock_takes_nothing() {
     if left_out_in_a_cluster(EACH_ALONE) {
         return;
     }
@@ -581,7 +581,7 @@ async fn a_name_of_another_kind_is_a_conflict_as_for_a_lock_alone() {
 }
 
 #[tokio::test]
-async fn taken_away_by_force_all_are_free() {
+async fn force_unlock_frees_all_locks_of_a_multi_lock() {
     let server = Site::start().await;
     let (one, other) = (client_with(&server, quick()).await, client(&server).await);
     let guard = one.multi_lock(ABC).lock().await.unwrap();
@@ -610,7 +610,7 @@ async fn a_fixed_lease_ends_and_can_be_made_longer() {
 
 /// The lock that was waited for first has as much time left as the others.
 #[tokio::test]
-async fn a_lease_is_whole_however_slowly_the_others_came() {
+async fn the_first_lock_has_its_whole_lease_however_late_the_others_are_granted() {
     if left_out_in_a_cluster(EACH_ALONE) {
         return;
     }
@@ -657,7 +657,7 @@ async fn an_attempt_leaves_no_trace_and_neither_does_a_time_out() {
 
 /// Out of time without an answer, nobody knows whether they are held.
 #[tokio::test]
-async fn a_server_that_is_gone_is_no_other_holder() {
+async fn a_multi_lock_does_not_take_a_dead_server_for_another_holder() {
     let server = Site::start().await;
     let config = quick().response_timeout(Duration::from_millis(500));
     let patient = client_with(&server, config.clone().ride_out(LONG)).await;

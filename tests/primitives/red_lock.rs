@@ -306,7 +306,7 @@ async fn an_unlock_does_not_wait_for_a_minority() {
 
 /// With nobody there, the limit of a call does not mean that somebody holds the lock.
 #[tokio::test]
-async fn out_of_time_without_an_answer_is_no_word_of_another_holder() {
+async fn a_red_lock_does_not_take_dead_servers_for_another_holder() {
     let stage = Stage::set(3).await;
     let lock = stage.lock_with(quick().ride_out(LONG)).await;
     stage.servers.iter().for_each(Server::kill);

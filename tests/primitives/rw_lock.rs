@@ -193,7 +193,7 @@ async fn a_downgrade_lets_readers_in_and_no_writer() {
 }
 
 #[tokio::test]
-async fn a_write_beneath_a_write_is_not_given_up_by_a_downgrade() {
+async fn a_downgrade_of_a_nested_write_keeps_the_outer_write() {
     in_both(USUAL, async |scene| {
         let lock = scene.owner();
         let (outer, inner) = (lock.write().await.unwrap(), lock.write().await.unwrap());
@@ -461,7 +461,7 @@ async fn each_owner_counts_its_reads_and_its_writes() {
 
 /// The scenario `testReadLockIsLocked` of Redisson.
 #[tokio::test]
-async fn anybody_can_see_how_it_is_held() {
+async fn other_clients_see_whether_the_lock_is_read_or_written() {
     in_both(USUAL, async |scene| {
         let (lock, seen) = (scene.owner(), scene.somebody_else().await);
         let state = async || {
@@ -958,7 +958,7 @@ async fn a_reader_may_read_again_though_a_writer_waits() {
 
 /// The owner is the current task, or the one that is named; another task is another owner.
 #[tokio::test]
-async fn a_task_may_nest_where_it_asks_for_that_and_another_task_waits() {
+async fn a_task_nests_on_a_reentrant_handle_and_another_task_waits() {
     in_both(USUAL, async |scene| {
         let lock = scene.somebody().reentrant();
         let outer = lock.write().await.unwrap();
@@ -1218,7 +1218,7 @@ async fn a_write_that_became_a_read_is_handed_to_no_writer_of_its_client() {
 
 /// The engine knows the new owner of a write that it hands on, and the former one owns it no more.
 #[tokio::test]
-async fn an_owner_that_was_handed_a_write_may_write_again_and_the_last_one_may_not() {
+async fn the_owner_that_was_handed_a_write_may_nest_and_the_former_owner_may_not() {
     in_both(USUAL, async |scene| {
         let lock = scene.handed_on().await;
         let [one, other] = [(); 2].map(|()| lock.clone().owned_by(&Owner::new()));

@@ -196,7 +196,7 @@ async fn one_call_takes_a_limited_number_of_expirable_permits() {
 }
 
 #[tokio::test]
-async fn more_than_there_are_is_refused_at_once() {
+async fn more_permits_than_there_are_is_refused_at_once() {
     for of in ALL {
         let scene = Scene::of(of).await;
         let refused = |answer| matches!(answer, Err(Error::InvalidPermits { .. }));
@@ -263,7 +263,7 @@ async fn the_permits_of_a_process_that_was_killed_come_back() {
 
 /// Its client is cut off, and nobody asks before the lease is long over.
 #[tokio::test]
-async fn a_lease_that_ended_long_ago_is_still_known_of() {
+async fn permits_come_back_although_their_lease_ended_long_ago() {
     for of in [Plain, Expirable] {
         let scene = Scene::of(of).await;
         let proxy = Proxy::before(&scene.server).await;
@@ -383,7 +383,7 @@ async fn a_handle_of_another_number_of_permits_is_a_conflict() {
 
 /// As Redisson's `trySetPermits`: the number that is there stays.
 #[tokio::test]
-async fn in_redissons_layout_the_first_to_come_says_the_number() {
+async fn in_redissons_layout_the_first_caller_sets_the_number() {
     for of in [Plain, Expirable] {
         let scene = Scene::of(of).await;
         let held = scene.permits(3).acquire_many(3).await.unwrap();
@@ -423,7 +423,7 @@ async fn a_caller_that_gives_up_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn by_force_all_permits_are_given_back() {
+async fn force_unlock_frees_all_permits() {
     for of in ALL {
         let scene = Scene::with(of, quick().max_park(LONG)).await;
         let permits = scene.permits(3);

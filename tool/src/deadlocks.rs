@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_a_way_back_is_none() {
+    fn waits_that_do_not_lead_back_are_no_circle() {
         let locks =
             [lock("x", "b:1", &["a:1"]), lock("y", "c:1", &["b:2"]), lock("z", "d:1", &["a:3"])];
         assert!(circles(&waits(&locks)).is_empty());
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_found_behind_a_way_that_leads_nowhere() {
+    fn a_circle_is_found_after_waits_that_lead_nowhere() {
         let locks = [
             lock("w", "z:1", &["a:1"]),
             lock("x", "b:1", &["a:2"]),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_is_no_deadlock() {
+    fn a_circle_that_has_moved_is_no_deadlock() {
         let inventory = |locks: Vec<Lock>| Inventory { locks, ..Inventory::default() };
         let before = inventory(vec![lock("x", "b:1", &["a:2"]), lock("y", "a:1", &["b:2"])]);
         let now = inventory(vec![lock("x", "b:3", &["a:2"]), lock("y", "a:1", &["b:2"])]);

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_stays_with_its_lock() {
+    fn the_selection_stays_with_its_lock() {
         let mut view = view(vec![lock("a", 2, 9), lock("b", 1, 20)]);
         press(&mut view, KeyCode::Down);
         assert_eq!(view.selected().map(|lock| lock.name.as_str()), Some("b"));
