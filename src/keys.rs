@@ -265,7 +265,7 @@ impl Keys {
         format!("{}:{client}", self.channel).into()
     }
 
-    /// The channel on which a waiter that stands in line itself hears of its grant.
+    /// The channel on which a waiter with its own place in line hears of its grant.
     pub(crate) fn channel_of(&self, waiter: Field<'_>) -> Box<str> {
         if self.row.waiter_has_channel {
             format!("{}:{waiter}", self.channel).into()

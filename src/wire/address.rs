@@ -236,7 +236,7 @@ fn node(addr: &ConnectionAddr) -> Result<Node> {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
             Ok(Node::new(host, *port))
         }
-        _ => Err(Error::config("the servers of this URL are reached over TCP")),
+        _ => Err(Error::config("the servers of this URL must be reached over TCP")),
     }
 }
 
