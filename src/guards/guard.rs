@@ -132,7 +132,7 @@ impl Guard {
     /// - Usually, Redis has found our hold and removed it.
     /// - If another caller of this client waits for the lock, that caller may get it without a request to Redis (see
     ///   [`Config::hand_off`](crate::Config::hand_off)). The lease had not expired at that time. The client does not
-    ///   ask whether somebody removed the key by force: the next holder is told.
+    ///   ask whether somebody removed the key by force: if so, the next holder learns of it.
     /// - The client may keep the lock idle for its next caller (see [`Config::keep`](crate::Config::keep)), which needs no
     ///   request either.
     /// - Readers of one client share a read lock, and the last of them releases it. A permit may stay with the client

@@ -53,7 +53,7 @@ pub(crate) fn circles(waits: &BTreeSet<Wait>) -> Vec<Vec<Wait>> {
     circles
 }
 
-/// Follows the waits of a client until one leads back to it. Visits no client twice.
+/// Follows the waits from a client until they close a circle. Follows no client twice.
 fn follow<'a>(
     client: &'a str,
     of_client: &BTreeMap<&'a str, Vec<&'a Wait>>,

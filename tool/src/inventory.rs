@@ -182,7 +182,7 @@ impl Inventory {
     }
 }
 
-/// The beginning of a client's id, and the number of the hold.
+/// The beginning of a client's id, and the number of the owner field.
 fn shortened(owner: &str) -> String {
     match owner.split_once(':') {
         Some((client, number)) if client.len() > 8 => {
@@ -197,7 +197,7 @@ impl Lock {
         self.is_held() || self.waiting > 0 || self.is_strange
     }
 
-    /// Of a latch: whether it is there.
+    /// Whether somebody holds it. For a latch: whether it exists.
     pub(crate) fn is_held(&self) -> bool {
         self.held_by > 0 || self.kind == "latch"
     }
