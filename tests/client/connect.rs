@@ -33,7 +33,7 @@ async fn works(client: &Client) {
     guard.expect("a lock").unlock().await.expect("and its end");
 }
 
-/// That a call fails as unavailable, after at least and at most about so long.
+/// A call fails as unavailable, after about this time.
 async fn unavailable<T>(
     call: impl Future<Output = Result<T, Error>>,
     least: Duration,

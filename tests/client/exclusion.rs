@@ -43,7 +43,7 @@ async fn increment(redis: &mut MultiplexedConnection, token: FencingToken) -> Op
     (after > value).then_some(after)
 }
 
-/// Counts up together with everybody else; how often it was the one.
+/// Counts up together with all other callers. Returns how many of the increments it made itself.
 async fn count_up(client: Client, mut redis: MultiplexedConnection) -> u64 {
     let mut done = 0;
     loop {

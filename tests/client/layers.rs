@@ -51,7 +51,7 @@ fn module(file: &str) -> &str {
     file.split('/').next().and_then(|first| first.split('.').next()).expect("a name")
 }
 
-/// The part before the unit tests, which may look wherever they like.
+/// The part before the unit tests, which may import any module.
 fn tested(text: &str) -> &str {
     let before = text.split("#[cfg(test)]\nmod tests").next().expect("a first part");
     before.split("#[cfg(test)]\npub(crate) mod tests").next().expect("a first part")
@@ -152,7 +152,7 @@ fn imports_within<'a>(folder: &str, text: &'a str) -> impl Iterator<Item = &'a s
         .map(|word| if word.starts_with(char::is_lowercase) { word } else { "mod" })
 }
 
-/// A way from a module back to itself, if there is one.
+/// A chain of imports from a module back to itself, if there is one.
 fn circle(graph: &Graph) -> Option<Vec<String>> {
     let mut done = BTreeSet::new();
     graph.keys().find_map(|start| follow(graph, start, &mut Vec::new(), &mut done))

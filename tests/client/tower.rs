@@ -200,7 +200,7 @@ async fn a_caller_that_hangs_up_gives_the_lock_back() {
     eventually(SOON, "the lock is free", free).await;
 }
 
-/// The clone that a call leaves behind has not been asked whether it is ready. The call must take the one that was.
+/// A clone of the inner service has not been asked whether it is ready. A call must use the service that was asked.
 #[tokio::test]
 async fn a_request_goes_to_the_service_that_was_ready() {
     #[derive(Default)]

@@ -110,7 +110,7 @@ async fn what_replicas_do_not_have_is_given_back_and_holds_up_nobody() {
     is_clean(&servers[0]).await;
 }
 
-/// The same of every kind, and of several in one step.
+/// The same for every kind, and for several locks in one step.
 #[tokio::test]
 async fn no_kind_is_granted_that_replicas_do_not_have() {
     let servers = primary_and_replicas(1, Server::builder).await;
@@ -175,7 +175,7 @@ async fn a_grant_by_message_waits_for_replicas_too() {
     is_clean(&servers[0]).await;
 }
 
-/// A renewal that no replica has moves no deadline: the one that is promoted would have the older one.
+/// A renewal that no replica has moves no deadline: a replica that is promoted would have the older deadline.
 #[tokio::test]
 async fn a_hold_that_is_not_acknowledged_again_ends_with_its_lease() {
     let servers = primary_and_replicas(1, Server::builder).await;

@@ -66,8 +66,8 @@ impl Stage {
         Self { client, other, admin, idle: tasks(), proxy, server }
     }
 
-    /// Begins an act, and drops it after no poll, one, two .. until it needs no more than that; whatever it left is
-    /// gone soon. Returns how often it was dropped.
+    /// Begins an act, and drops it after 0, 1, 2 .. polls, until the act finishes within that number; whatever it left
+    /// is gone soon. Returns how often it was dropped.
     pub(crate) async fn dropping_at_every_poll<K, F: Future>(
         &self,
         mut prepare: impl AsyncFnMut() -> (K, F),

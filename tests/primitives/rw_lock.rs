@@ -206,7 +206,7 @@ async fn a_downgrade_of_a_nested_write_keeps_the_outer_write() {
     .await;
 }
 
-/// A reader of the same client that waits for the writer must not be in its way when that begins to read.
+/// Readers of the same client that wait for the writer must not block the writer when it begins to read.
 #[tokio::test]
 async fn a_writer_does_not_queue_behind_callers_that_wait_for_it() {
     in_both(USUAL, async |scene| {
@@ -577,7 +577,7 @@ async fn a_reader_that_learns_of_its_loss_tells_a_writer_that_waits() {
     .await;
 }
 
-/// It hears itself, and has to look as everybody else.
+/// The client receives its own message, and has to check like every other client.
 #[tokio::test]
 async fn a_client_that_uses_force_tells_its_own_holder_too() {
     in_both(USUAL, async |scene| {
@@ -623,7 +623,7 @@ async fn a_replica_confirms_no_renewal() {
     .await;
 }
 
-/// Nobody is in anybody's way, so that none of them may be told that somebody is.
+/// No reader excludes another, so no try may report that the lock is held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_of_one_client_that_try_at_once_all_read() {
     in_both(USUAL, async |scene| {

@@ -495,7 +495,7 @@ async fn permits_of_an_acquire_whose_answer_is_lost_come_back() {
     }
 }
 
-/// One whose question was not answered comes again under another name. It is still the one that waited.
+/// A waiter whose request was not answered asks again under another owner field. It still counts as the same waiter.
 #[tokio::test]
 async fn a_waiter_goes_on_after_the_number_changed_and_an_answer_was_lost() {
     let scene = Scene::of(Native).await;
@@ -874,7 +874,7 @@ fn only_told() -> Config {
     config.subscription_linger(Duration::ZERO)
 }
 
-/// The one that it was left for is dropped before it takes it up.
+/// The caller for which the permit was left is dropped before it takes the permit up.
 #[tokio::test]
 async fn a_permit_that_is_left_for_a_caller_that_is_dropped_is_given_back() {
     for of in ALL {
