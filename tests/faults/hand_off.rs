@@ -31,7 +31,7 @@ async fn queue(client: &Client, callers: usize) -> JoinSet<()> {
     queue
 }
 
-/// F1, F3: the reply of an exchange is lost, which has given one tenure back and begun another.
+/// F1, F3: an exchange has given one tenure back and begun another, and its reply is lost.
 #[tokio::test]
 async fn an_exchange_whose_reply_is_lost_ends_as_one_hold() {
     let scene = Scene::new().await;

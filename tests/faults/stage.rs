@@ -16,12 +16,12 @@ use crate::{connect, is_clean, patient, tasks};
 /// The response timeout of [`patient`], and what a busy machine adds to it. The lease is 30 s.
 pub(crate) const A_RESPONSE: Duration = Duration::from_secs(4);
 
-/// When a future is dropped that is not done after so many polls.
+/// When a future is dropped that has not finished after this many polls.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Drops {
     /// Before anything else can happen.
     AtOnce,
-    /// When what it waits for is there, but not taken up.
+    /// When the future was woken, but not polled again.
     WhenWoken,
 }
 

@@ -1058,7 +1058,7 @@ async fn two_reads_of_one_task_are_two_holds() {
     .await;
 }
 
-/// How many scripts one turn takes, if so many tasks of one client have theirs again and again.
+/// How many scripts one turn takes, if this many tasks of one client take turns again and again.
 async fn scripts_a_turn<G>(scene: &Scene, take: impl AsyncFn() -> G, give: impl AsyncFn(G)) -> f64 {
     const TURNS: usize = 300;
     const TASKS: usize = 64;
@@ -1197,8 +1197,7 @@ async fn a_writer_elsewhere_comes_in_although_readers_come_and_go_without_a_paus
     scene.is_clean().await;
 }
 
-/// The server lets the read in beside the write that it was asked for within. A writer of the same client must not get
-/// that write.
+/// The server grants a read within a write. A writer of the same client must not be handed that write.
 #[tokio::test]
 async fn a_write_that_became_a_read_is_handed_to_no_writer_of_its_client() {
     in_both(USUAL, async |scene| {
@@ -1216,7 +1215,7 @@ async fn a_write_that_became_a_read_is_handed_to_no_writer_of_its_client() {
     .await;
 }
 
-/// The engine knows the new owner of a write that it hands on, and the former one owns it no more.
+/// When a client hands a write on, the new owner owns it, and the former owner does not.
 #[tokio::test]
 async fn the_owner_that_was_handed_a_write_may_nest_and_the_former_owner_may_not() {
     in_both(USUAL, async |scene| {
