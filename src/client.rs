@@ -19,7 +19,7 @@ use crate::locks::{
 /// waiters there are. Behind Sentinel, it keeps one more: to a sentinel. It also runs a few background tasks on the
 /// runtime on which it connected. Clones are cheap and share everything: connect once per process and clone.
 ///
-/// If that runtime ends, the client is closed. Handles and guards keep the client alive. When the last handle and guard
+/// If this runtime ends, the client is closed. Handles and guards keep the client alive. When the last handle and guard
 /// is dropped, the client finishes the releases in flight and ends its tasks.
 ///
 /// ```
@@ -132,9 +132,9 @@ impl Client {
     ///
     /// A waiter that comes near the front of the line shows three signs of life within
     /// [`Config::waiter_ttl`](crate::Config::waiter_ttl), and then fewer and fewer. When the turn of a silent waiter
-    /// comes, the server asks it for a sign. If it shows none within `waiter_ttl`, the waiter is skipped, and gets its
-    /// place back when it asks again. A release grants the lock to the head of the line in the same step, and notifies
-    /// that waiter.
+    /// comes, the server asks it for a sign. If it shows none within `waiter_ttl`, the server skips the waiter. The
+    /// waiter gets its place back when it asks again. A release grants the lock to the head of the line in the same
+    /// step, and notifies that waiter.
     ///
     /// While the server stalls, no waiter can show a sign, and no place expires: a pause, a long script or a restart
     /// that keeps the data does not change the order. A waiter whose request goes unanswered keeps the last
@@ -143,8 +143,8 @@ impl Client {
     /// `waiter_ttl` if the order must survive that.
     ///
     /// In [`Layout::Redisson`](crate::Layout::Redisson) the lock is Redisson's `RFairLock`, and the line follows its
-    /// rules. A dead Java waiter delays the others for minutes. A dead parklock waiter delays them for seconds; if a Java
-    /// waiter ahead of it has died or given up, that becomes a minute. A waiter whose request goes unanswered goes to the
+    /// rules. A dead Java waiter delays the others for minutes. A dead parklock waiter delays them for seconds, or for
+    /// a minute if a Java waiter ahead of it has died or given up. A waiter whose request goes unanswered goes to the
     /// end of the line there.
     ///
     /// The name is 1 byte to 1 KiB of UTF-8; the first call reports an invalid name. A name belongs to one kind: using

@@ -178,12 +178,12 @@ impl Error {
         Self::Config { reason: reason.into() }
     }
 
-    /// A time limit ended before any answer came.
+    /// A time limit ended, and no request of the call may have taken the lock.
     pub(crate) fn unanswered(limit: impl fmt::Debug) -> Self {
         Self::Unavailable { source: said(format!("no answer within the limit of {limit:?}")) }
     }
 
-    /// A time limit ended while a request was in flight.
+    /// A time limit ended, and a request of the call may have run.
     pub(crate) fn cut_off(limit: impl fmt::Debug) -> Self {
         Self::Indeterminate { source: said(format!("no answer within the limit of {limit:?}")) }
     }

@@ -265,7 +265,7 @@ impl Keys {
         format!("{}:{client}", self.channel).into()
     }
 
-    /// The channel on which a waiter that stands in line itself hears of its grant.
+    /// The channel on which a waiter with its own place in line hears of its grant.
     pub(crate) fn channel_of(&self, waiter: Field<'_>) -> Box<str> {
         if self.row.waiter_has_channel {
             format!("{}:{waiter}", self.channel).into()
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_no_other_names_key() {
+    fn a_mark_never_has_the_key_of_another_name() {
         for layout in [Layout::Native, Layout::Redisson] {
             let names = ["a", "a}", "{a}", "a:leader", "a}:leader", "a}:leader:", "a:leader:"];
             let keys = names.map(|name| Keys::new(layout, Kind::Lock, name.to_owned()).unwrap());
@@ -578,13 +578,13 @@ mod tests {
     }
 
     #[test]
-    fn redisson_is_told_a_number() {
+    fn in_redissons_layout_the_message_is_a_number() {
         assert_eq!(Layout::Redisson.message("client"), "0");
         assert_eq!(Layout::Native.message("client"), "client");
     }
 
     #[test]
-    fn in_redissons_layout_our_own_keys_are_no_names() {
+    fn in_redissons_layout_a_name_must_not_be_a_key_of_parklock() {
         for name in ["lock:grants", "lock_permits:a", "lock_notes:", "lock_requests:x"] {
             let made = |layout| Keys::new(layout, Kind::Lock, name.to_owned());
             assert!(matches!(made(Layout::Redisson), Err(Error::InvalidName { .. })), "{name}");

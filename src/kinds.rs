@@ -112,8 +112,8 @@ pub(crate) struct Row {
     pub(crate) is_plain: bool,
     /// Several callers may hold it at once.
     pub(crate) is_shared: bool,
-    /// One caller at a time may hold it, and its client hands it from caller to caller without a request to the server. If each
-    /// caller waits separately, only to the caller right behind in the line.
+    /// One caller at a time may hold it, and its client hands it from caller to caller without a request to the server.
+    /// If each caller waits separately, the client hands it only to the caller right behind in the line.
     pub(crate) is_handed_on: bool,
     /// A client may keep it idle while no other client wants it.
     pub(crate) is_kept: bool,

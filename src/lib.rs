@@ -5,9 +5,9 @@
 //! when the lock is lost. Every hold has a fencing token, except that of a [`RedLock`]. Every future may be dropped at
 //! any `await`.
 //!
-//! It runs on Redis 6.2 or later and on Valkey: one server, a cluster, or a primary behind Sentinel. It needs Rust 1.89.
-//! Before you exit, call [`Client::close`], so that nobody waits for a lease to end. `docs/guarantees.md`, which comes
-//! with the source, says what is promised and what is not.
+//! parklock runs on Redis 6.2 or later and on Valkey: one server, a cluster, or a primary behind Sentinel. It needs
+//! Rust 1.89. Before you exit, call [`Client::close`], so that nobody waits for a lease to end. `docs/guarantees.md`,
+//! which comes with the source, says what is promised and what is not.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -44,7 +44,7 @@
 //! |---|---|
 //! | a mutex owns its data | a lock has a name and no data: it protects something outside the process |
 //! | `lock().await` cannot fail | it can fail: Redis may be unreachable. [`Error`] says what the caller may believe |
-//! | `try_lock()` is synchronous | it asks Redis: `try_lock().await` is `Ok(None)` if the lock is held, or a waiter ahead may come for it |
+//! | `try_lock()` is synchronous | it asks Redis: `try_lock().await` is `Ok(None)` if the lock is held, or a waiter ahead may still take it |
 //! | a guard borrows; `lock_owned` does not | every [`Guard`] is `'static` and `Send` |
 //! | a guard is valid until it is dropped | its lease may be lost before: [`Guard::ended`], [`Guard::is_valid`] |
 //! | `Semaphore::forget`, `add_permits` | permits are leased; [`Semaphore::set_permits`] sets how many there are |

@@ -58,8 +58,8 @@ type Answering<R, E> = Pin<Box<dyn Future<Output = Result<Response<R>, E>> + Sen
 ///
 /// Each request waits separately. So [`Config::max_waiters`](crate::Config::max_waiters), and a limit on concurrent
 /// requests outside this layer, also limit how many of them wait. A limit inside this layer does not: a request waits for
-/// the inner service to be ready when it has its lock. So this layer itself is always ready, and a layer outside that
-/// sheds load does not see how busy the inner service is.
+/// the inner service to be ready when it has its lock. So this layer itself is always ready. A load-shedding layer
+/// outside this one does not see how busy the inner service is.
 ///
 /// The [module](self) has an example.
 ///
@@ -305,7 +305,7 @@ impl<B, R> LockLayer<B, R> {
     }
 }
 
-/// Passes the request to the inner service when that is ready.
+/// Passes the request to the inner service when the service is ready.
 async fn handled<S, B>(mut inner: S, request: Request<B>) -> Answer<S, B>
 where
     S: Service<Request<B>>,
@@ -378,7 +378,7 @@ where
     type Future = Answering<R, S::Error>;
 
     /// Always ready: a request asks the inner service when it has its lock. Otherwise a request that waits for its lock
-    /// could keep what the inner service grants only a few times, and other requests would wait for that.
+    /// could occupy one of the inner service's few places, and other requests would wait for that place.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         Poll::Ready(Ok(()))
     }

@@ -74,8 +74,8 @@ local function is_of_no_account(is_relied_on)
   return last_of_window and own.place > last_of_window
 end
 
--- When a waiter near the front asks again. If the head does not fit in, the waiters behind it wait for a waiter, and not only
--- for holders. Nobody notices its death but a client that asks, so they ask sooner than when the next lease is over.
+-- When a waiter near the front asks again. If the head does not fit in, the waiters behind it wait for the head too, and
+-- not only for holders. Only a client that asks notices the head's death, so they ask before the next lease is over.
 local function asks_again_after(again, a_third)
   if not blocked_by or blocked_by.field == field then return again end
   local soon = lives_on(blocked_by) and waiter_ttl or a_third

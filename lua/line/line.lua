@@ -166,9 +166,9 @@ local function is_dead(entry)
   return not lives_on(entry) and was_asked(entry) and entry.asked + entry.life.ttl <= at
 end
 
--- Whether this waiter keeps out a caller that only tries. It does as long as its client counts as alive. If a client has
--- heard that the waiter should show a sign, it does for one waiter_ttl from then on. A waiter that rests shows a sign only
--- when told, so it is often silent when its turn comes.
+-- Whether this waiter keeps out a caller that only tries. The waiter does so as long as its client counts as alive. If
+-- a client has heard that the waiter should show a sign, the waiter does so for one waiter_ttl from then on. A waiter
+-- that rests shows a sign only when told, so it is often silent when its turn comes.
 local function may_come(entry)
   return entry.life.ends > at or was_asked(entry) and entry.heard and not is_dead(entry)
 end
@@ -355,7 +355,7 @@ local function shows_signs(entry)
   return lives_on(entry) and not entry.rests and (is_near(entry.place) or is_awake(entry.place) and not entry.follows)
 end
 
--- Whether this waiter is awake now, or hears that it has to be. Its client lives, or may come back.
+-- Whether this waiter is awake, or its client hears the message that wakes it. The client lives, or may come back.
 local function wake(entry)
   if entry.field == asker or entry.rests and nothing_is_new() or shows_signs(entry) then return true end
   if not lives_on(entry) and is_told(entry) then return entry.heard end

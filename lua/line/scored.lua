@@ -19,8 +19,8 @@ local function check_writable(is_newcomer)
   end
 end
 
--- For how much longer this owner holds it, in ms. Nil or false if it does not: then also whether its hold is over, but no
--- script has removed it yet.
+-- For how much longer this owner holds it, in ms. Nil or false if it does not. The second result: whether its hold is
+-- over, but no script has removed it yet.
 local function holds(field)
   local until_when = tonumber(redis.call('zscore', lock, field) or nil)
   local is_over = until_when and until_when <= now

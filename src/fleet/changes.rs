@@ -26,7 +26,7 @@ use crate::fleet::term::Term;
 /// ```
 #[derive(Clone)]
 pub struct Changes {
-    /// It owns the sender, so the receiver never ends.
+    /// The candidacy owns the sender, so the receiver never ends.
     candidacy: Candidacy,
     seen: watch::Receiver<Option<Term>>,
 }

@@ -24,7 +24,7 @@ const LONGEST_IDENTITY: usize = 1024;
 /// One candidate of an election: at most one process of the fleet leads at a time.
 ///
 /// The leader holds the lock of that name, which the watchdog renews. When it steps down, the candidate that has waited
-/// longest leads next, without polling. When it dies, that happens once its lease expires
+/// longest leads next, without polling. When the leader dies, the next one leads once its lease expires
 /// ([`Config::watchdog_timeout`](crate::Config::watchdog_timeout), 30 s by default). A [`Lock`] and an election of the
 /// same name exclude each other.
 ///

@@ -116,7 +116,7 @@ impl Leadership {
     }
 
     fn give_up(&self) {
-        // In this order: a term that ends first keeps the lock for its margin.
+        // Cancel first: if the term ended first, its task would keep the lock for the margin.
         self.stepped_down.cancel();
         self.term.end();
     }

@@ -132,7 +132,7 @@ impl Guard {
     /// - Usually, Redis has found our hold and removed it.
     /// - If another caller of this client waits for the lock, that caller may get it without a request to Redis (see
     ///   [`Config::hand_off`](crate::Config::hand_off)). The lease had not expired at that time. The client does not
-    ///   ask whether somebody removed the key by force: the next holder is told.
+    ///   ask whether somebody removed the key by force: if so, the next holder learns of it.
     /// - The client may keep the lock idle for its next caller (see [`Config::keep`](crate::Config::keep)), which needs no
     ///   request either.
     /// - Readers of one client share a read lock, and the last of them releases it. A permit may stay with the client
@@ -271,8 +271,9 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // A holder that has lost the lock, or panics, may not have done what it was notified for. A future of `unlock`
-        // that is dropped before its answer has given the lock back.
+        // A holder that has lost the lock, or panics, may not have done what it was notified for: then the notification
+        // goes to the next waiter. If a future of `unlock` is dropped before its answer, the hold counts as released:
+        // then the notification is used up.
         if let Some(notice) = self.notice.take()
             && (self.is_valid() || self.hold.now().outcome() == Some(Ended::Released))
             && !std::thread::panicking()

@@ -12,11 +12,11 @@ use crate::engine::{Ended, Hold};
 use crate::error::{Error, Result};
 use crate::guards::guard::Guard;
 
-/// How long a call waits at least for the other servers after a majority has answered. A holder releases the lock on all
-/// servers at once. So a waiter that was granted the lock on one server waits as long for the others.
+/// The shortest time for which a call waits for the other servers after a majority has answered. A holder releases the
+/// lock on all servers at once. So a waiter that was granted the lock on one server waits as long for the others.
 pub(crate) const STRAGGLERS: Duration = Duration::from_millis(5);
 
-/// How long a call waits for the other servers after enough of them have answered: as long again as that took.
+/// How long a call waits for the other servers after enough of them have answered: as long as these answers took.
 pub(crate) fn grace(took: Duration) -> Duration {
     took.max(STRAGGLERS)
 }
@@ -110,8 +110,8 @@ impl View {
     }
 }
 
-/// Returns as soon as enough of these requests have succeeded, and leaves the others in `asked`. If too few succeed, it
-/// reports a loss rather than an outage.
+/// Returns as soon as enough of these requests have succeeded, and leaves the others in `asked`. If too few succeed,
+/// and one of them reports a loss, the error is the loss.
 async fn agreed<F>(asked: &mut FuturesUnordered<F>, needed: usize) -> Result<()>
 where
     F: Future<Output = Result<()>>,

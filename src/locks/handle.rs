@@ -24,7 +24,7 @@ pub(crate) struct Handle {
     engine: Arc<Engine>,
     keys: Result<Arc<Keys>>,
     lease: Result<Lease>,
-    /// How many permits a call asks for that does not say so itself.
+    /// How many permits a call asks for if it names no number.
     permits: u32,
     /// The client may keep the lock idle: see `engine/keep.rs`.
     is_kept: bool,
@@ -103,9 +103,10 @@ impl Handle {
         self.acquire_as(self.asked(owner, patience).map(inside))
     }
 
-    /// Gets the lock for a caller that asks for this, or returns the error of what it asks for.
+    /// Gets the lock for these keys and options, or returns their error.
     ///
-    /// Not an `async fn`: every waiter has this future, and an `async fn` would keep its arguments beside what it makes of them.
+    /// Not an `async fn`: every waiter has this future, and an `async fn` would keep both its arguments and the
+    /// `Caller` that it makes of them.
     fn acquire_as<'a>(
         &self,
         asked: Result<(&'a Arc<Keys>, AcquireOptions)>,
@@ -156,7 +157,7 @@ impl Handle {
         passed
     }
 
-    /// Has an order carried out once: a change of a latch, or a notification of a condition.
+    /// Sends an order, which the server carries out once: a change of a latch, or a notification of a condition.
     pub(crate) async fn order(&self, order: Order) -> Result<i64> {
         self.engine.order(self.keys()?, order).await
     }

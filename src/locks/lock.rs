@@ -94,7 +94,7 @@ impl Lock {
     }
 
     /// Takes the lock if it is free, in one attempt. Returns `None` if another caller holds it, or if it is free but a
-    /// waiter ahead may still come for it.
+    /// waiter ahead may still take it.
     ///
     /// If another caller of this client holds the lock or waits for it, the answer needs no I/O. If this client is still
     /// releasing the lock in the background after a guard was dropped, the attempt waits for that release. If the client

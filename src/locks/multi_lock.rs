@@ -123,10 +123,10 @@ impl MultiLock {
         self.acquire(Limit::none()).await?.ok_or(Error::Closed)
     }
 
-    /// Takes the locks if all of them are free. Returns `None` if any of them is held, or free for a waiter ahead. For
-    /// locks of one client this takes one request, or none if another caller of this client has one of the locks. If a
-    /// client that has one of them may keep it idle ([`Config::keep`](crate::Config::keep)), the call asks a second time,
-    /// up to 50 ms later.
+    /// Takes the locks if all of them are free. Returns `None` if any of them is held, or is free but a waiter ahead
+    /// may still take it. For locks of one client this takes one request, or none if another caller of this client has
+    /// one of the locks. If a client that has one of them may keep it idle ([`Config::keep`](crate::Config::keep)), the
+    /// call asks a second time, up to 50 ms later.
     ///
     /// # Cancel safety
     /// Same as [`lock`](Self::lock).
@@ -289,7 +289,7 @@ impl MultiLock {
                 return retry.out_of_time(limit.whole);
             };
             match answer {
-                // It was not polled, and has nothing any more.
+                // The caller was not polled in time, so the client has released what it had.
                 Ok(None) => {}
                 Ok(Some(Ok(held))) => return Ok(Some(held)),
                 Ok(Some(Err(busy))) => {
@@ -374,7 +374,8 @@ impl Limit {
 }
 
 /// Asks for all locks except the one that the caller already holds. If somebody else holds one of them, the caller
-/// releases its own. Returns `None` if the caller was not polled, and the client has released its own.
+/// releases its own. Returns `None` if the caller was not polled in time: then the client has released the caller's
+/// lock.
 async fn together(locks: &[&Lock], first: Option<(usize, Guard)>) -> Result<Option<Answer>> {
     let is_held = |at: &usize| first.as_ref().is_some_and(|(held, _)| held == at);
     let others: Vec<_> = (0..locks.len()).filter(|at| !is_held(at)).collect();

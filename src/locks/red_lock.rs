@@ -17,10 +17,10 @@ use crate::guards::{Guard, RedGuard, RedHold, STRAGGLERS, grace, while_held};
 use crate::locks::lock::Lock;
 use crate::locks::retry::{Retry, in_time};
 
-/// How long a call waits in one line before it joins the next one too. If all calls stood in all lines at once, each server
-/// would grant its lock to another of them, and none would have a majority. So they queue at one server, and usually the
-/// head of that line can take the others. A call needs another line only if that server stays held, for example because
-/// its holder died with a minority.
+/// How long a call waits in one line before it joins the next one too. If all calls stood in all lines at once, each
+/// server would grant its lock to a different call, and no call would have a majority. So they queue at one server, and
+/// usually the head of that line can take the others. A call needs another line only if that server stays held, for
+/// example because its holder died with a minority.
 const LINES_APART: Duration = Duration::from_millis(250);
 
 /// The same for a call that keeps a part: others wait for that part.
@@ -413,7 +413,8 @@ impl RedLock {
                 (join_at, joins) = (Instant::now() + apart, false);
             }
             let answered = tokio::select! {
-                // A grant that is ready comes first: to join a line may release what makes a majority with it.
+                // Take a grant that is ready first: joining a line may release a part that makes a majority with this
+                // grant.
                 biased;
                 answered = in_time(until, parked.next()) => answered.flatten(),
                 () = sleep_until(join_at), if won.is_empty() && lines.len() > 0 => {

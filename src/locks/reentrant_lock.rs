@@ -76,8 +76,8 @@ impl ReentrantLock {
         self.handle.lock(self.owner()).await
     }
 
-    /// Takes the lock in one attempt: if its owner already holds it, or if it is free and no waiter ahead may come for it.
-    /// Returns `None` otherwise.
+    /// Takes the lock in one attempt: if its owner already holds it, or if it is free and no waiter ahead may still
+    /// take it. Returns `None` otherwise.
     ///
     /// # Cancel safety
     /// Same as [`lock`](Self::lock).

@@ -81,8 +81,8 @@ impl ReentrantRwLock {
         self.handle.read(self.owner(), Patience::Endless).await?.ok_or(Error::Closed)
     }
 
-    /// Takes a read lock in one attempt: if its owner already holds the lock, or if no writer holds it and no waiter ahead
-    /// may come for it. Returns `None` otherwise.
+    /// Takes a read lock in one attempt: if its owner already holds the lock, or if no writer holds it and no waiter
+    /// ahead may still take it. Returns `None` otherwise.
     ///
     /// # Cancel safety
     /// Same as [`read`](Self::read).
@@ -124,8 +124,8 @@ impl ReentrantRwLock {
         self.handle.write(self.owner(), Patience::Endless).await?.ok_or(Error::Closed)
     }
 
-    /// Takes the write lock in one attempt: if its owner already writes, or if nobody holds the lock and no waiter ahead
-    /// may come for it. Returns `None` otherwise.
+    /// Takes the write lock in one attempt: if its owner already writes, or if nobody holds the lock and no waiter
+    /// ahead may still take it. Returns `None` otherwise.
     ///
     /// # Cancel safety
     /// Same as [`write`](Self::write).

@@ -102,8 +102,8 @@ impl RwLock {
         self.handle.read(None, Patience::Endless).await?.ok_or(Error::Closed)
     }
 
-    /// Takes a read lock in one attempt, if no writer holds the lock and no waiter ahead may come for it. Returns `None`
-    /// otherwise.
+    /// Takes a read lock in one attempt, if no writer holds the lock and no waiter ahead may still take it. Returns
+    /// `None` otherwise.
     ///
     /// # Cancel safety
     /// Same as [`read`](Self::read).
@@ -145,8 +145,8 @@ impl RwLock {
         self.handle.write(None, Patience::Endless).await?.ok_or(Error::Closed)
     }
 
-    /// Takes the write lock in one attempt, if nobody holds the lock and no waiter ahead may come for it. Returns `None`
-    /// otherwise.
+    /// Takes the write lock in one attempt, if nobody holds the lock and no waiter ahead may still take it. Returns
+    /// `None` otherwise.
     ///
     /// # Cancel safety
     /// Same as [`write`](Self::write).

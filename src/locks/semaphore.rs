@@ -278,8 +278,8 @@ impl Semaphore {
         self.handle.force_unlock().await
     }
 
-    /// Refuses a call that asks for no permits, or for more than a semaphore can have. The server checks whether the semaphore has so many, since another client
-    /// may have set the number.
+    /// Refuses a call that asks for no permits, or for more than a semaphore can have. The server checks whether this
+    /// semaphore has that many, since another client may have set the number.
     fn check(&self, permits: u32) -> Result<()> {
         checked(self.permits)?;
         if permits == 0 {

@@ -186,8 +186,8 @@ fn renew_at(credentials: &Credentials) -> Option<Instant> {
     credentials.valid_for.map(|time| Instant::now() + time.min(longest_lease()) * 3 / 4)
 }
 
-/// How to reach several servers: as the URL says, whatever one of them says about another. They are nodes of a cluster,
-/// or sentinels, or the servers that are the primary in turn.
+/// How to reach several servers: the nodes of a cluster, the sentinels, or the servers that become the primary in turn.
+/// The client reaches all of them as the URL says, whatever one server says about another.
 pub(crate) struct Addresses {
     info: ConnectionInfo,
     dialler: Dialler,
@@ -244,7 +244,7 @@ fn node(addr: &ConnectionAddr) -> Result<Node> {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
             Ok(Node::new(host, *port))
         }
-        _ => Err(Error::config("the servers of this URL are reached over TCP")),
+        _ => Err(Error::config("the servers of this URL must be reached over TCP")),
     }
 }
 
@@ -294,7 +294,7 @@ fn open(info: ConnectionInfo, config: &Config) -> Result<Client> {
     use rustls::crypto::{CryptoProvider, ring};
 
     if CryptoProvider::get_default().is_none() {
-        // This fails if another task was quicker. Then there already is a provider.
+        // This fails if another task was quicker: then the process has a provider already.
         let _ = ring::default_provider().install_default();
     }
     let encrypted = matches!(info.addr(), ConnectionAddr::TcpTls { .. });

@@ -1,4 +1,4 @@
-//! How arguments of scripts are written. Most are assembled only then.
+//! How the client writes the arguments of scripts. It assembles most of them only while it writes the request.
 
 use std::time::Duration;
 

@@ -88,7 +88,8 @@ pub(crate) enum Acquired {
     Waits { ttl: Option<Duration>, place: u64, near: bool, ahead: Option<TenureId> },
     /// Another holder has it for this long; `None`: the key has no TTL. Redis stores nothing of this request.
     Held(Option<Duration>),
-    /// The same, and the holder's client may keep the lock idle. It was told to give it back in that case.
+    /// The same, and the holder's client may keep the lock idle. The script has told that client to give an idle lock
+    /// back.
     Kept(Option<Duration>),
     /// Another caller holds it or waits for it, or may go first, since an older tenure was just released: ask for it alone,
     /// with [`Connection::acquire`].
@@ -504,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_strange_is_taken_for_a_grant() {
+    fn an_unexpected_reply_is_not_taken_for_a_grant() {
         for reply in [
             vec![],
             vec![Value::Int(1)],

@@ -3,8 +3,8 @@
 //!
 //! 1. A shard is made when one of its slots is first needed, and kept until its node has been out of the map for a
 //!    while.
-//! 2. The map is never asked whether it is right. The node that receives a request says so, and its answer changes one
-//!    slot at once.
+//! 2. The client does not check the map before a request. The node that receives the request says whether the map is
+//!    right, and its answer changes one slot at once.
 //! 3. Whatever casts doubt on the map wakes the guide (`guide.rs`), which asks for a new one.
 
 mod map;
@@ -244,7 +244,8 @@ impl Cluster {
             .any(|(node, known)| used.contains(node) && known.shard.link.live().is_err())
     }
 
-    /// Whether the map may be wrong in a way that no server will correct. It forgets that a slot was found that nobody serves.
+    /// Whether the map may be wrong in a way that no server will correct. The call forgets that a slot was found that
+    /// nobody serves.
     pub(crate) fn takes_doubt(&self) -> bool {
         self.is_unserved.swap(false, Ordering::Relaxed) || self.is_troubled()
     }

@@ -62,8 +62,9 @@ impl Commands {
         }
     }
 
-    /// Whether each request handles one lock, and is sent immediately. Requests that replicas have to acknowledge still
-    /// gather, and releases then take two different links.
+    /// Whether acquires do not gather, and the releaser sends each job alone. In a cluster, the next lock may be at
+    /// another server. With acknowledgements, acquires share a pipe in any case (`acks.rs`), and releases take two
+    /// different links.
     pub(crate) fn is_scattered(&self) -> bool {
         match &self.servers {
             Servers::One(shard) => shard.acks.is_some(),

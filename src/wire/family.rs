@@ -254,7 +254,7 @@ mod tests {
     use crate::kinds::Kind;
 
     #[test]
-    fn a_family_has_every_script_that_its_kinds_are_asked() {
+    fn a_family_has_every_script_that_its_kinds_call() {
         let (permits, name) = (1, "a");
         let kinds = [
             Kind::Lock,

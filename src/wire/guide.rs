@@ -20,8 +20,8 @@ use crate::wire::subscriber::Subscriber;
 /// The pause between two maps.
 const APART: Duration = Duration::from_millis(200);
 
-/// How long a connected node may take to answer. If nodes are asked first that are not connected, they have the same time, and
-/// twice as long each time after that.
+/// How long a connected node may take to answer. When the guide asks unconnected nodes first, each of them has this
+/// time too, and twice as long at each further attempt.
 const PATIENCE: Duration = Duration::from_millis(500);
 const LONGEST_PATIENCE: Duration = Duration::from_secs(8);
 
@@ -79,8 +79,8 @@ impl Guide {
             }
             sleep_until(asked + APART).await;
             // A connected node may be cut off from the others. Then its map names nodes that no longer serve, and no answer
-            // corrects that map. If its map did not end the doubt, every other time the client first asks nodes that it does
-            // not use.
+            // corrects that map. So if such a map did not end the doubt, the guide asks nodes first that the client
+            // does not use, every other time.
             let was_doubted = std::mem::replace(&mut is_doubted, self.cluster.takes_doubt());
             strangers_first = is_doubted && was_doubted && !strangers_first;
             patience = if is_doubted { patience } else { PATIENCE };
@@ -101,8 +101,8 @@ impl Guide {
         }
     }
 
-    /// Asks one node after the other, until one returns a map. With a limit it asks strangers first, and each stranger has so
-    /// much time.
+    /// Asks one node after the other, until one returns a map. With a limit it asks strangers first, and each stranger
+    /// has that long to answer.
     async fn ask(&self, limit: Option<Duration>) -> Result<SlotMap, Fault> {
         let mut failed = Fault::NotSent(said("no node of the cluster is known"));
         for (node, conn) in self.nodes(limit.is_some()) {

@@ -345,7 +345,7 @@ impl<D: Duty> LinkTask<D> {
             // No link is left that could suspect this connection.
             std::future::pending::<()>().await;
         }
-        Fault::Distrusted(said("the server is not what it was taken for"))
+        Fault::Distrusted(said("the server can no longer be trusted"))
     }
 }
 

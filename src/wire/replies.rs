@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strange_answer_is_an_open_question_and_no_panic() {
+    fn an_unexpected_answer_leaves_the_outcome_unknown_and_does_not_panic() {
         for reply in [Value::Nil, Value::Okay, Value::Array(vec![]), Value::Array(vec![Value::Nil])]
         {
             assert!(number(reply).unwrap_err().may_have_run());

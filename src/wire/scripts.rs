@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn one_server_does_not_hear_of_clusters() {
+    fn a_single_server_gets_no_script_for_clusters() {
         let all = |node| Library::new("redisson/", node).load_missing(None);
         let [alone, node, sharded] = [None, Some(Dialect::Plain), Some(Dialect::Sharded)].map(all);
         assert_eq!(node.len(), alone.len() + 2);

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_and_not_quoted() {
+    fn a_malformed_url_of_several_hosts_is_refused_and_not_quoted() {
         for url in [
             "redis-cluster://",
             "redis-cluster://:secret@",

@@ -40,7 +40,7 @@ async fn client_of(url: &str, layout: Layout) -> Client {
     common::fixture::comes_in(url, config).await
 }
 
-/// Waits for the lock that another client gives back, whether it is told or not.
+/// One client waits for a lock that another gives back. The waiter may or may not get a message.
 async fn passes_from_client_to_client(url: &str) {
     passes_between(&client(url).await, &client(url).await).await;
 }
@@ -257,7 +257,7 @@ async fn commands_run(admin: &Admin) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Does everything as the user of a document: nothing is denied to it, and nothing that it may do is never done.
+/// Does everything as the user of a document: Redis denies it nothing, and the client uses every right that it has.
 async fn has_what_it_needs(server: &Server, document: &str, layout: Layout) {
     let (admin, rules) = (server.admin().await, rules(document));
     let url = user(server, &rules).await;
@@ -292,7 +292,7 @@ async fn redissons_layout_needs_no_more_than_its_least_privileged_user() {
     has_what_it_needs(&server, REDISSON.0, Layout::Redisson).await;
 }
 
-/// Also those that only a rare case calls.
+/// Also the commands that only a rare case calls.
 #[test]
 fn the_least_privileged_user_may_call_every_command_in_the_scripts() {
     for (document, folders) in [NATIVE, REDISSON] {
@@ -381,9 +381,9 @@ async fn a_user_of_a_cluster_needs_what_the_manual_adds() {
     }
 }
 
-/// Without any one of these places, something of everything is refused.
+/// If any one of these patterns is missing, Redis refuses something.
 #[tokio::test]
-async fn no_place_is_to_spare() {
+async fn the_user_needs_each_of_its_key_and_channel_patterns() {
     let places = rules(NATIVE.0).into_iter().filter(|rule| !rule.starts_with('+'));
     for place in places {
         let server = Server::start().await;

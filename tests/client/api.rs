@@ -19,7 +19,7 @@ fn is_send<T: Send>(value: T) -> T {
 }
 
 #[test]
-fn everything_can_be_sent_anywhere_and_shown() {
+fn public_types_are_send_and_debug() {
     travels::<Guard>();
     travels::<MultiGuard>();
     is_cheap::<Client>();
@@ -78,7 +78,7 @@ async fn every_future_can_be_spawned() {
 }
 
 #[tokio::test]
-async fn every_question_can_be_spawned() {
+async fn futures_that_ask_the_server_can_be_spawned() {
     let (_server, client) = server_and_client().await;
     let (lock, reentrant) = (client.lock("a"), client.reentrant_lock("a"));
     assert!(!is_send(lock.is_locked()).await.unwrap());

@@ -47,7 +47,7 @@ async fn impatient(lock: &Lock) -> Option<Guard> {
     }
 }
 
-/// Goes on until so many waits were given up, by all tasks together.
+/// Runs until all tasks together have given up this many waits.
 async fn give_up(client: Client, given_up: Arc<AtomicUsize>, enough: usize) {
     while given_up.load(Ordering::Relaxed) < enough {
         let name = format!("{}", fastrand::usize(..NAMES));
@@ -101,7 +101,8 @@ async fn ten_thousand_waits_that_are_given_up_leave_nothing_behind() {
     eventually(SOON, "every task has ended", ended).await;
 }
 
-/// Polls a future so many times, each time when it asks for it, and then drops it; its output if it was done by then.
+/// Polls a future this many times, each time after it was woken, and then drops it. Returns its output if it was done
+/// by then.
 async fn polled<F: Future>(times: usize, future: F) -> Option<F::Output> {
     let (mut future, mut left) = (pin!(future), times);
     poll_fn(move |context| match left {
@@ -115,7 +116,7 @@ async fn polled<F: Future>(times: usize, future: F) -> Option<F::Output> {
     .await
 }
 
-/// Two clients of one server, whose leases are far longer than a test is willing to wait.
+/// Two clients of one server. Their leases are far longer than a test waits.
 struct Pair {
     server: Site,
     ours: Client,

@@ -184,7 +184,7 @@ async fn an_unlock_that_closing_cannot_wait_for_is_indeterminate() {
     }
 }
 
-/// Five calls that travelled together and were dropped before the server's answer came back. Somebody else holds `0`.
+/// Five calls that shared a request and were dropped before the server's answer arrived. Another client holds `0`.
 async fn cancelled_together(proxy: &Proxy, client: &Client) -> common::Fault {
     proxy.name_acquires();
     // The first of the six travels alone, and finds that it is held: nothing has to be given back for it.
@@ -244,8 +244,8 @@ async fn the_last_handle_waits_for_the_answers_to_calls_that_were_cancelled() {
     eventually(SOON, "the client disconnects", ended).await;
 }
 
-/// The second permit rests, since the release of the first is under way: it is given back after that. The first permit's
-/// answer comes after the lookout has found that the client has no handle left.
+/// The second permit rests while the release of the first is in flight, and the client gives it back after that. The
+/// first permit's answer comes after the lookout has found that the client has no handle left.
 #[tokio::test]
 async fn the_last_handle_gives_back_a_permit_that_rests_until_a_release_is_answered() {
     let server = Site::start().await;

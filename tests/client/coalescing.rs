@@ -16,10 +16,10 @@ use tokio::time::{sleep, timeout};
 /// As long as a background effect may take on a machine that has other things to do. Leases are longer.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Locks that are asked for at once. The first request flies alone, and all others after it together.
+/// Locks that are asked for at once. The first request is sent alone, and all others after it share one.
 const MANY: usize = 20;
 
-/// Numbers of keys, as they stand in a call: of one acquire, and of the acquires and releases that fly together.
+/// The numbers of keys in a call: of one acquire, and of the acquires and releases that share a request.
 const ONE_ACQUIRE: &str = "\r\n$1\r\n4\r\n";
 const ONE_RELEASE: &str = "\r\n$1\r\n4\r\n";
 const OTHER_ACQUIRES: &str = "\r\n$2\r\n39\r\n";
@@ -96,7 +96,8 @@ async fn a_lone_request_is_one_script_about_one_lock() {
     assert_eq!(stage.admin.command_calls("evalsha").await, 20);
 }
 
-/// Gathering would cost it up to a round trip. Of several the quickest is compared, so that a busy machine does no harm.
+/// Gathering would cost a request up to a round trip. The test compares the quickest of several requests, so that a
+/// busy machine does no harm.
 #[tokio::test]
 async fn a_lone_request_waits_for_nobody() {
     const LATE: Duration = Duration::from_millis(60);
@@ -285,7 +286,7 @@ async fn callers_that_go_while_their_answer_is_on_its_way_leave_nothing() {
     some_go(|rule| rule.hold_reply()).await;
 }
 
-/// H1: what they got is not in the way of the next call.
+/// H1: a lock that was granted to callers that have gone does not refuse the next call.
 #[tokio::test]
 async fn a_lock_whose_caller_has_gone_is_not_in_the_way_of_the_next_try() {
     // Of fair locks, so many are asked for by their callers themselves. Further ones gather, and each goes alone.

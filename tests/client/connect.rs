@@ -33,7 +33,7 @@ async fn works(client: &Client) {
     guard.expect("a lock").unlock().await.expect("and its end");
 }
 
-/// That a call fails as unavailable, after at least and at most about so long.
+/// A call fails as unavailable, after about this time.
 async fn unavailable<T>(
     call: impl Future<Output = Result<T, Error>>,
     least: Duration,
@@ -270,7 +270,7 @@ async fn a_script_that_the_server_knows_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_unix_socket_is_as_good() {
+async fn a_unix_socket_works_like_tcp() {
     let server = Server::builder().unix_socket().start().await;
     works(&Client::connect(server.unix_url()).await.unwrap()).await;
     let user = ["ACL", "SETUSER", "me", "on", ">sesame", "~*", "&*", "+@all"];
@@ -302,7 +302,7 @@ async fn locks_of_two_databases_are_two_locks() {
 }
 
 #[tokio::test]
-async fn a_database_that_does_not_exist_is_no_success() {
+async fn connecting_to_a_database_that_does_not_exist_fails() {
     let server = Server::start().await;
     let error = Client::connect(format!("{}/99", server.url())).await.unwrap_err();
     assert!(all_words(&error).contains("out of range"), "{error}");

@@ -48,7 +48,7 @@ async fn rest_of_lease(admin: &Admin) -> (Instant, Duration) {
     (asked, Duration::from_millis(ttl))
 }
 
-/// That the waiter has the lock when the holder's lease is over, and has it soon.
+/// The waiter gets the lock after the holder's lease is over, and soon after.
 async fn inherits(heir: &mut Worker, before: u64, (asked, rest): (Instant, Duration)) {
     let read = Instant::now();
     let token = token(heir).await;

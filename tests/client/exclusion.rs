@@ -43,7 +43,7 @@ async fn increment(redis: &mut MultiplexedConnection, token: FencingToken) -> Op
     (after > value).then_some(after)
 }
 
-/// Counts up together with everybody else; how often it was the one.
+/// Counts up together with all other callers. Returns how many of the increments it made itself.
 async fn count_up(client: Client, mut redis: MultiplexedConnection) -> u64 {
     let mut done = 0;
     loop {
@@ -109,7 +109,7 @@ async fn reached(server: &Site) {
 }
 
 #[tokio::test]
-async fn a_client_of_its_own_is_no_exception() {
+async fn no_increment_is_lost_between_two_clients_of_one_process() {
     let (server, ours) = server_and_client().await;
     let theirs = client(&server).await;
     let redis = connect(&server.store_of(VALUE)).await;

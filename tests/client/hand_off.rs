@@ -58,7 +58,7 @@ async fn proxy(server: &Site) -> Proxy {
 struct Caller(Pin<Box<dyn Future<Output = Result<Guard>> + Send>>);
 
 impl Caller {
-    /// One that has just queued behind the holder, which is of the same client: that needs no I/O.
+    /// A caller that has just queued behind a holder of the same client, which needs no I/O.
     fn queued(lock: &Lock) -> Self {
         let lock = lock.clone();
         Self::pending(async move { lock.lock().await })
@@ -88,7 +88,7 @@ impl Caller {
         timeout(SOON, self.0).await.expect("its turn comes soon")
     }
 
-    /// What it gets without being told anything, hence without I/O.
+    /// What the caller gets at its next poll, hence without I/O.
     fn at_once(mut self) -> Guard {
         match self.0.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(guard) => guard.expect("it is its turn"),
@@ -360,9 +360,9 @@ async fn an_exchanged_lock_goes_to_another_client_that_waits() {
     is_clean(&admin).await;
 }
 
-/// One place for a waiter: the caller that has it keeps it from the queue of its client into the line of the clients.
+/// `max_waiters` is 1: a caller counts once, in the queue of its client and then in the line.
 #[tokio::test]
-async fn a_caller_that_waits_already_is_not_one_too_many() {
+async fn a_caller_that_moves_from_the_queue_into_the_line_counts_once_toward_max_waiters() {
     let server = Site::start().await;
     let (proxy, admin) = (proxy(&server).await, server.admin().await);
     let client = connect(&proxy.url(), patient(0).max_waiters(1)).await;
@@ -447,7 +447,7 @@ async fn a_lost_tenure_that_another_client_took_is_not_taken_back() {
 }
 
 #[tokio::test]
-async fn a_foreign_message_has_the_holder_look_and_the_next_one_contend() {
+async fn after_force_by_another_client_the_holder_checks_and_the_next_caller_contends() {
     let server = Site::start().await;
     let admin = server.admin().await;
     let client = connect(&server.url(), patient(1023).subscription_linger(FOR_EVER)).await;
@@ -612,7 +612,7 @@ async fn an_idle_tenure_goes_to_another_client_after_the_pickup_timeout() {
     assert!(guard.token() > token);
 }
 
-/// The watchdog looks after the claim also if it was waiting for a renewal's answer when the lock was handed on.
+/// The watchdog checks an idle tenure even if it was waiting for a renewal's answer when the lock was handed on.
 #[tokio::test]
 async fn an_idle_tenure_is_noticed_while_a_renewal_is_on_its_way() {
     // A period between renewals is twice as long as we are ready to wait here.
@@ -734,7 +734,7 @@ async fn the_former_owner_does_not_enter_what_it_has_handed_on() {
     assert_eq!(holders(&admin).await[0].1, "1");
 }
 
-/// The count in Redis is the heir's, however the former holder's nested holds have ended.
+/// The hold count in Redis is that of the next holder, however the former holder's nested holds have ended.
 #[tokio::test]
 async fn the_next_holder_after_a_nested_one_has_one_hold() {
     let server = Site::start().await;
@@ -758,7 +758,7 @@ async fn the_next_holder_after_a_nested_one_has_one_hold() {
     }
 }
 
-/// As above, when the word of an earlier count was still on its way.
+/// The same, while an earlier hold count is still in flight.
 #[tokio::test]
 async fn the_next_holder_has_one_hold_though_counts_were_on_their_way() {
     let server = Site::start().await;
@@ -789,7 +789,7 @@ async fn the_next_holder_has_one_hold_though_counts_were_on_their_way() {
     eventually(SOON / 4, "redis counts one hold", counted).await;
 }
 
-/// As above, when a nested hold was being taken.
+/// The same, while the former holder takes a nested hold.
 #[tokio::test]
 async fn the_next_holder_has_one_hold_though_another_was_being_taken() {
     let server = Site::start().await;

@@ -170,7 +170,7 @@ async fn a_holder_of_a_kept_lock_gives_it_to_a_client_that_came_meanwhile() {
     drop(theirs);
 }
 
-/// The callers of the keeper go round and never leave the lock idle.
+/// The callers of the keeper take turns and never leave the lock idle.
 #[tokio::test]
 async fn a_client_that_wants_the_lock_stops_the_turns_of_the_keeper() {
     let site = Site::start().await;
@@ -206,7 +206,7 @@ async fn a_kept_lock_is_given_back_when_its_time_is_over() {
     assert!(taken(&lock).await.is_valid());
 }
 
-/// Each turn moves the end of the time: otherwise the lock would be given back under the feet of its callers.
+/// Each turn starts the time of `keep` again: otherwise the client would give the lock back while its callers use it.
 #[tokio::test]
 async fn a_lock_that_is_used_again_and_again_stays_kept() {
     const KEEP: Duration = Duration::from_secs(2);

@@ -51,7 +51,7 @@ fn module(file: &str) -> &str {
     file.split('/').next().and_then(|first| first.split('.').next()).expect("a name")
 }
 
-/// The part before the unit tests, which may look wherever they like.
+/// The part before the unit tests, which may import any module.
 fn tested(text: &str) -> &str {
     let before = text.split("#[cfg(test)]\nmod tests").next().expect("a first part");
     before.split("#[cfg(test)]\npub(crate) mod tests").next().expect("a first part")
@@ -96,7 +96,7 @@ fn imports_go_downwards() {
 }
 
 #[test]
-fn an_import_upwards_would_be_found() {
+fn the_check_finds_an_import_upwards() {
     let text = "use crate::engine::{Engine, Tenure};\nfn f(x: crate::client::Client) {}\n\
                 use crate::{keys::Keys, guards};\n// crate::locks\npub(in crate::wire) mod x;\n";
     assert_eq!(imports(text).collect::<Vec<_>>(), ["engine", "client", "keys", "guards", "wire"]);
@@ -156,7 +156,7 @@ fn imports_within<'a>(folder: &str, text: &'a str) -> impl Iterator<Item = &'a s
         .map(|word| if word.starts_with(char::is_lowercase) { word } else { "mod" })
 }
 
-/// A way from a module back to itself, if there is one.
+/// A chain of imports from a module back to itself, if there is one.
 fn circle(graph: &Graph) -> Option<Vec<String>> {
     let mut done = BTreeSet::new();
     graph.keys().find_map(|start| follow(graph, start, &mut Vec::new(), &mut done))
@@ -193,7 +193,7 @@ fn no_modules_of_a_folder_import_each_other_in_a_circle() {
 }
 
 #[test]
-fn a_circle_would_be_found() {
+fn the_check_finds_a_circle() {
     let source = |file: &str, text: &str| (file.to_owned(), text.to_owned());
     let entry = "use crate::engine::tenure::Tenure;\n// crate::engine::wait\n";
     let list =
@@ -272,14 +272,14 @@ fn every_file_that_is_named_exists() {
 }
 
 #[test]
-fn a_file_that_is_named_would_be_found() {
+fn the_check_finds_a_named_file() {
     let text = "See `engine/entry.rs`, line.lua. And (../../lua/a.lua); not docs.rs, a.rs.md or self.luas.";
     assert_eq!(named(text).collect::<Vec<_>>(), ["engine/entry.rs", "line.lua", "lua/a.lua"]);
     assert_eq!(comments("let x; // a\nlet y;\n-- b"), "let x; // a\n-- b\n");
 }
 
 #[test]
-fn nobody_reads_the_clock_on_the_wall() {
+fn no_code_reads_the_wall_clock() {
     for (file, text) in files("src", "rs") {
         assert!(!tested(&text).contains("SystemTime"), "src/{file}");
     }

@@ -184,7 +184,7 @@ async fn patient(server: &Server) -> Client {
 }
 
 #[tokio::test]
-async fn the_longest_of_all_durations_is_a_wait_and_no_lease() {
+async fn duration_max_is_a_valid_limit_and_an_invalid_lease() {
     let (_server, client) = server_and_client().await;
     let (lock, most) = (client.lock("a"), Duration::MAX);
     let guard = lock.try_lock_for(most).await.unwrap().unwrap();

@@ -147,7 +147,7 @@ async fn names_that_come_and_go_while_they_linger_are_subscribed_once() {
     assert_eq!(keys(&admin).await, 1);
 }
 
-/// C7: one of another kind among them does not have each plain lock asked for alone.
+/// C7: if a lock of another kind is among them, the plain locks still share a request.
 #[tokio::test]
 async fn locks_of_different_kinds_are_renewed_and_given_back_in_a_few_requests() {
     const PLAIN: usize = 1_000;

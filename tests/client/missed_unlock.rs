@@ -160,7 +160,7 @@ fn sleeper() -> Config {
     Config::default().watchdog_timeout(LONG).max_park(LONG).waiter_ttl(LONG / 4)
 }
 
-/// A client that has to show signs of life, and that waits for one of a silent client for a second at most.
+/// A client that has to show signs of life, and that waits at most a second for a sign of a silent client.
 fn impatient() -> Config {
     sleeper().waiter_ttl(Duration::from_secs(1))
 }

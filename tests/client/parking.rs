@@ -62,7 +62,7 @@ async fn held(server: &Server) -> (Client, Guard) {
 }
 
 #[tokio::test]
-async fn a_thousand_parked_waiters_send_one_look_per_client_and_max_park() {
+async fn a_thousand_parked_waiters_send_one_request_per_client_and_max_park() {
     let (server, max_park) = (Server::start().await, Duration::from_secs(1));
     let (_client, _guard) = held(&server).await;
     let _crowd = Crowd::gather(&server, silent().max_park(max_park)).await;
@@ -81,7 +81,7 @@ async fn a_thousand_parked_waiters_send_one_look_per_client_and_max_park() {
 }
 
 #[tokio::test]
-async fn a_parked_waiter_does_not_look_before_max_park_nor_the_ttl_is_over() {
+async fn a_parked_waiter_does_not_ask_before_max_park_or_the_ttl_is_over() {
     let server = Server::start().await;
     let (_client, _guard) = held(&server).await;
     let _crowd = Crowd::gather(&server, silent()).await;
@@ -136,7 +136,7 @@ async fn a_lock_that_goes_through_a_crowd_costs_two_scripts_a_turn() {
 }
 
 #[tokio::test]
-async fn a_client_that_listens_already_looks_once_for_its_next_waiter() {
+async fn a_client_that_already_listens_asks_once_for_its_next_waiter() {
     let (turns, pause) = (6, Duration::from_millis(500));
     let sent = scripts_of_turns(turns, pause).await;
     assert!(sent <= at_most(turns), "{sent} scripts for {turns} turns");

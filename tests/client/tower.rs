@@ -104,7 +104,7 @@ async fn a_request_without_a_name_passes_without_a_lock() {
 }
 
 #[tokio::test]
-async fn the_answers_are_yours_to_choose() {
+async fn the_program_can_choose_the_responses() {
     let server = Server::start().await;
     let client = client(&server).await;
     let _held = client.lock("a").lock().await.unwrap();
@@ -126,7 +126,7 @@ async fn the_answers_are_yours_to_choose() {
 }
 
 #[tokio::test]
-async fn a_lock_of_any_sort_can_be_made_of_a_request() {
+async fn the_program_can_derive_any_kind_of_lock_from_a_request() {
     let server = Server::start().await;
     let client = client(&server).await;
     let fair = client.clone();
@@ -200,7 +200,7 @@ async fn a_caller_that_hangs_up_gives_the_lock_back() {
     eventually(SOON, "the lock is free", free).await;
 }
 
-/// The clone that a call leaves behind has not been asked whether it is ready. The call must take the one that was.
+/// A clone of the inner service has not been asked whether it is ready. A call must use the service that was asked.
 #[tokio::test]
 async fn a_request_goes_to_the_service_that_was_ready() {
     #[derive(Default)]
@@ -270,7 +270,7 @@ async fn a_request_that_loses_its_lock_before_the_inner_service_is_ready_is_refu
 }
 
 #[test]
-fn a_refusal_says_whether_to_come_again() {
+fn a_refusal_says_whether_a_retry_may_succeed() {
     let status = |refusal: Refusal| (refusal.status().as_u16(), refusal.is_worth_a_retry());
     assert_eq!(status(Refusal::Busy), (423, true));
     assert_eq!(status(Refusal::Lost), (500, false));

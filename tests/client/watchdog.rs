@@ -58,8 +58,8 @@ async fn a_lock_held_for_five_timeouts_is_never_lost_nor_near_it() {
     guard.unlock().await.unwrap();
 }
 
-/// The answer comes at once, and the future is not polled again for longer than `pickup_timeout`. By then the lock was
-/// given back, so that it stopped nobody, and is asked for anew.
+/// The answer comes at once, and the future is not polled again for longer than `pickup_timeout`. By then the client
+/// has given the lock back, so that the caller stops nobody, and the caller asks anew.
 #[tokio::test]
 async fn a_grant_that_is_taken_up_late_is_not_believed() {
     let server = Site::start().await;
@@ -129,7 +129,7 @@ async fn a_lock_that_was_deleted_is_lost_at_the_next_renewal() {
     assert!(client.lock("a").try_lock().await.unwrap().is_some(), "the client goes on");
 }
 
-/// Its field is gone, but the key is there: a renewal has to look whose it is.
+/// The holder's field is gone, but the key exists: a renewal has to check the field.
 #[tokio::test]
 async fn a_lock_that_went_to_another_holder_is_lost_at_the_next_renewal_which_adds_nothing() {
     let server = Site::start().await;

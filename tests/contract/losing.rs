@@ -14,7 +14,7 @@ fn watchful() -> Config {
     Config::default().watchdog_timeout(Duration::from_secs(9)).waiter_ttl(Duration::from_secs(4))
 }
 
-/// It knows; and whatever it does, `next` holds on, and gives it back.
+/// The former holder knows of its loss. Whatever it does, `next` keeps the lock and can give it back.
 async fn has_lost(scene: &Scene, name: &str, guard: Guard, next: Guard) {
     assert!(next.token() > guard.token());
     assert_eq!(soon(guard.ended()).await, Ended::Lost);

@@ -13,7 +13,7 @@ use crate::common::{Class, Cluster, Proxy, Server, eventually};
 use crate::kinds::each_is_taken_and_waited_for;
 use crate::scene::*;
 
-/// How long replicas have. Far more than one takes that is there, on a slow machine too.
+/// How long replicas have to acknowledge. A live replica takes far less, on a slow machine too.
 const ACK: Duration = Duration::from_millis(600);
 
 /// A wait for a replica is longer than anything else that a test does meanwhile.
@@ -110,9 +110,9 @@ async fn what_replicas_do_not_have_is_given_back_and_holds_up_nobody() {
     is_clean(&servers[0]).await;
 }
 
-/// The same of every kind, and of several in one step.
+/// The same for every kind, and for several locks in one step.
 #[tokio::test]
-async fn no_kind_is_held_that_replicas_do_not_have() {
+async fn no_kind_is_granted_that_replicas_do_not_have() {
     let servers = primary_and_replicas(1, Server::builder).await;
     let brief = patient().replicas(1).ack_timeout(Duration::from_millis(50));
     let client = client(&servers[0].url(), brief.ride_out(NO_WAIT)).await;
@@ -175,7 +175,7 @@ async fn a_grant_by_message_waits_for_replicas_too() {
     is_clean(&servers[0]).await;
 }
 
-/// A renewal that no replica has moves no deadline: the one that is promoted would have the older one.
+/// A renewal that no replica has moves no deadline: a replica that is promoted would have the older deadline.
 #[tokio::test]
 async fn a_hold_that_is_not_acknowledged_again_ends_with_its_lease() {
     let servers = primary_and_replicas(1, Server::builder).await;
@@ -234,7 +234,7 @@ async fn a_grant_that_a_failover_would_forget_is_never_given_out() {
     assert_eq!(holders(&replica, "a").await, 0);
 }
 
-/// A zombie: a replica is promoted, and the primary before it never hears of that. Two groups of clients take turns on
+/// A zombie: a replica is promoted, and the old primary never learns of that. Two groups of clients take turns on
 /// the same lock, each at its own primary. Returns how often a claim began while one of the other group was valid.
 async fn overlaps_of_two_primaries(replicas: u32) -> usize {
     let servers = primary_and_replicas(1, Server::builder).await;
@@ -288,7 +288,7 @@ async fn a_primary_that_was_replaced_grants_nothing_that_counts() {
     assert!(without > 0, "the test sees an overlap where there is one");
 }
 
-/// Nothing is acknowledged to a user that may not ask.
+/// A user without the right to call WAIT gets no acknowledgement.
 #[tokio::test]
 async fn a_user_that_may_not_wait_is_told_so_at_once() {
     let servers = primary_and_replicas(1, Server::builder).await;
@@ -299,8 +299,8 @@ async fn a_user_that_may_not_wait_is_told_so_at_once() {
     Client::connect(&url).await.expect("nothing is acknowledged").close().await;
 }
 
-/// In a cluster each primary has replicas of its own, and a link for what they acknowledge. A slot that stands open is
-/// served on it as on the other one.
+/// In a cluster each primary has replicas of its own, and a link for what they acknowledge. Both links serve a slot
+/// that is open.
 #[tokio::test]
 async fn in_a_cluster_each_primary_has_replicas_of_its_own() {
     let cluster = Cluster::with_replicas().await;

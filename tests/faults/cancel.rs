@@ -40,7 +40,7 @@ async fn a_dropped_lock_in_the_queue_leaves_nothing() {
     assert!(dropped >= 3, "{dropped}: unpolled, and in the queue");
 }
 
-/// F57: `try_lock_for()`, whose own limit drops what it does as well.
+/// F57: `try_lock_for()`, which also drops its own work when its limit is over.
 #[tokio::test]
 async fn a_dropped_try_lock_for_leaves_nothing() {
     let stage = Stage::set().await;
@@ -208,7 +208,7 @@ async fn a_grant_that_nobody_waits_for_any_more_is_given_back() {
     }
 }
 
-/// F58: the race is close, again and again.
+/// F58: the grant and the timeout come at almost the same moment, again and again.
 #[tokio::test]
 async fn a_close_race_between_lock_and_timeout_leaves_nothing() {
     let stage = Stage::set().await;

@@ -9,7 +9,7 @@ use crate::scene::*;
 
 const HOUR: u64 = 60 * 60;
 
-/// The library that lies about the time to the programs it is loaded into.
+/// The library libfaketime, which shows a false time to the programs that load it.
 struct Faketime(PathBuf);
 
 impl Faketime {
@@ -48,7 +48,7 @@ fn set(clock: &Path, offset: &str) {
     fs::rename(draft, clock).expect("a file of our own");
 }
 
-/// A server that libfaketime can lie to: one that does not bring its own allocator.
+/// A server that libfaketime works with: one without its own allocator.
 fn gullible() -> Option<PathBuf> {
     let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers");
     let installed =

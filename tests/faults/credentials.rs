@@ -65,7 +65,8 @@ async fn connections(admin: &Admin, user: &str) -> Vec<String> {
     ids
 }
 
-/// The user of the living connections changes before the one before is removed. Nothing is made again, nothing is lost.
+/// The live connections change to the new user before the old user is removed. No connection is reopened, and nothing
+/// is lost.
 #[tokio::test]
 async fn living_connections_are_given_new_credentials_before_the_old_ones_end() {
     let server = Server::start().await;
@@ -130,7 +131,7 @@ async fn each_connection_asks_for_the_password_of_the_moment() {
     assert!(!error.to_string().contains("wrong"), "{error}");
 }
 
-/// Credentials that are refused, or that nobody knows, leave the living connections as they are.
+/// If the server refuses the credentials, or the provider fails, the live connections stay as they are.
 #[tokio::test]
 async fn a_refusal_leaves_the_living_connections_as_they_are() {
     let server = Server::start().await;

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use crate::common::Server;
 use crate::{A_WHILE, SOON, connect, patient, somebody_waits};
 
-/// F71: a wait of everything, for a lock that somebody has.
+/// F71: a wait of `Duration::MAX`, for a lock that somebody holds.
 #[tokio::test]
 async fn an_endless_wait_does_not_overflow() {
     let server = Server::start().await;
@@ -89,9 +89,9 @@ async fn an_endless_hand_off_works_or_is_refused() {
     works_or_is_refused(patient().hand_off(hand_off)).await;
 }
 
-/// F71: no patience where patience is not needed.
+/// F71: settings of zero.
 #[tokio::test]
-async fn settings_of_nothing_work_or_are_refused() {
+async fn settings_of_zero_work_or_are_refused() {
     let nothing = Duration::ZERO;
     works_or_is_refused(patient().subscription_linger(nothing)).await;
     works_or_is_refused(patient().waiter_ttl(nothing)).await;

@@ -49,8 +49,8 @@ async fn tokens_grow_though_the_counter_was_tampered_with() {
     }
 }
 
-/// F51: the counter is lost again and again, while the client learns the server's time from slow answers: first the way
-/// there is slow, so that it seems late, then the way back, so that it seems early.
+/// F51: the counter is lost again and again, while the client learns the server's time from slow answers: first
+/// requests are slow, so that the server's time seems late, and then answers are slow, so that it seems early.
 #[tokio::test]
 async fn tokens_grow_over_a_lost_counter_though_the_servers_time_seems_to_step_back() {
     let server = Server::start().await;
@@ -72,7 +72,7 @@ async fn tokens_grow_over_a_lost_counter_though_the_servers_time_seems_to_step_b
     }
 }
 
-/// F51: the counter's key holds something else: nobody is told that his lock is to blame.
+/// F51: the counter's key holds something else: the error names the counter, and not the lock.
 #[tokio::test]
 async fn a_counter_of_another_type_is_a_conflict_that_names_it() {
     let server = Server::start().await;

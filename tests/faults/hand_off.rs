@@ -31,7 +31,7 @@ async fn queue(client: &Client, callers: usize) -> JoinSet<()> {
     queue
 }
 
-/// F1, F3: the reply of an exchange is lost, which has given one tenure back and begun another.
+/// F1, F3: an exchange has given one tenure back and begun another, and its reply is lost.
 #[tokio::test]
 async fn an_exchange_whose_reply_is_lost_ends_as_one_hold() {
     let scene = Scene::new().await;
@@ -103,7 +103,7 @@ async fn an_exchange_that_the_server_forgot_is_sent_again_unseen() {
 
 /// F5: all callers go while their acquires are on the way in one request.
 #[tokio::test]
-async fn acquires_that_travel_together_for_nobody_leave_nothing() {
+async fn gathered_acquires_whose_callers_have_gone_leave_nothing() {
     for stall in [Rule::hold_request, Rule::hold_reply] {
         let scene = Scene::new().await;
         let client = scene.client(patient()).await;

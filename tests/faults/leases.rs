@@ -13,7 +13,7 @@ use crate::{
 const TOO_SHORT: Duration = Duration::from_millis(9);
 const TOO_LONG: Duration = Duration::from_secs(24 * 60 * 60 + 1);
 
-/// F69: a lease of nothing, or of too much.
+/// F69: a lease of zero, or one that is too long.
 #[tokio::test]
 async fn an_impossible_lease_is_refused_before_any_request() {
     let server = Server::start().await;
@@ -79,9 +79,9 @@ async fn no_script_leaves_a_lock_without_a_ttl() {
     assert!(admin.pttl(&key("a")).await > 0, "the same request with its own lease is granted");
 }
 
-/// F70: a wait of nothing, for a lock that somebody has.
+/// F70: a wait of zero, for a lock that somebody holds.
 #[tokio::test]
-async fn a_wait_of_nothing_is_one_attempt_and_no_subscription() {
+async fn a_wait_of_zero_is_one_attempt_and_no_subscription() {
     let server = Server::start().await;
     let [holder, client] =
         [connect(&server.url(), patient()).await, connect(&server.url(), patient()).await];

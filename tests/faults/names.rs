@@ -7,7 +7,7 @@ use crate::common::{Server, eventually};
 use crate::log::Log;
 use crate::{SOON, connect, patient};
 
-/// F76: names that are nothing, or too much.
+/// F76: names that are empty or too long.
 #[tokio::test]
 async fn an_impossible_name_is_refused_before_any_request() {
     let server = Server::start().await;

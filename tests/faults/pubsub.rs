@@ -44,7 +44,7 @@ async fn a_waiter_without_a_subscription_gets_the_lock_within_a_park() {
     assert_eq!(scene.proxy.connections(Class::Subscriber), 0);
 }
 
-/// F35: all that nobody answers for is the messages.
+/// F35: only the messages are lost.
 #[tokio::test]
 async fn a_waiter_that_hears_no_message_gets_the_lock_within_a_park() {
     let scene = Scene::new().await;

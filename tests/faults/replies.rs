@@ -183,7 +183,7 @@ async fn a_holder_whose_renewals_are_never_answered_has_lost_by_its_deadline() {
 
 /// F6: a grant arrives when its lease is over.
 #[tokio::test]
-async fn a_grant_that_arrives_after_its_lease_is_none() {
+async fn a_grant_that_arrives_after_its_lease_is_no_grant() {
     let scene = Scene::new().await;
     let client = scene.client(patient()).await;
     let lease = Duration::from_millis(100);

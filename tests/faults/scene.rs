@@ -69,7 +69,7 @@ impl Scene {
         Self { server, proxy, admin }
     }
 
-    /// A client behind the proxy: the one that suffers.
+    /// A client behind the proxy: the faults are for this client.
     pub(crate) async fn client(&self, config: Config) -> Client {
         client(&self.proxy.url(), config).await
     }
@@ -148,12 +148,12 @@ pub(crate) fn waiting(lock: Lock) -> JoinHandle<Result<Guard, Error>> {
     tokio::spawn(async move { lock.lock().await })
 }
 
-/// What comes of it; it must come soon.
+/// The output of a future, which must come soon.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     timeout(SOON, future).await.expect("it ends soon")
 }
 
-/// What comes of a waiter; it must come soon, and be the lock.
+/// The guard of a waiter, which must get the lock soon.
 pub(crate) async fn granted(waiter: JoinHandle<Result<Guard, Error>>) -> Guard {
     soon(waiter).await.expect("no panic").expect("the lock")
 }

@@ -141,8 +141,8 @@ async fn a_healthy_primary_that_was_replaced_is_left_at_once() {
     assert!(scripts_run_on(&watched.servers[new]).await > 0);
 }
 
-/// The sentinel that leads a failover describes the primary before, though with the new epoch, until all replicas follow the new
-/// one. One of them does not answer.
+/// The sentinel that leads a failover still describes the old primary, though with the new epoch, until all replicas
+/// follow the new primary. One replica does not answer.
 #[tokio::test]
 async fn a_primary_that_the_leading_sentinel_still_describes_is_left_at_once() {
     let watched = Watched::with_replicas(2).await;
@@ -187,7 +187,7 @@ async fn scripts_run_on(server: &Server) -> u64 {
     server.admin().await.command_calls("evalsha").await
 }
 
-/// A sentinel that was cut off still names the primary before. It answers first, and is not believed.
+/// A sentinel that was cut off still names the old primary. It answers first, and the client does not believe it.
 #[tokio::test]
 async fn a_sentinel_that_is_behind_is_not_believed() {
     let watched = Watched::start().await;
@@ -216,7 +216,7 @@ async fn a_sentinel_that_is_behind_is_not_believed() {
     assert_err!(Client::connect_with(url, quick).await, Error::Unavailable { .. });
 }
 
-/// Sentinels that are gone: one is not missed, without all of them nobody connects, and who is connected goes on.
+/// One dead sentinel makes no difference. If all are dead, no new client connects, and a connected client continues.
 #[tokio::test]
 async fn a_client_goes_on_without_sentinels_and_none_begins_without() {
     let watched = Watched::start().await;
@@ -265,7 +265,7 @@ async fn a_service_or_a_url_that_does_not_fit_is_named() {
     refused(format!("redis-sentinel://{sentinel}"), "no service").await;
 }
 
-/// The sentinels and the servers have users of their own. The database of the URL is the one that is used.
+/// The sentinels and the servers have users of their own. The client uses the database of the URL.
 #[tokio::test]
 async fn sentinels_have_credentials_of_their_own() {
     let setup = || Server::builder().set("requirepass", "pw").set("masterauth", "pw");
@@ -361,8 +361,8 @@ async fn overlap_over_a_failover(replicas: u32) -> Option<Duration> {
     overlaps.first().zip(overlaps.last()).map(|(first, last)| *last - *first)
 }
 
-/// 10: two primaries grant, from the promotion to the message of the sentinels. With all replicas, the one before grants
-/// nothing that counts.
+/// 10: two primaries grant, from the promotion to the message of the sentinels. With all replicas, the old primary
+/// grants nothing that counts.
 #[tokio::test]
 async fn claims_overlap_for_a_moment_over_a_failover_and_never_with_all_replicas() {
     let (without, with) = tokio::join!(overlap_over_a_failover(0), overlap_over_a_failover(1));

@@ -16,12 +16,12 @@ use crate::{connect, is_clean, patient, tasks};
 /// The response timeout of [`patient`], and what a busy machine adds to it. The lease is 30 s.
 pub(crate) const A_RESPONSE: Duration = Duration::from_secs(4);
 
-/// When a future is dropped that is not done after so many polls.
+/// When a future is dropped that has not finished after this many polls.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Drops {
     /// Before anything else can happen.
     AtOnce,
-    /// When what it waits for is there, but not taken up.
+    /// When the future was woken, but not polled again.
     WhenWoken,
 }
 
@@ -66,8 +66,8 @@ impl Stage {
         Self { client, other, admin, idle: tasks(), proxy, server }
     }
 
-    /// Begins an act, and drops it after no poll, one, two .. until it needs no more than that; whatever it left is
-    /// gone soon. Returns how often it was dropped.
+    /// Begins an act, and drops it after 0, 1, 2 .. polls, until the act finishes within that number; whatever it left
+    /// is gone soon. Returns how often it was dropped.
     pub(crate) async fn dropping_at_every_poll<K, F: Future>(
         &self,
         mut prepare: impl AsyncFnMut() -> (K, F),

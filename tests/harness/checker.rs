@@ -118,13 +118,13 @@ fn a_hold_without_an_end_is_refused() {
 }
 
 #[test]
-fn of_two_ends_the_first_counts() {
+fn a_hold_with_two_ends_ends_at_the_first() {
     let lost_before_unlock = hold("x", 1, 0, 100).until(10).until(50);
     assert_eq!(judged([lost_before_unlock, hold("y", 2, 20, 30)]), []);
 }
 
 #[test]
-fn a_guard_that_came_too_late_claims_nothing() {
+fn a_guard_that_is_returned_after_its_deadline_claims_nothing() {
     let stale = hold("x", 1, 15, 9);
     assert_eq!(judged([stale, hold("y", 2, 10, 20)]), []);
     let same_token = [hold("x", 2, 15, 9), hold("y", 2, 10, 20)];
@@ -162,7 +162,7 @@ fn a_path_that_nobody_expected_is_counted_all_the_same() {
 }
 
 #[test]
-fn a_hold_travels_as_a_line() {
+fn a_hold_is_written_and_read_as_one_line() {
     for hold in [hold("worker 1/guard 7", u64::MAX, 3, 4), Hold::new("a b", "x", 1, 0)] {
         assert_eq!(hold.to_string().parse(), Ok(hold));
     }
@@ -207,7 +207,7 @@ fn a_long_history_is_judged_in_no_time() {
 }
 
 #[test]
-fn the_clock_is_the_one_of_instant() {
+fn the_clock_runs_like_that_of_instant() {
     let (before, start) = (clock::now(), std::time::Instant::now());
     std::thread::sleep(std::time::Duration::from_millis(20));
     let elapsed = start.elapsed().as_nanos();

@@ -43,7 +43,7 @@ fn several_replies_are_whole_together() {
 }
 
 #[test]
-fn a_request_is_its_words() {
+fn a_request_is_split_into_its_words() {
     for text in ["*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\n\r\n\r\n", "*2\r\n$0\r\n\r\n$4\r\n*1\r\n\r\n"]
     {
         let mut words = Vec::new();
@@ -57,7 +57,7 @@ fn a_request_is_its_words() {
 }
 
 #[test]
-fn an_inline_request_is_its_words_too() {
+fn an_inline_request_is_split_into_its_words_too() {
     let (text, mut words) = ("  PING  hello \r\n", Vec::new());
     assert_eq!(request(text.as_bytes(), &mut words), Ok(Some(text.len())));
     let words: Vec<&str> = words.into_iter().map(|word| &text[word]).collect();
@@ -73,7 +73,7 @@ fn bytes_that_are_not_resp_are_garbled() {
 }
 
 #[test]
-fn the_head_of_a_push_is_its_kind() {
+fn the_head_of_a_message_is_its_type_and_the_kind_of_a_push() {
     assert_eq!(head(b">2\r\n$7\r\nmessage\r\n$1\r\nx\r\n"), (b'>', &b"message"[..]));
     assert_eq!(head(b"*1\r\n$4\r\npong\r\n"), (b'*', &b"pong"[..]));
     assert_eq!(head(b"*1\r\n:1\r\n"), (b'*', &b""[..]));

@@ -55,7 +55,7 @@ async fn a_ghost_reaches_the_server_after_its_client_has_gone() {
 }
 
 #[tokio::test]
-async fn a_held_reply_is_a_deed_that_its_client_does_not_know_of() {
+async fn a_held_reply_belongs_to_a_request_that_has_run() {
     let (server, proxy, client) = proxied().await;
     let held = proxy.command("INCR").hold_reply();
     let mut answer = send::<u32>(&client, &["INCR", "counter"]);

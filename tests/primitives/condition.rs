@@ -144,7 +144,7 @@ async fn a_notification_whose_answer_is_lost_wakes_one() {
     second.abort();
 }
 
-/// Its guard gives the lock back all the same.
+/// The drop of the guard still gives the lock back.
 #[tokio::test]
 async fn an_unlock_that_is_dropped_has_used_its_notification_up() {
     let server = Site::start().await;
@@ -174,7 +174,7 @@ async fn a_notification_for_a_dead_waiter_goes_to_the_next_one() {
     dead.abort();
 }
 
-/// It dies while it waits for the lock, which the notifier still has.
+/// The waiter dies while it waits for the lock, which the notifier still holds.
 #[tokio::test]
 async fn a_notification_of_a_waiter_that_dies_before_it_has_the_lock_goes_to_the_next_one() {
     let server = Site::start().await;
@@ -196,7 +196,7 @@ async fn a_notification_of_a_waiter_that_dies_before_it_has_the_lock_goes_to_the
     dead.abort();
 }
 
-/// It wakes nevertheless when it is polled: it may have missed the notification.
+/// The waiter still wakes when it is polled: it may have missed the notification.
 #[tokio::test]
 async fn a_notification_that_a_waiter_does_not_read_goes_to_the_next_one() {
     let server = Site::start().await;
@@ -233,7 +233,7 @@ async fn a_waiter_that_gives_the_lock_back_has_used_up_its_notification() {
     second.abort();
 }
 
-/// It has the lock again, and dies with it. Whatever it was to do is left to the next one.
+/// The notified waiter holds the lock again, and dies. The next waiter has to do its work.
 #[tokio::test]
 async fn a_notification_of_a_holder_that_dies_goes_to_the_next_one() {
     let server = Site::start().await;
@@ -252,7 +252,7 @@ async fn a_notification_of_a_holder_that_dies_goes_to_the_next_one() {
     drop(guard);
 }
 
-/// As after a failover that has lost it: whoever may have missed a notification looks for itself.
+/// As after a failover that has lost the waiter's place: a waiter that may have missed a notification asks by itself.
 #[tokio::test]
 async fn a_waiter_that_is_no_longer_in_line_asks_by_itself() {
     let server = Site::start().await;
@@ -337,9 +337,9 @@ async fn the_other_holds_of_an_owner_are_lost_if_its_wait_is_dropped() {
     lined_up(&admin, 0).await;
 }
 
-/// The first one comes back just before the second one would release the lock, which has another tenure by then.
+/// The first guard returns just before the second one would release the lock, which has another tenure by then.
 #[tokio::test]
-async fn a_guard_that_another_one_brings_back_waits_in_its_turn() {
+async fn a_guard_waits_although_another_guard_of_its_owner_has_just_brought_the_lock_back() {
     let server = Site::start().await;
     let (admin, client) = (server.admin().await, client_with(&server, patient()).await);
     let lock = client.reentrant_lock("a").owned_by(&Owner::new());
@@ -436,8 +436,8 @@ async fn a_writer_waits_and_writes_again() {
     drop(soon(rw.write()).await.unwrap());
 }
 
-/// A read that its owner has given back, and one that it did not get, do not keep its write from waiting. A read that it still
-/// has would remain.
+/// An owner that writes may wait if it has given its reads back. A read that it still holds would remain, so the wait
+/// is refused.
 #[tokio::test]
 async fn an_owner_that_has_read_within_its_write_waits_when_no_read_is_left() {
     let server = Site::start().await;
@@ -459,7 +459,7 @@ async fn an_owner_that_has_read_within_its_write_waits_when_no_read_is_left() {
 }
 
 #[tokio::test]
-async fn a_name_is_a_condition_or_something_else() {
+async fn a_condition_and_another_kind_of_one_name_are_a_conflict() {
     let server = Site::start().await;
     let client = client(&server).await;
     let guard = client.lock("c").lock().await.unwrap();

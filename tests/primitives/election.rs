@@ -373,7 +373,7 @@ async fn closing_the_client_ends_the_term_and_the_campaign() {
 }
 
 #[tokio::test]
-async fn what_cannot_work_is_refused_by_the_first_call() {
+async fn an_invalid_margin_identity_or_name_is_refused_by_the_first_call() {
     let server = Server::start().await;
     let client: Client = client_with(&server, quick()).await;
     let refused = [

@@ -176,7 +176,7 @@ async fn a_mark_without_a_ttl_does_not_stop_the_job_for_ever() {
 }
 
 #[tokio::test]
-async fn a_period_that_cannot_be_is_refused() {
+async fn an_invalid_period_is_refused() {
     let server = Server::start().await;
     let client = client(&server).await;
     for period in [Duration::ZERO, Duration::from_millis(9), Duration::MAX] {

@@ -38,7 +38,7 @@ fn counted() -> Config {
     patient().hand_off(hand_off)
 }
 
-/// As [`counted`], where nobody dies: a grant by message lasts longer than a busy machine stands still.
+/// Same as [`counted`], but nobody dies: a grant by message lasts longer than a busy machine stands still.
 fn alive() -> Config {
     counted().waiter_ttl(LONG / 4)
 }
@@ -147,7 +147,7 @@ impl Contest {
         });
     }
 
-    /// All that was had so far.
+    /// All turns so far.
     fn turns(&self) -> usize {
         self.shares.iter().map(|share| share.turns.load(Ordering::SeqCst)).sum()
     }
@@ -261,7 +261,7 @@ async fn a_client_that_comes_later_waits_for_a_few_tenures_of_the_others() {
 
 // Clients that do not come.
 
-/// The client at the head of the line is dead: the others get the lock all the same.
+/// The client at the head of the line is dead: the others still get the lock.
 async fn is_skipped(admin: &Admin, dead: &str, held: Guard, others: &[Client]) {
     let mut turns = JoinSet::new();
     for client in others {
@@ -328,7 +328,7 @@ async fn a_process_that_was_stopped_in_the_line_is_skipped_and_has_its_turn_when
     in_line(&admin, 0).await;
 }
 
-/// The message that grants it the lock is late: its next sign of life finds that it holds the lock.
+/// The message that grants the lock is late: the client's next sign of life finds that it holds the lock.
 #[tokio::test]
 async fn a_client_that_hears_its_grant_late_finds_it_by_itself() {
     let server = Site::start().await;
@@ -360,7 +360,8 @@ async fn a_client_that_hears_its_grant_late_finds_it_by_itself() {
     next.unlock().await.unwrap();
 }
 
-/// It is granted the lock and hears nothing until others have it. It has its turn when it is heard of again.
+/// The server grants the lock to a client that hears nothing until others have it. The client has its turn when it
+/// shows a sign again.
 #[tokio::test]
 async fn a_client_that_is_cut_off_for_a_while_is_not_forgotten() {
     let server = Site::start().await;
@@ -593,7 +594,7 @@ async fn an_exchange_gives_it_to_the_head_of_the_line_and_goes_behind_it() {
     soon(here).await.unwrap().unlock().await.unwrap();
 }
 
-/// That layout has no line, so whatever lies where ours would be is none of its business.
+/// That layout has no line, so a key with the name of the native line does not matter.
 #[tokio::test]
 async fn in_redissons_layout_a_lock_may_have_the_name_of_a_line() {
     let server = Site::start().await;

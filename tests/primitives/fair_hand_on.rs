@@ -116,7 +116,7 @@ async fn a_lock_is_handed_on_64_times_before_the_server_is_asked() {
     is_clean(&admin).await;
 }
 
-/// Stands in the queue, has had its answer, and is not polled any more.
+/// A caller that stands in the queue, has had its answer, and is no longer polled.
 async fn by_hand(client: &Client, admin: &Admin) -> ByHand {
     let lock = client.fair_lock("a");
     let mut waiter: ByHand = Box::pin(async move { lock.lock().await });
@@ -147,7 +147,7 @@ async fn a_caller_that_goes_when_the_lock_was_left_to_it_lets_the_next_one_in() 
     is_clean(&admin).await;
 }
 
-/// Nobody holds it then, so no holder can give up the places of the callers that have had it.
+/// Then nobody holds the lock, so no holder can give up the places of the callers that have had it.
 #[tokio::test]
 async fn a_lock_lost_while_it_is_left_to_a_caller_takes_those_that_had_it_out_of_the_line() {
     // A grant by message is renewed within two seconds.

@@ -408,7 +408,7 @@ async fn a_lost_message_costs_no_more_than_a_sign_of_life() {
     assert!(next.is_valid());
 }
 
-/// It may have been let in by what it was not told of: it does not wait under that name any more.
+/// The request that got no answer may have been granted the lock, so the waiter no longer waits under that owner field.
 #[tokio::test]
 async fn an_acquire_without_an_answer_gives_up_its_place() {
     let server = Site::start().await;
@@ -518,7 +518,8 @@ async fn a_plain_lock_of_that_name_is_a_conflict() {
     is_clean(&server.admin().await).await;
 }
 
-/// It was let in before it went, and is let in once more by a request that runs when that was given back already.
+/// The caller was granted the lock before it went, and once more by a request that runs after that grant was given
+/// back.
 #[tokio::test]
 async fn a_sign_of_life_that_runs_after_its_caller_has_gone_keeps_nobody_out() {
     let server = Site::start().await;
@@ -619,7 +620,8 @@ async fn a_cancelled_waiter_leaves_the_line_at_once() {
     is_clean(&admin).await;
 }
 
-/// It was let in, and goes without having looked: the next is let in by that, and not by the end of a place.
+/// A waiter is granted the lock and goes without reading the grant. That lets in the next waiter, not the end of a
+/// place.
 #[tokio::test]
 async fn a_waiter_that_gives_up_its_grant_lets_the_next_one_in() {
     let server = Site::start().await;
@@ -732,7 +734,7 @@ async fn a_lease_that_ran_out_with_its_key_keeps_nobody_out() {
     is_clean(&admin).await;
 }
 
-/// Each in its order, though none of them gives it back.
+/// Eight waiters get the lock in order, although none of them gives it back.
 #[tokio::test]
 async fn eight_leases_that_run_out_are_granted_in_order() {
     let server = Site::start().await;
@@ -1015,8 +1017,8 @@ async fn a_script_that_takes_long_does_not_change_the_order() {
     the_order_is_kept_over(Site::start().await, CLAIM * 3, busy, is_done, 2).await;
 }
 
-/// B3: it comes back with its data. Some had a question on the way, and come again under another name. A place lasts for
-/// longer here: a client may pause for a second before it connects again.
+/// B3: it comes back with its data. Some waiters had a request in flight, and ask again under another owner field. A
+/// place lasts for longer here: a client may pause for a second before it connects again.
 #[tokio::test]
 async fn a_server_that_restarts_with_its_data_serves_in_the_same_order() {
     let stop = async |server: &Site, _| server.stop().await;
@@ -1205,8 +1207,9 @@ impl JavaHolds {
     }
 }
 
-/// C3: however many stand in the queue. Each search in it and each look at all of it would take longer the more there are.
-/// On a machine that does not run us for a second, the waiters lose their places and search. Then it looks again.
+/// C3: however many stand in the queue. A script that searches the queue, or reads all of it, would take longer the
+/// more callers wait. If the machine does not run the test for a second, the waiters lose their places and search. Then
+/// the test measures again.
 #[tokio::test]
 async fn in_redissons_layout_a_sign_of_life_costs_the_same_however_many_wait() {
     let scene = JavaHolds::begin().await;
@@ -1228,7 +1231,7 @@ async fn in_redissons_layout_a_sign_of_life_costs_the_same_however_many_wait() {
     waiting.iter().for_each(JoinHandle::abort);
 }
 
-/// A waiter of ours allows for what a thread of Java ahead of it may subtract. This thread goes without a word.
+/// A waiter of ours allows for what a thread of Java ahead of it may subtract. This thread goes without subtracting.
 #[tokio::test]
 async fn in_redissons_layout_a_dead_head_is_kept_for_no_longer_than_a_live_one_could_need() {
     let scene = JavaHolds::begin().await;

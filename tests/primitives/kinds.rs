@@ -148,7 +148,7 @@ async fn a_name_in_use_is_a_conflict_for_other_kinds() {
     }
 }
 
-/// F77: the same while somebody waits. The waiter gets the lock all the same.
+/// F77: the same while somebody waits. The waiter still gets the lock.
 #[tokio::test]
 async fn a_waiter_is_not_disturbed_by_another_kind() {
     let (server, ours) = server_and_client().await;
@@ -178,7 +178,7 @@ async fn mortal(server: &Site) -> (Proxy, Client) {
 
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Takes it with a long lease, then with a short one, and falls silent when it has only the latter.
+/// Takes the lock with a long lease, then with a short one, and falls silent when it holds only the second.
 async fn falls_silent(kind: Kind, server: &Site) -> (Proxy, Client, Guard) {
     let (proxy, client) = mortal(server).await;
     let long = Duration::from_secs(600);
@@ -300,7 +300,7 @@ async fn two_clients(server: &Site, layout: Layout) -> (Client, Client) {
 
 type Asked = Pin<Box<dyn Future<Output = Result<Option<Guard>>> + Send>>;
 
-/// A caller that is not polled but by hand.
+/// A caller that only the test polls.
 struct Asleep(Asked);
 
 impl Asleep {
@@ -332,13 +332,13 @@ impl Asleep {
         self
     }
 
-    /// What it has got, unless it gave something back.
+    /// The caller's guard, unless the client has given the lock back.
     async fn wakes(self) -> Option<Guard> {
         timeout(SOON, self.0).await.expect("it is polled").expect("its turn comes")
     }
 }
 
-/// Callers of one name that come to their ends, and never two inside together.
+/// Callers of one name. All of them finish, and no two are inside at the same time.
 #[derive(Clone)]
 struct Crowd {
     kind: Kind,
@@ -429,7 +429,7 @@ async fn taken(kind: Kind, client: &Client) -> Guard {
     timeout(SOON, kind.lock(client)).await.expect("in time").expect("it is free")
 }
 
-/// P9: the lock is handed on to a caller of the queue that does not come.
+/// P9: the client hands the lock on to a caller of the queue that is not polled.
 #[tokio::test]
 async fn a_caller_that_is_not_polled_in_the_queue_stops_nobody() {
     nobody_is_stopped_by(async |crowd, ours, theirs| {
@@ -445,7 +445,7 @@ async fn a_caller_that_is_not_polled_in_the_queue_stops_nobody() {
     .await;
 }
 
-/// P9: callers that were woken and do not come delay another client once, and not after each hold.
+/// P9: callers that were woken and are not polled delay another client once, and not after each hold.
 #[tokio::test]
 async fn callers_that_are_not_polled_in_the_queue_delay_another_client_once() {
     tokio::join!(delays_another_client_once(Lock), delays_another_client_once(Write));
@@ -484,7 +484,7 @@ async fn delays_another_client_once(kind: Kind) {
     drop(asleep);
 }
 
-/// P9: the contender was told that it has the lock, or that it is free, and does not come.
+/// P9: the contender was told that it has the lock, or that the lock is free, and is not polled.
 #[tokio::test]
 async fn a_contender_that_is_not_polled_in_the_line_stops_nobody() {
     nobody_is_stopped_by(async |crowd, ours, theirs| {
@@ -516,13 +516,13 @@ async fn a_contender_that_does_not_read_its_answer_stops_nobody() {
     }
 }
 
-/// P9: so it is if another caller is dropped that was cancelled before the contender came.
+/// P9: the same if another caller, which was cancelled before the contender came, is dropped.
 #[tokio::test]
 async fn a_cancelled_caller_that_is_dropped_does_not_hide_the_next_one() {
     hides_nobody("a dropped caller", async |kind, ours| Asleep::asks(kind, ours)).await;
 }
 
-/// P9: so it is if that was an unlock.
+/// P9: the same if the cancelled call was an unlock.
 #[tokio::test]
 async fn a_cancelled_unlock_that_is_dropped_does_not_hide_the_next_caller() {
     hides_nobody("a dropped unlock", async |kind, ours| Asleep::unlocks(taken(kind, ours).await))
@@ -542,7 +542,7 @@ async fn hides_nobody(what: &str, former: impl AsyncFn(Kind, &Client) -> Asleep)
     .await;
 }
 
-/// P9: so it is for a call that does not wait.
+/// P9: the same for a call that does not wait.
 #[tokio::test]
 async fn a_call_that_does_not_wait_and_is_not_polled_stops_nobody() {
     nobody_is_stopped_by(async |crowd, ours, theirs| {
@@ -555,7 +555,7 @@ async fn a_call_that_does_not_wait_and_is_not_polled_stops_nobody() {
     .await;
 }
 
-/// P9: so it is for callers of one client that have asked beside each other.
+/// P9: the same for callers of one client that have asked side by side.
 #[tokio::test]
 async fn permits_that_nobody_takes_up_stop_nobody() {
     nobody_of(&[Semaphore(2), Semaphore(3)], async |crowd, ours, theirs| {
@@ -568,7 +568,7 @@ async fn permits_that_nobody_takes_up_stop_nobody() {
     .await;
 }
 
-/// P9: the lock is given back, and the caller does not come for the answer.
+/// P9: the client gives the lock back, and the caller does not read the answer.
 #[tokio::test]
 async fn an_unlock_that_is_not_polled_stops_nobody() {
     nobody_is_stopped_by(async |crowd, ours, theirs| {
@@ -583,7 +583,7 @@ async fn an_unlock_that_is_not_polled_stops_nobody() {
     .await;
 }
 
-/// P9: nor does it if its request is lost: the releaser of its client repeats it.
+/// P9: the same if the request of the unlock is lost: the releaser of its client repeats it.
 #[tokio::test]
 async fn an_unlock_that_is_not_polled_and_whose_request_is_lost_stops_nobody() {
     let server = Site::start().await;
@@ -607,7 +607,7 @@ async fn an_unlock_that_is_not_polled_and_whose_request_is_lost_stops_nobody() {
     }
 }
 
-/// P9: nor does it keep the readers of its client inside. They follow one another as long as nobody else waits.
+/// P9: while an unlock is not polled, readers of its client do not follow one another without end if a writer waits.
 #[tokio::test]
 async fn an_unlock_that_is_not_polled_does_not_let_readers_keep_a_writer_out() {
     let server = Site::start().await;
@@ -632,7 +632,7 @@ async fn an_unlock_that_is_not_polled_does_not_let_readers_keep_a_writer_out() {
     drop(asleep);
 }
 
-/// P9: nor does a caller that was granted the lock by a message, even if its sign of life lasts for long.
+/// P9: a caller that was granted the lock by a message stops nobody either, even if its sign of life lasts for long.
 #[tokio::test]
 async fn a_grant_by_message_that_nobody_takes_stops_nobody() {
     let server = Site::start().await;
@@ -650,8 +650,8 @@ async fn a_grant_by_message_that_nobody_takes_stops_nobody() {
     }
 }
 
-/// P9: nor does a caller in line that does not fit in, although another caller of its client shows signs of life, whenever
-/// that one comes. A caller with a lease of its own stands in line by itself.
+/// P9: a caller in line that does not fit in stops nobody either, although another caller of its client shows signs of
+/// life, now or later. A caller with its own lease has its own place in line.
 #[tokio::test]
 async fn a_caller_that_does_not_fit_in_and_is_not_polled_stops_nobody() {
     let (reads, permits) = ((Read, Write, Read), (Semaphore(5), Semaphore(5), Semaphore(5)));
@@ -693,7 +693,8 @@ async fn part_of(client: Client, kind: Kind, permits: u32, leased: bool) -> Resu
     }
 }
 
-/// P9: one caller of a client asks for all that are far from the front. It is not polled, and all before it die together.
+/// P9: one caller of a client asks for all of its callers that are far from the front. That caller is not polled, and
+/// all waiters before it die together.
 #[tokio::test]
 async fn a_caller_that_asks_for_others_and_is_not_polled_stops_nobody() {
     let server = Site::start().await;

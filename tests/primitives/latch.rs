@@ -147,9 +147,10 @@ async fn a_count_that_arrives_twice_counts_once() {
     }
 }
 
-/// A client remembers for as long as it repeats what it asked. Another that gives up sooner does not forget that for it.
+/// The server remembers a request for as long as its client may repeat it. A request of a client that gives up sooner
+/// does not shorten that.
 #[tokio::test]
-async fn a_hasty_client_does_not_forget_the_counts_of_a_patient_one() {
+async fn a_client_with_a_short_ride_out_does_not_forget_the_requests_of_one_with_a_long_ride_out() {
     for (layout, requests) in
         [(Layout::Native, "lock_queue:{a}"), (Layout::Redisson, "lock_requests:{a}")]
     {
@@ -175,7 +176,7 @@ async fn a_hasty_client_does_not_forget_the_counts_of_a_patient_one() {
 
 /// In Redisson's layout a latch goes when it opens, and its name is free for a semaphore. The counts are no permits.
 #[tokio::test]
-async fn a_name_that_was_a_latch_lends_all_its_permits_as_a_semaphore() {
+async fn a_semaphore_with_the_name_of_an_opened_latch_has_all_its_permits() {
     let server = Site::start().await;
     let client = client_of(&server.url(), Layout::Redisson).await;
     let latch = client.count_down_latch("a");
@@ -328,7 +329,7 @@ async fn in_redissons_layout_a_missing_latch_is_open() {
     assert!(lock_keys(&server.admin().await).await.is_empty());
 }
 
-/// Each asks once, after the one before it.
+/// Each caller asks once, after the caller before it.
 #[tokio::test]
 async fn thousands_in_one_client_pass_one_after_the_other() {
     const CROWD: usize = 3_000;
@@ -457,7 +458,7 @@ async fn all_waiters_of_one_client_pass_with_a_few_requests() {
     }
 }
 
-/// P9: a caller that waits, was told, and is not polled.
+/// P9: a waiter was told that the latch is open, and is not polled.
 #[tokio::test]
 async fn a_waiter_that_is_not_polled_holds_up_nobody() {
     for (layout, asked) in LAYOUTS.into_iter().flat_map(|layout| [(layout, 1), (layout, 100)]) {

@@ -58,7 +58,7 @@ async fn is_free(admin: &Admin) {
     eventually(SOON, "nothing is held or waited for", free).await;
 }
 
-/// That the lock is held by nobody, however often one looks for a while.
+/// Nobody holds the lock, however often the test looks for a while.
 async fn stays_free(client: &Client, name: &str) {
     let lock = client.lock(name);
     let looked = timeout(A_WHILE, async { while !lock.is_locked().await.expect("an answer") {} });
@@ -89,7 +89,7 @@ async fn a_multi_lock_excludes_every_lock_of_its_names() {
 }
 
 #[tokio::test]
-async fn a_single_lock_keeps_it_out_and_is_all_that_is_held() {
+async fn one_held_lock_keeps_a_multi_lock_out_and_the_multi_lock_takes_nothing() {
     if left_out_in_a_cluster(EACH_ALONE) {
         return;
     }
@@ -108,7 +108,7 @@ async fn a_single_lock_keeps_it_out_and_is_all_that_is_held() {
     is_free(&admin).await;
 }
 
-/// A caller that finds another caller of its own client there first does not ask the server.
+/// If another caller of the same client holds the lock or waits for it, a caller does not ask the server.
 #[tokio::test]
 async fn an_attempt_that_its_own_client_can_answer_needs_no_request() {
     if left_out_in_a_cluster(EACH_ALONE) {
@@ -380,7 +380,7 @@ async fn a_refusal_in_the_middle_takes_none() {
     is_free(&admin).await;
 }
 
-/// F49: nobody knows whether they were granted: all are given back.
+/// F49: nobody knows whether the locks were granted, so the client gives all of them back.
 #[tokio::test]
 async fn a_lost_reply_gives_all_of_them_back() {
     if left_out_in_a_cluster(EACH_ALONE) {
@@ -425,7 +425,8 @@ async fn a_lost_reply_gives_all_of_them_back() {
     is_free(&admin).await;
 }
 
-/// Polls a future so many times, each time when it asks for it, and then drops it; its output if it was done by then.
+/// Polls a future this many times, each time after it was woken, and then drops it. Returns its output if it was done
+/// by then.
 async fn polled<F: Future>(times: usize, future: F) -> Option<F::Output> {
     let (mut future, mut left) = (pin!(future), times);
     poll_fn(move |context| match left {
@@ -581,7 +582,7 @@ async fn a_name_of_another_kind_is_a_conflict_as_for_a_lock_alone() {
 }
 
 #[tokio::test]
-async fn taken_away_by_force_all_are_free() {
+async fn force_unlock_frees_all_locks_of_a_multi_lock() {
     let server = Site::start().await;
     let (one, other) = (client_with(&server, quick()).await, client(&server).await);
     let guard = one.multi_lock(ABC).lock().await.unwrap();
@@ -610,7 +611,7 @@ async fn a_fixed_lease_ends_and_can_be_made_longer() {
 
 /// The lock that was waited for first has as much time left as the others.
 #[tokio::test]
-async fn a_lease_is_whole_however_slowly_the_others_came() {
+async fn the_first_lock_has_its_whole_lease_however_late_the_others_are_granted() {
     if left_out_in_a_cluster(EACH_ALONE) {
         return;
     }
@@ -655,9 +656,9 @@ async fn an_attempt_leaves_no_trace_and_neither_does_a_time_out() {
     is_free(&admin).await;
 }
 
-/// Out of time without an answer, nobody knows whether they are held.
+/// If the time is over and no server has answered, nobody knows whether the locks are held.
 #[tokio::test]
-async fn a_server_that_is_gone_is_no_other_holder() {
+async fn a_multi_lock_does_not_take_a_dead_server_for_another_holder() {
     let server = Site::start().await;
     let config = quick().response_timeout(Duration::from_millis(500));
     let patient = client_with(&server, config.clone().ride_out(LONG)).await;
@@ -713,7 +714,7 @@ async fn a_name_counts_once_and_its_token_stands_where_it_was_named() {
     }
 }
 
-/// F48: whatever is in the names.
+/// F48: names may contain any character.
 #[tokio::test]
 async fn names_with_braces_and_percent_signs_are_names() {
     let (server, one) = server_and_client().await;
@@ -921,7 +922,7 @@ async fn other_kinds_of_locks_are_held_together_too() {
     is_free(&admin).await;
 }
 
-/// P9: not even for one of them, and whatever it was granted is given back.
+/// P9: the call stops nobody at any of its locks, and the client gives back what it was granted.
 #[tokio::test]
 async fn a_call_that_is_not_polled_stops_nobody() {
     let server = Site::start().await;
@@ -949,7 +950,7 @@ async fn a_call_that_is_not_polled_stops_nobody() {
     is_free(&server.admin().await).await;
 }
 
-/// It has waited for one of its locks, and its request for the others is on its way when it falls asleep.
+/// The call has waited for one of its locks. It is no longer polled while its request for the others is in flight.
 #[tokio::test]
 async fn a_call_that_is_not_polled_keeps_no_lock_that_it_has_waited_for() {
     let server = Server::start().await;

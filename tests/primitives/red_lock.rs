@@ -304,9 +304,9 @@ async fn an_unlock_does_not_wait_for_a_minority() {
     }
 }
 
-/// With nobody there, the limit of a call does not mean that somebody holds the lock.
+/// If no server answers, a call that reaches its limit must not report that somebody holds the lock.
 #[tokio::test]
-async fn out_of_time_without_an_answer_is_no_word_of_another_holder() {
+async fn a_red_lock_does_not_take_dead_servers_for_another_holder() {
     let stage = Stage::set(3).await;
     let lock = stage.lock_with(quick().ride_out(LONG)).await;
     stage.servers.iter().for_each(Server::kill);
@@ -329,7 +329,7 @@ async fn a_server_that_refuses_the_lock_does_not_matter_in_a_minority() {
     assert!(matches!(refused, Err(Error::Conflict { .. })), "{refused:?}");
 }
 
-/// A client that lets nobody wait says so, and does not have its caller ask for ever.
+/// A client without room for a waiter returns an error, and does not let its caller ask forever.
 #[tokio::test]
 async fn a_waiter_beyond_max_waiters_of_a_server_is_told() {
     let stage = Stage::set(3).await;
@@ -537,8 +537,8 @@ async fn a_waiter_is_told_of_a_free_majority_though_one_server_stays_held() {
     next.unlock().await.unwrap();
 }
 
-/// With the first server stuck, nobody can collect the others from the first one on: each takes what it is told of
-/// and gives it back if that makes no majority.
+/// While the first server is stuck, no caller can collect the servers in order. Each takes the servers that grant it
+/// the lock, and gives them back if they are no majority.
 #[tokio::test]
 async fn many_take_turns_beside_a_server_that_stays_held() {
     const TURNS: u32 = 10;

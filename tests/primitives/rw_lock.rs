@@ -193,7 +193,7 @@ async fn a_downgrade_lets_readers_in_and_no_writer() {
 }
 
 #[tokio::test]
-async fn a_write_beneath_a_write_is_not_given_up_by_a_downgrade() {
+async fn a_downgrade_of_a_nested_write_keeps_the_outer_write() {
     in_both(USUAL, async |scene| {
         let lock = scene.owner();
         let (outer, inner) = (lock.write().await.unwrap(), lock.write().await.unwrap());
@@ -206,7 +206,7 @@ async fn a_write_beneath_a_write_is_not_given_up_by_a_downgrade() {
     .await;
 }
 
-/// A reader of the same client that waits for the writer must not be in its way when that begins to read.
+/// Readers of the same client that wait for the writer must not block the writer when it begins to read.
 #[tokio::test]
 async fn a_writer_does_not_queue_behind_callers_that_wait_for_it() {
     in_both(USUAL, async |scene| {
@@ -461,7 +461,7 @@ async fn each_owner_counts_its_reads_and_its_writes() {
 
 /// The scenario `testReadLockIsLocked` of Redisson.
 #[tokio::test]
-async fn anybody_can_see_how_it_is_held() {
+async fn other_clients_see_whether_the_lock_is_read_or_written() {
     in_both(USUAL, async |scene| {
         let (lock, seen) = (scene.owner(), scene.somebody_else().await);
         let state = async || {
@@ -577,7 +577,7 @@ async fn a_reader_that_learns_of_its_loss_tells_a_writer_that_waits() {
     .await;
 }
 
-/// It hears itself, and has to look as everybody else.
+/// The client receives its own message, and has to check like every other client.
 #[tokio::test]
 async fn a_client_that_uses_force_tells_its_own_holder_too() {
     in_both(USUAL, async |scene| {
@@ -623,7 +623,7 @@ async fn a_replica_confirms_no_renewal() {
     .await;
 }
 
-/// Nobody is in anybody's way, so that none of them may be told that somebody is.
+/// No reader excludes another, so no try may report that the lock is held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_of_one_client_that_try_at_once_all_read() {
     in_both(USUAL, async |scene| {
@@ -958,7 +958,7 @@ async fn a_reader_may_read_again_though_a_writer_waits() {
 
 /// The owner is the current task, or the one that is named; another task is another owner.
 #[tokio::test]
-async fn a_task_may_nest_where_it_asks_for_that_and_another_task_waits() {
+async fn a_task_nests_on_a_reentrant_handle_and_another_task_waits() {
     in_both(USUAL, async |scene| {
         let lock = scene.somebody().reentrant();
         let outer = lock.write().await.unwrap();
@@ -1058,7 +1058,7 @@ async fn two_reads_of_one_task_are_two_holds() {
     .await;
 }
 
-/// How many scripts one turn takes, if so many tasks of one client have theirs again and again.
+/// How many scripts one turn takes, if this many tasks of one client take turns again and again.
 async fn scripts_a_turn<G>(scene: &Scene, take: impl AsyncFn() -> G, give: impl AsyncFn(G)) -> f64 {
     const TURNS: usize = 300;
     const TASKS: usize = 64;
@@ -1197,8 +1197,7 @@ async fn a_writer_elsewhere_comes_in_although_readers_come_and_go_without_a_paus
     scene.is_clean().await;
 }
 
-/// The server lets the read in beside the write that it was asked for within. A writer of the same client must not get
-/// that write.
+/// The server grants a read within a write. A writer of the same client must not be handed that write.
 #[tokio::test]
 async fn a_write_that_became_a_read_is_handed_to_no_writer_of_its_client() {
     in_both(USUAL, async |scene| {
@@ -1216,9 +1215,9 @@ async fn a_write_that_became_a_read_is_handed_to_no_writer_of_its_client() {
     .await;
 }
 
-/// The engine knows the new owner of a write that it hands on, and the former one owns it no more.
+/// When a client hands a write on, the new owner owns it, and the former owner does not.
 #[tokio::test]
-async fn an_owner_that_was_handed_a_write_may_write_again_and_the_last_one_may_not() {
+async fn the_owner_that_was_handed_a_write_may_nest_and_the_former_owner_may_not() {
     in_both(USUAL, async |scene| {
         let lock = scene.handed_on().await;
         let [one, other] = [(); 2].map(|()| lock.clone().owned_by(&Owner::new()));

@@ -75,7 +75,7 @@ impl Scene {
         Self { of, server, admin, client }
     }
 
-    /// Nothing is told by a lease that ends, or by a park.
+    /// No lease and no park ends during a test, so only messages wake waiters.
     async fn of(of: Of) -> Self {
         Self::with(of, Config::default().max_park(LONG)).await
     }
@@ -196,7 +196,7 @@ async fn one_call_takes_a_limited_number_of_expirable_permits() {
 }
 
 #[tokio::test]
-async fn more_than_there_are_is_refused_at_once() {
+async fn more_permits_than_there_are_is_refused_at_once() {
     for of in ALL {
         let scene = Scene::of(of).await;
         let refused = |answer| matches!(answer, Err(Error::InvalidPermits { .. }));
@@ -261,9 +261,9 @@ async fn the_permits_of_a_process_that_was_killed_come_back() {
     }
 }
 
-/// Its client is cut off, and nobody asks before the lease is long over.
+/// The holder's client is cut off, and nobody asks before the lease is long over.
 #[tokio::test]
-async fn a_lease_that_ended_long_ago_is_still_known_of() {
+async fn permits_come_back_although_their_lease_ended_long_ago() {
     for of in [Plain, Expirable] {
         let scene = Scene::of(of).await;
         let proxy = Proxy::before(&scene.server).await;
@@ -352,7 +352,7 @@ async fn permits_that_are_taken_away_while_held_do_not_come_back() {
     }
 }
 
-/// Several processes are told of the same new number, and each says it.
+/// Several processes set the same new number.
 #[tokio::test]
 async fn to_set_the_same_number_again_changes_nothing() {
     for of in [Plain, Expirable] {
@@ -381,9 +381,9 @@ async fn a_handle_of_another_number_of_permits_is_a_conflict() {
     assert_eq!(scene.permits(3).available_permits().await.unwrap(), 2);
 }
 
-/// As Redisson's `trySetPermits`: the number that is there stays.
+/// As with Redisson's `trySetPermits`, a number that exists stays.
 #[tokio::test]
-async fn in_redissons_layout_the_first_to_come_says_the_number() {
+async fn in_redissons_layout_the_first_caller_sets_the_number() {
     for of in [Plain, Expirable] {
         let scene = Scene::of(of).await;
         let held = scene.permits(3).acquire_many(3).await.unwrap();
@@ -423,7 +423,7 @@ async fn a_caller_that_gives_up_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn by_force_all_permits_are_given_back() {
+async fn force_unlock_frees_all_permits() {
     for of in ALL {
         let scene = Scene::with(of, quick().max_park(LONG)).await;
         let permits = scene.permits(3);
@@ -451,7 +451,7 @@ async fn by_force_all_permits_are_given_back() {
     }
 }
 
-/// The answer is lost, so that it is asked again: the same permits are not given back twice.
+/// The answer is lost, so the client repeats the release: the server does not give the same permits back twice.
 #[tokio::test]
 async fn a_release_whose_answer_is_lost_gives_back_once() {
     for of in ALL {
@@ -495,7 +495,7 @@ async fn permits_of_an_acquire_whose_answer_is_lost_come_back() {
     }
 }
 
-/// One whose question was not answered comes again under another name. It is still the one that waited.
+/// A waiter whose request was not answered asks again under another owner field. It still counts as the same waiter.
 #[tokio::test]
 async fn a_waiter_goes_on_after_the_number_changed_and_an_answer_was_lost() {
     let scene = Scene::of(Native).await;
@@ -609,7 +609,7 @@ async fn a_number_that_was_deleted_is_set_anew_less_what_is_held() {
     }
 }
 
-/// Deleted by hand, or evicted: what nobody has a lease of any more is free, and nobody waits for it for ever.
+/// Leases are deleted by hand, or evicted. A permit without a lease is free, and nobody waits for it forever.
 #[tokio::test]
 async fn permits_are_free_when_their_leases_are_deleted() {
     let scene = Scene::of(Plain).await;
@@ -629,7 +629,7 @@ async fn permits_are_free_when_their_leases_are_deleted() {
     }
 }
 
-/// Its client is cut off; its keys outlive it, since another one had held for longer.
+/// The holder's client is cut off. The keys outlive its lease, since another holder had a longer lease.
 #[tokio::test]
 async fn a_holder_whose_lease_is_over_does_not_fix_the_number_of_permits() {
     let scene = Scene::of(Native).await;
@@ -647,7 +647,7 @@ async fn a_holder_whose_lease_is_over_does_not_fix_the_number_of_permits() {
     assert!(all.unwrap().is_some(), "nobody holds, nobody waits");
 }
 
-/// It could wait for ever, and with it all callers that came after it.
+/// Otherwise this waiter could wait forever, and so could all callers that came after it.
 #[tokio::test]
 async fn a_waiter_for_more_permits_than_there_will_be_is_told() {
     for of in ALL {
@@ -739,7 +739,8 @@ async fn names_that_differ_in_braces_only_are_two_semaphores() {
     assert_eq!(bare.available_permits().await.unwrap(), 2);
 }
 
-/// B6: one process says the number, and every handle in every process follows it, whatever it was made with.
+/// B6: one process sets the number, and every handle in every process follows it, whatever number the handle was made
+/// with.
 #[tokio::test]
 async fn a_number_that_was_set_counts_for_all_handles() {
     for of in ALL {
@@ -804,7 +805,7 @@ async fn a_number_that_was_set_is_forgotten_when_nobody_uses_it_for_long() {
     assert!(lock_keys(&scene.admin).await.is_empty(), "nobody has set anything");
 }
 
-/// How many scripts it takes for one turn, if so many tasks of one client have theirs again and again.
+/// How many scripts one turn takes, if this many tasks of one client take turns again and again.
 async fn scripts_a_turn(of: Of, capacity: u32, tasks: usize) -> f64 {
     const TURNS: usize = 400;
     let scene = Scene::with(of, handing_on()).await;
@@ -868,13 +869,13 @@ fn handing_on() -> Config {
     Config::default().max_park(LONG).hand_off(hand_off)
 }
 
-/// Nothing that is waited for comes from the end of a lease, of a place or of a park either.
+/// Nor does any lease, place or park end during a test, so only messages wake waiters.
 fn only_told() -> Config {
     let config = handing_on().watchdog_timeout(LONG).waiter_ttl(LONG / 4);
     config.subscription_linger(Duration::ZERO)
 }
 
-/// The one that it was left for is dropped before it takes it up.
+/// The caller for which the permit was left is dropped before it takes the permit up.
 #[tokio::test]
 async fn a_permit_that_is_left_for_a_caller_that_is_dropped_is_given_back() {
     for of in ALL {
@@ -899,7 +900,8 @@ async fn a_permit_that_is_left_for_a_caller_that_is_dropped_is_given_back() {
     }
 }
 
-/// A client far away that has permits of which one is on its way back, and another rests until that has arrived.
+/// A client far from the server. The release of one of its permits is in flight, and another permit rests until that
+/// release is answered.
 async fn one_rests(of: Of) -> (Scene, Proxy, Semaphore, Client) {
     const DISTANCE: Duration = Duration::from_secs(1);
     let scene = Scene::with(of, only_told()).await;
@@ -917,7 +919,7 @@ async fn one_rests(of: Of) -> (Scene, Proxy, Semaphore, Client) {
     (scene, proxy, permits, client)
 }
 
-/// What rests in the client is no permit of anybody's.
+/// Nobody holds a permit that rests in the client.
 #[tokio::test]
 async fn a_resting_permit_is_free_for_the_next_request_of_its_client() {
     for of in ALL {
@@ -951,8 +953,7 @@ async fn closing_a_client_gives_back_resting_permits() {
     }
 }
 
-/// P7: a client that hands permits on keeps no other client waiting: neither until a lease is over, nor until a sign
-/// of life is.
+/// P7: a client that hands permits on makes no other client wait until a lease or a sign of life is over.
 #[tokio::test]
 async fn two_clients_share_the_permits_that_neither_can_have_alone() {
     const SHOW: Duration = Duration::from_secs(2);

@@ -16,7 +16,7 @@ impl Alarm {
         TimerFd::new(ClockId::CLOCK_BOOTTIME, flags).map(Self)
     }
 
-    /// Rings at this moment, at once if it is over, and not at the one that was set before.
+    /// Rings at this moment, or at once if the moment has passed. Replaces the moment that was set before.
     pub(crate) fn set(&self, at: Option<Moment>) -> nix::Result<()> {
         match at {
             None => self.0.unset(),

@@ -1,4 +1,4 @@
-//! What can be asked on the command line.
+//! The commands and options of the command line.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,8 +11,8 @@ use crate::{exit, span};
 
 /// Run commands under locks in Redis, and see who holds what.
 ///
-/// Where Redis is, is said by --url, or else by PARKLOCK_URL, or else by REDIS_URL: redis://, rediss://, redis+unix://,
-/// redis-cluster:// or redis-sentinel://. Without any of them it is redis://127.0.0.1:6379.
+/// The URL of Redis is --url, or else PARKLOCK_URL, or else REDIS_URL, or else redis://127.0.0.1:6379. It begins with
+/// redis://, rediss://, redis+unix://, redis-cluster://, rediss-cluster://, redis-sentinel:// or rediss-sentinel://.
 #[derive(Debug, Parser)]
 #[command(name = "parklock", version, after_help = exit::TABLE)]
 pub(crate) struct Cli {
@@ -24,11 +24,11 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a command while the lock is held
     ///
-    /// The command runs without a shell, with stdin, stdout and stderr of the tool. It gets PARKLOCK_NAME,
-    /// PARKLOCK_TOKEN (greater with each hold: let what you protect refuse a smaller one), PARKLOCK_LEASE_MS and
-    /// PARKLOCK_HELD=1. Signals are passed on to it, and to all processes of its group. If the lock cannot be renewed,
-    /// the command gets TERM in time, and KILL before the lock could be another's; if the server says that the lock
-    /// is gone, KILL at once.
+    /// The command runs without a shell. Its stdin, stdout and stderr are those of the tool. It gets PARKLOCK_NAME,
+    /// PARKLOCK_TOKEN (greater with each hold: let the resource refuse a smaller one), PARKLOCK_LEASE_MS and
+    /// PARKLOCK_HELD=1. The tool passes signals on to the command and to all processes of its group. If the tool cannot
+    /// renew the lock, the command gets TERM in time, and KILL before another caller can get the lock. If the server
+    /// says that the lock is gone, the command gets KILL at once.
     #[command(after_help = exit::TABLE)]
     Run(Run),
     /// Take the lock, print a line about it, and hold it until INT or TERM
@@ -38,9 +38,9 @@ pub(crate) enum Command {
     Hold(Hold),
     /// Run a command while this machine is the leader, and again after a loss
     ///
-    /// It waits for the lock, and then runs the command as `run` does. If the lock is lost, the command is ended, and the
-    /// tool waits for the lock again. If the command ends by itself, the lock is given back, and the tool ends with the
-    /// command's exit code.
+    /// The tool waits for the lock, and then runs the command as `run` does. If the lock is lost, the tool ends the
+    /// command and waits for the lock again. If the command ends by itself, the tool gives the lock back, and ends with
+    /// the command's exit code.
     #[command(after_help = exit::TABLE)]
     Elect(Elect),
     /// List who holds what
@@ -52,12 +52,12 @@ pub(crate) enum Command {
     Info(Info),
     /// Watch the list
     ///
-    /// Into a pipe it prints the list once.
+    /// If stdout is not a terminal, it prints the list once.
     Top(Top),
     /// Take a lock away from its holders
     ///
-    /// For operators: the holder is told at its next renewal at the latest, and works on without protection until then. Says who
-    /// is hit, and asks before it does it.
+    /// For operators. The holder learns of it at its next renewal at the latest, or with a fixed lease at its deadline,
+    /// and works without protection until then. The tool names the holders and asks before it takes the lock away.
     Unlock(Unlock),
     /// Check whether this server is fit for locks
     ///
@@ -81,10 +81,10 @@ pub(crate) enum Command {
 /// Where the locks are.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Server {
-    /// Where Redis is [default: PARKLOCK_URL, REDIS_URL, redis://127.0.0.1:6379]
+    /// The URL of Redis [default: PARKLOCK_URL, REDIS_URL, redis://127.0.0.1:6379]
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// Whose keys: parklock's, or those that Redisson (Java) uses
+    /// Whose keys: parklock's, or those of Redisson (Java)
     #[arg(long, value_enum, default_value_t, value_name = "LAYOUT")]
     pub(crate) layout: Layout,
 }
@@ -103,9 +103,9 @@ pub(crate) enum Kind {
     Lock,
     /// One at a time, strictly first come, first served
     Fair,
-    /// Beside other readers, without a writer
+    /// Together with other readers, but with no writer
     Read,
-    /// Alone, of a lock that others read
+    /// One writer at a time, and no readers
     Write,
     /// At most --permits at a time
     Semaphore,
@@ -113,12 +113,12 @@ pub(crate) enum Kind {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnLost {
-    /// TERM when the lock can no longer be renewed, KILL before it could be another's
+    /// TERM when the lock can no longer be renewed, KILL before another caller can get it
     #[default]
     Term,
-    /// No warning: KILL before the lock could be another's
+    /// No TERM: KILL before another caller can get the lock
     Kill,
-    /// The command goes on; only the exit code tells
+    /// The command continues; only the exit code shows the loss
     Ignore,
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct Lock {
     /// Do not wait
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) nonblock: bool,
-    /// Wait so long at the most; a bare number is seconds
+    /// Wait at most this long; a bare number is seconds
     #[arg(short, long, value_name = "TIME", value_parser = span::parse)]
     pub(crate) wait: Option<Duration>,
     /// The exit code if the lock was not free in time
@@ -141,16 +141,16 @@ pub(crate) struct Lock {
     /// A lock that was not free in time is no failure: exit code 0
     #[arg(short = 'x', long, conflicts_with = "conflict_exit_code")]
     pub(crate) busy_ok: bool,
-    /// The kind of the lock; one name is one kind
+    /// The kind of the lock; a name has one kind
     #[arg(long, value_enum, default_value_t, value_name = "KIND")]
     pub(crate) kind: Kind,
-    /// How many may hold a semaphore at a time [default: 1]
+    /// How many callers may hold a semaphore at a time [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) permits: Option<u32>,
     /// Hold it for this time and no longer, without renewal
     #[arg(long, value_name = "TIME", value_parser = span::parse)]
     pub(crate) lease: Option<Duration>,
-    /// How long Redis keeps the lock if this machine falls silent; renewed each third of it [default: 30s]
+    /// How long Redis keeps the lock if this machine fails; the tool renews it each third of this time [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = span::parse, conflicts_with = "lease")]
     pub(crate) watchdog: Option<Duration>,
     /// Keep others out for at least this time, also if the work ends early
@@ -159,18 +159,18 @@ pub(crate) struct Lock {
     /// Stop renewing it after this time; it is lost when its lease then ends
     #[arg(long, value_name = "TIME", value_parser = span::parse, conflicts_with = "lease")]
     pub(crate) max_hold: Option<Duration>,
-    /// Say what happens in JSON, one event a line, on stderr
+    /// Print events as JSON on stderr, one per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Say nothing
+    /// Print nothing
     #[arg(short, long, conflicts_with_all = ["json", "verbose"])]
     pub(crate) quiet: bool,
-    /// Say more; twice: the library's log
+    /// Print more; twice: also the library's log
     #[arg(short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
-/// What is run under the lock.
+/// The command that runs under the lock.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Work {
     /// What happens to the command if the lock is lost
@@ -208,12 +208,12 @@ pub(crate) struct Hold {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Ls {
-    /// Only names that this pattern fits: * ? [ab]
+    /// Only names that match this pattern: * ? [ab]
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
     #[command(flatten)]
     pub(crate) server: Server,
-    /// One JSON object a line
+    /// One JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -231,18 +231,18 @@ pub(crate) struct Info {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Top {
-    /// Only names that this pattern fits: * ? [ab]
+    /// Only names that match this pattern: * ? [ab]
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
     #[command(flatten)]
     pub(crate) server: Server,
-    /// The time between two looks
+    /// The time between two updates
     #[arg(short, long, value_name = "TIME", value_parser = span::parse, default_value = "1s")]
     pub(crate) interval: Duration,
     /// Print the list once, and end
     #[arg(long)]
     pub(crate) once: bool,
-    /// As --once, one JSON object a line
+    /// Same as --once, with one JSON object per line
     #[arg(long, conflicts_with = "deadlocks")]
     pub(crate) json: bool,
     /// Show clients that wait for each other in a circle, and nothing else
@@ -256,7 +256,7 @@ pub(crate) struct Unlock {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) server: Server,
-    /// The lock is taken away, whoever holds it
+    /// Take the lock away, whoever holds it
     #[arg(long, required = true)]
     pub(crate) force: bool,
     /// Do not ask
@@ -268,7 +268,7 @@ pub(crate) struct Unlock {
 pub(crate) struct Doctor {
     #[command(flatten)]
     pub(crate) server: Server,
-    /// One JSON object a line
+    /// One JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -277,7 +277,7 @@ pub(crate) struct Doctor {
 pub(crate) struct Bench {
     #[command(flatten)]
     pub(crate) server: Server,
-    /// How long it takes altogether
+    /// How many seconds the measurement takes in all
     #[arg(short, long, value_name = "N", default_value_t = 60)]
     pub(crate) seconds: u64,
     /// How many clients want the same lock
@@ -286,7 +286,7 @@ pub(crate) struct Bench {
 }
 
 impl Command {
-    /// The lock that it takes.
+    /// The lock that this command takes.
     pub(crate) fn lock(&self) -> Option<&Lock> {
         match self {
             Self::Run(Run { lock, .. })
@@ -298,7 +298,7 @@ impl Command {
 }
 
 impl Server {
-    /// Where Redis is.
+    /// The URL of Redis.
     pub(crate) fn url(&self) -> String {
         let of_environment = |name: &&str| std::env::var(name).ok().filter(|url| !url.is_empty());
         let named = || ["PARKLOCK_URL", "REDIS_URL"].iter().find_map(of_environment);
@@ -319,12 +319,12 @@ impl Lock {
         self.lease.or(self.watchdog).unwrap_or(Duration::from_secs(30))
     }
 
-    /// How many may hold it at a time.
+    /// How many callers may hold the lock at a time.
     pub(crate) fn permits(&self) -> u32 {
         self.permits.unwrap_or(1)
     }
 
-    /// Options that contradict each other, in words.
+    /// The error for options that contradict each other, if there is one.
     pub(crate) fn contradiction(&self) -> Option<&'static str> {
         let is_too_long =
             |most: Option<Duration>| most.is_some_and(|most| self.min_hold > Some(most));

@@ -1,4 +1,4 @@
-//! `parklock bench`: a minute's comparison on the user's own server.
+//! `parklock bench`: compares parklock with a polling lock on the user's own server, for a minute.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -16,19 +16,19 @@ use crate::{exit, output, servers};
 
 /// How long a holder works in the contended part.
 const WORK: Duration = Duration::from_millis(1);
-/// How long the pollers sleep between two looks.
+/// How long the pollers sleep between two attempts.
 const POLLS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
-/// How long it may take to make all connections at once.
+/// How long the tool may take to make all connections, all at once.
 const CONNECTING: Duration = Duration::from_secs(10);
-/// All is measured in two rounds, so that a slow moment does not hit one side alone.
+/// There are two rounds, so that a slow moment of the machine does not affect one case alone.
 const ROUNDS: u32 = 2;
 
 const TEXT: &str = "\
-A turn is one time of getting the lock, working for 1 ms (not in the first part), and giving it back. The wait is the time from
-asking to having. Commands are those that the server ran for each turn, in scripts too; if others use this server, theirs are among
-them. The poller is the usual simple lock: SET NX PX, a sleep while it is taken, and a script that deletes it if it is still ours. It
-has no order, no renewal and no token, and does less for each turn: alone it may be faster. It runs on a connection of this
-tool, without the library.
+In a turn, a caller gets the lock, works for 1 ms (not in the first part), and gives the lock back. The wait is the time from asking
+to getting. Commands are those that the server ran for each turn, in scripts too. If others use this server, their commands count too.
+The poller is the usual simple lock: SET NX PX, a sleep while it is taken, and a script that deletes it if it is still ours. It has no
+order, no renewal and no token, and does less for each turn: alone it may be faster. It uses the tool's own connection, not the
+library.
 ";
 
 pub(crate) async fn bench(asked: &Bench) -> Result<u8, Failure> {
@@ -58,13 +58,13 @@ pub(crate) async fn bench(asked: &Bench) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
-/// Who does it, and how many at once.
+/// What one row of the table measures: which lock, and how many callers.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     part: &'static str,
     callers: usize,
     work: Duration,
-    /// How long a poller sleeps; `None`: parklock.
+    /// How long a poller sleeps; `None`: the case measures parklock.
     poll: Option<Duration>,
 }
 
@@ -76,7 +76,7 @@ fn cases(clients: usize) -> Vec<Case> {
     cases
 }
 
-/// What was measured.
+/// The measurements of one case.
 #[derive(Debug, Default)]
 struct Tally {
     waits: Vec<Duration>,
@@ -91,7 +91,7 @@ impl Tally {
         self.commands += other.commands;
     }
 
-    /// The wait that this share of all waits does not exceed.
+    /// This share of all waits is no longer than the result.
     fn wait(&self, share: f64) -> Duration {
         let last = self.waits.len().saturating_sub(1);
         let at = (last as f64 * share).round() as usize;
@@ -115,7 +115,7 @@ impl Stage {
         let url = asked.server.url();
         let connect = |_| Client::connect_with(&url, config.clone());
         let clients = try_join_all((0..asked.clients).map(connect)).await?;
-        // In a cluster, the key of the pollers lies on one node.
+        // In a cluster, the pollers' key lies on one node, so they all need a connection to that node.
         let server = owner(servers, &name).await?;
         let mut pollers = Vec::new();
         for _ in 0..asked.clients {
@@ -170,7 +170,7 @@ async fn owner<'a>(servers: &'a [Server], name: &str) -> Result<&'a Server, Fail
     Err(Failure::unavailable("no server takes the key of the pollers"))
 }
 
-/// Turns until the time is over; how long each of them waited.
+/// Takes turns until the time is over. Returns how long each turn waited.
 async fn lock(
     client: &Client,
     name: &str,
@@ -186,7 +186,7 @@ async fn lock(
         }
         let guard = match lock.try_lock_for(left).await {
             Ok(Some(guard)) => guard,
-            // The time ran out while a request was on its way.
+            // The time ran out while a request was in flight.
             Ok(None) | Err(Error::Indeterminate { .. }) => return Ok(waits),
             Err(error) => return Err(error.into()),
         };
@@ -196,7 +196,7 @@ async fn lock(
     }
 }
 
-/// The same with the simple lock.
+/// Same as `waits`, with the simple lock.
 async fn polled(
     mut conn: MultiplexedConnection,
     key: String,
@@ -214,7 +214,7 @@ async fn polled(
             if Instant::now() >= until {
                 return Ok(waits);
             }
-            // Half of it is left to chance, or pollers would come in step.
+            // Half of the pause is random: otherwise all pollers would ask at the same moments.
             sleep(poll.mul_f64(0.5 + fastrand::f64())).await;
         }
         waits.push(asked.elapsed());

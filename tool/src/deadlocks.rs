@@ -1,8 +1,8 @@
 //! Circles of clients that wait for each other.
 //!
-//! A client is one process, or a part of one. A client that holds x and waits for y may do both for different pieces of
-//! work. Then a circle is none: it goes away by itself. So only a circle in which nothing has moved between two looks is
-//! shown, and it is called what it is: a suspicion.
+//! A client is one process, or a part of one. A client that holds x and waits for y may do the two in different pieces
+//! of work. Then the circle is no deadlock, and disappears by itself. So the tool looks twice, and shows only a circle
+//! in which nothing has moved between the two looks. It calls such a circle a suspicion.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,8 @@ pub(crate) struct Wait {
     lock: String,
 }
 
-/// Who waits for whom. The callers of one client do not wait for each other here: its queue is not in Redis.
+/// Which client waits for which. Callers of one client that wait for each other do not appear: their queue is not in
+/// Redis.
 pub(crate) fn waits(locks: &[Lock]) -> BTreeSet<Wait> {
     let mut waits = BTreeSet::new();
     for lock in locks {
@@ -37,7 +38,7 @@ pub(crate) fn waits(locks: &[Lock]) -> BTreeSet<Wait> {
     waits
 }
 
-/// Circles of waits. Each client is in one of them at the most.
+/// Circles of waits. Each client is in at most one of them.
 pub(crate) fn circles(waits: &BTreeSet<Wait>) -> Vec<Vec<Wait>> {
     let mut of_client: BTreeMap<&str, Vec<&Wait>> = BTreeMap::new();
     for wait in waits {
@@ -52,7 +53,7 @@ pub(crate) fn circles(waits: &BTreeSet<Wait>) -> Vec<Vec<Wait>> {
     circles
 }
 
-/// Follows the waits of a client until one leads back. A client that was left is not visited again.
+/// Follows the waits from a client until they close a circle. Follows no client twice.
 fn follow<'a>(
     client: &'a str,
     of_client: &BTreeMap<&'a str, Vec<&'a Wait>>,
@@ -78,7 +79,7 @@ fn follow<'a>(
     None
 }
 
-/// The circles in which nothing has moved between two looks, in words.
+/// A text about the circles in which nothing has moved between two looks.
 pub(crate) fn text(before: &Inventory, now: &Inventory) -> String {
     let still: BTreeSet<Wait> =
         waits(&before.locks).intersection(&waits(&now.locks)).cloned().collect();
@@ -97,7 +98,7 @@ pub(crate) fn text(before: &Inventory, now: &Inventory) -> String {
     };
     let circles: String = circles.iter().enumerate().map(circle).collect();
     circles
-        + "If the same piece of work holds the one and waits for the other, this is a deadlock.\n"
+        + "If one piece of work both holds a lock of the circle and waits for the next, this is a deadlock.\n"
 }
 
 #[cfg(test)]
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_a_way_back_is_none() {
+    fn waits_that_do_not_lead_back_are_no_circle() {
         let locks =
             [lock("x", "b:1", &["a:1"]), lock("y", "c:1", &["b:2"]), lock("z", "d:1", &["a:3"])];
         assert!(circles(&waits(&locks)).is_empty());
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_found_behind_a_way_that_leads_nowhere() {
+    fn a_circle_is_found_after_waits_that_lead_nowhere() {
         let locks = [
             lock("w", "z:1", &["a:1"]),
             lock("x", "b:1", &["a:2"]),
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_is_no_deadlock() {
+    fn a_circle_that_has_moved_is_no_deadlock() {
         let inventory = |locks: Vec<Lock>| Inventory { locks, ..Inventory::default() };
         let before = inventory(vec![lock("x", "b:1", &["a:2"]), lock("y", "a:1", &["b:2"])]);
         let now = inventory(vec![lock("x", "b:3", &["a:2"]), lock("y", "a:1", &["b:2"])]);

@@ -18,7 +18,7 @@ use crate::span::short;
 use crate::table::printable;
 use crate::{exit, output, servers};
 
-/// How often the way to the server is measured.
+/// How many round trips the doctor measures.
 const ROUND_TRIPS: usize = 20;
 /// A waiter near the front shows three signs of life a second.
 const SLOW: Duration = Duration::from_millis(50);
@@ -27,9 +27,9 @@ const STUCK: Duration = Duration::from_secs(1);
 const CONNECTING: Duration = Duration::from_secs(10);
 /// How long a message may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many keys are named.
+/// How many keys without a TTL the doctor names.
 const NAMED: usize = 3;
-/// How many channels are tried, until one lies in a slot of the server.
+/// How many channels the doctor tries until one lies in a slot of the server.
 const CHANNELS: usize = 50_000;
 const CHANNELS_AT_ONCE: usize = 500;
 
@@ -46,7 +46,7 @@ struct Finding {
     verdict: Verdict,
     check: &'static str,
     found: String,
-    /// What to do, unless all is well.
+    /// What to do. Empty if the check is ok.
     remedy: &'static str,
 }
 
@@ -63,7 +63,7 @@ impl Finding {
         Self { verdict: Verdict::Bad, check, found: found.into(), remedy }
     }
 
-    /// The user may not ask.
+    /// The user lacks the permission to ask.
     fn unknown(check: &'static str) -> Self {
         Self::warn(
             check,
@@ -225,7 +225,7 @@ fn kept(info: &Info, fsync: Option<&str>, save: Option<&str>) -> Finding {
         (None, ..) => Finding::unknown(check),
         (Some("1"), Some("no"), _) => Finding::warn(
             check,
-            "append-only file, flushed when the system likes to",
+            "append-only file, flushed whenever the operating system chooses",
             "set appendfsync everysec: a crash of the machine then loses one second of locks",
         ),
         (Some("1"), fsync, _) => Finding::ok(
@@ -255,7 +255,7 @@ async fn replicas(server: &Server, replication: &Info) -> Vec<Finding> {
         return vec![Finding::unknown("replicas")];
     };
     if connected == 0 {
-        return vec![Finding::ok("replicas", "none: without the server there are no locks")];
+        return vec![Finding::ok("replicas", "none: if this server fails, nobody gets a lock")];
     }
     vec![lag(replication, connected), least_replicas(server).await]
 }
@@ -272,7 +272,7 @@ fn lag(replication: &Info, connected: u64) -> Finding {
         Finding::warn(
             "replicas",
             found,
-            "a failover now would forget the locks of that time: see why it is slow",
+            "a failover now would forget the locks of the last seconds: find out why the replica is slow",
         )
     }
 }
@@ -283,7 +283,7 @@ async fn least_replicas(server: &Server) -> Finding {
         None => Finding::unknown(check),
         Some("0") => Finding::warn(
             check,
-            "0: a primary that was cut off goes on granting locks until it hears of its successor",
+            "0: a primary that was cut off continues to grant locks until it learns that it was replaced",
             "set min-replicas-to-write 1 and min-replicas-max-lag 10, or use Config::replicas",
         ),
         Some(least) => Finding::ok(check, least),
@@ -296,7 +296,7 @@ async fn idle_limit(server: &Server) -> Finding {
         Some(0) => Finding::ok("timeout", "0: idle connections stay open"),
         Some(seconds @ 1..10) => Finding::warn(
             "timeout",
-            format!("{seconds} s: the server closes connections that are idle for so long"),
+            format!("{seconds} s: the server closes connections that are idle for that long"),
             "set timeout 0, or at least 10: clients send a heartbeat each second",
         ),
         Some(seconds) => {
@@ -311,7 +311,7 @@ async fn scripts(server: &Server) -> Finding {
     asked.cmd("EVAL").arg(text).arg(0).cmd("SCRIPT").arg("LOAD").arg(text);
     match server.ask(&asked).await {
         Err(failure) => {
-            Finding::bad(check, failure.to_string(), "see why the server does not answer")
+            Finding::bad(check, failure.to_string(), "find out why the server does not answer")
         }
         Ok(answers) => match answers.iter().find_map(refusal) {
             None => Finding::ok(check, "may be loaded and called"),
@@ -341,7 +341,7 @@ async fn round_trip(server: &Server) -> Finding {
             return Finding::bad(
                 "round trip",
                 failure.to_string(),
-                "see why the server does not answer; the user needs +time",
+                "find out why the server does not answer; the user needs +time",
             );
         }
         times.push(sent.elapsed());
@@ -355,7 +355,7 @@ async fn round_trip(server: &Server) -> Finding {
         Finding::warn(
             "round trip",
             found,
-            "slow commands of others hold locks up (SLOWLOG), or the way is long: set waiter_ttl to more than ten round trips",
+            "slow commands of other programs delay locks (SLOWLOG), or the network is slow: set waiter_ttl to more than ten round trips",
         )
     }
 }
@@ -364,7 +364,7 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-/// Publishes a message and hears it.
+/// Publishes a message, and waits until it arrives.
 async fn message(server: &Server, layout: Layout) -> Finding {
     let check = "messages";
     match carried(server, layout).await {
@@ -372,7 +372,7 @@ async fn message(server: &Server, layout: Layout) -> Finding {
         Err(why) => Finding::bad(
             check,
             why,
-            "the user needs the commands and the channels of docs/operations.md; without messages, waiters only look now and then",
+            "the user needs the commands and the channels of docs/operations.md; without messages, waiters only ask from time to time",
         ),
     }
 }
@@ -397,7 +397,10 @@ async fn carried(server: &Server, layout: Layout) -> Result<Duration, String> {
     published.map_err(|failure| failure.to_string())?;
     match timeout(PATIENCE, heard.recv()).await {
         Ok(Some(())) => Ok(sent.elapsed()),
-        _ => Err(format!("a message was published, and not heard within {}", short(PATIENCE))),
+        _ => Err(format!(
+            "the doctor published a message, and did not receive it within {}",
+            short(PATIENCE)
+        )),
     }
 }
 
@@ -431,7 +434,7 @@ fn is_moved(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error) if error.code() == "MOVED")
 }
 
-/// A connection on which messages come in.
+/// A connection that receives messages.
 async fn listen(
     server: &Server,
     config: AsyncConnectionConfig,
@@ -448,19 +451,23 @@ async fn clock(server: &Server) -> Finding {
     asked.cmd("TIME");
     let answers = server.ask(&asked).await.unwrap_or_default();
     let Some((seconds, micros)) = value::<(u64, u64)>(answers.into_iter().next()) else {
-        return Finding::bad(check, "the server does not tell the time", "the user needs +time");
+        return Finding::bad(
+            check,
+            "the server does not say what time it is",
+            "the user needs +time",
+        );
     };
     let after = on_the_wall();
     let here = before + after.saturating_sub(before) / 2;
     let apart = here.abs_diff(Duration::from_secs(seconds) + Duration::from_micros(micros));
-    let found = format!("{} apart from this machine's", short(apart));
+    let found = format!("{} away from this machine's clock", short(apart));
     if apart < Duration::from_secs(1) {
         Finding::ok(check, found)
     } else {
         Finding::warn(
             check,
             found,
-            "leases do not depend on it, but a clock that jumps ends them early: keep both in step (NTP)",
+            "leases do not depend on this difference, but a clock that is set forward ends them early: synchronize both (NTP)",
         )
     }
 }
@@ -491,13 +498,13 @@ async fn immortal(server: &Server) -> Finding {
             Finding::bad(
                 check,
                 format!("{count}, such as {}", named.join(", ")),
-                "a stranger wrote them: they block these names until somebody deletes them",
+                "another program wrote them: they block these names until somebody deletes them",
             )
         }
     }
 }
 
-/// Which of the keys have no TTL, and why that is not known of all of them.
+/// The keys that have no TTL, and the reason if the server did not report the TTLs of all keys.
 async fn forever<'a>(server: &Server, keys: &'a [String]) -> (Vec<&'a str>, Option<String>) {
     let (mut found, mut unknown) = (Vec::new(), None);
     for batch in keys.chunks(500) {
@@ -541,11 +548,13 @@ async fn a_lock(asked: &Doctor) -> Finding {
         Ok::<(), parklock::Error>(())
     };
     match done.await {
-        Ok(()) => Finding::ok(check, format!("in {}, with the connecting", short(began.elapsed()))),
+        Ok(()) => {
+            Finding::ok(check, format!("in {}, including the connection", short(began.elapsed())))
+        }
         Err(error) => Finding::bad(
             check,
             error.to_string(),
-            "mend what is bad above; docs/operations.md lists the rights",
+            "fix what is bad above; docs/operations.md lists the rights",
         ),
     }
 }

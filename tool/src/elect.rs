@@ -24,7 +24,8 @@ fn lead(asked: &Elect, arguments: &[OsString]) -> io::Result<u8> {
         match supervisor.hold_once()? {
             Outcome::Lost if supervisor.is_ending() => return Ok(exit::LOST),
             Outcome::Lost => {}
-            // A Redis that was never there may be a wrong URL: the user has to know. One that was there comes back.
+            // If Redis has never answered, the URL may be wrong, and the user has to know. If it has answered before,
+            // it comes back.
             Outcome::Failed(exit::UNAVAILABLE)
                 if supervisor.has_connected() && !supervisor.is_ending() =>
             {

@@ -1,9 +1,10 @@
-//! Exit codes: those of sysexits(3) where there is one, those of a shell where a command is concerned.
+//! Exit codes: those of sysexits(3) where one fits, and those of a shell for how the command ended.
 
 use parklock::Error;
 
 pub(crate) const OK: u8 = 0;
-/// The lock is held by somebody else, or was not free in time. Of `info`: nobody holds it. Of `doctor`: a check is bad.
+/// Another caller holds the lock, or it was not free in time. For `info`: nobody holds it. For `doctor`: a check is
+/// bad.
 pub(crate) const BUSY: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const UNAVAILABLE: u8 = 69;
@@ -14,30 +15,30 @@ pub(crate) const PERMISSION: u8 = 77;
 pub(crate) const CONFIG: u8 = 78;
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;
-/// A command or a wait that a signal ended: this and the number of the signal.
+/// For a command or a wait that a signal ended: this plus the number of the signal.
 const SIGNAL: u8 = 128;
 
 /// The table that `--help` and the manual show.
 pub(crate) const TABLE: &str = "\
 Exit codes:
   the command's own, or 128+n if signal n ended it
-    1  busy: the lock was not free in time (-E changes it, -x makes it 0)
+        1  busy: the lock was not free in time (-E changes this code, -x makes it 0)
    64  wrong usage
    69  Redis is not available
    71  the system refused to start a process
    75  the lock was lost while the command ran, or within --min-hold
    77  Redis refuses: password or permission
-   78  settings that cannot work, or a name that is used for something else
+      78  invalid settings, or the name is in use as another kind
   126  the command cannot be executed
   127  the command was not found
   130  interrupted while waiting (129 by HUP, 131 by QUIT, 143 by TERM)";
 
-/// What a signal of this number ends with.
+/// The exit code after a signal with this number.
 pub(crate) fn of_signal(number: i32) -> u8 {
     SIGNAL.saturating_add(u8::try_from(number).unwrap_or(0))
 }
 
-/// What an error of the library ends with.
+/// The exit code for an error of the library.
 pub(crate) fn of_error(error: &Error) -> u8 {
     match error {
         Error::Lost => LOST,

@@ -1,4 +1,4 @@
-//! Why a question to a server has no answer, with the exit code that says so.
+//! Why a question to a server has no answer, and the exit code for it.
 
 use std::fmt;
 
@@ -43,9 +43,9 @@ impl From<RedisError> for Failure {
             ErrorKind::InvalidClientConfig => exit::CONFIG,
             _ => exit::UNAVAILABLE,
         };
-        // The words of an invalid URL would quote it, with its password.
+        // The error's own text would quote the URL, with its password.
         let why = if code == exit::CONFIG {
-            format!("the URL cannot be understood ({})", error.category())
+            format!("the URL is invalid ({})", error.category())
         } else {
             error.to_string()
         };

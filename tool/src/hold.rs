@@ -13,7 +13,7 @@ use crate::signals::Ignored;
 use crate::voice::Voice;
 use crate::{exit, lock};
 
-/// How long giving back may take before it is left to the lease.
+/// How long the release may take. After that, the lease frees the lock.
 const GIVING_BACK: Duration = Duration::from_secs(5);
 
 pub(crate) async fn hold(asked: &Hold) -> u8 {
@@ -87,20 +87,20 @@ async fn stay(guard: Guard, lock: &Lock, voice: &Voice, ends: &mut Ends) -> u8 {
 }
 
 fn left(voice: &Voice, why: &str) -> u8 {
-    let text = format!("the lock is not given back, its lease will free it: {why}");
+    let text = format!("the release of the lock failed, its lease will free it: {why}");
     voice.warn("left", &json!({}), &text);
     exit::OK
 }
 
-/// The signals that end it.
+/// The signals that end `hold`.
 struct Ends {
     signals: Vec<(i32, Signal)>,
-    /// The number of the one that came while it waited; 0: none.
+    /// The number of the signal that arrived while `hold` waited for the lock; 0: none.
     came: i32,
 }
 
 impl Ends {
-    /// A signal that was ignored when the tool began, as HUP under nohup(1), stays ignored.
+    /// A signal that was ignored when the tool started stays ignored, such as HUP under nohup(1).
     fn new() -> Self {
         let ignored = Ignored::now();
         let kinds = [

@@ -9,7 +9,7 @@ use crate::span::short;
 use crate::table::printable;
 use crate::{exit, output, servers};
 
-/// How many waiters are shown.
+/// How many waiters `info` shows.
 const WAITERS: usize = 50;
 
 pub(crate) async fn info(asked: &Info) -> Result<u8, Failure> {
@@ -28,7 +28,7 @@ pub(crate) async fn info(asked: &Info) -> Result<u8, Failure> {
     Ok(if inventory.locks.is_empty() { exit::BUSY } else { exit::OK })
 }
 
-/// What is known of a lock, a line for each thing.
+/// What is known of a lock, one fact per line.
 pub(crate) fn text(lock: &Lock, inventory: &Inventory) -> String {
     let mut lines = String::new();
     let mut line = |what: &str, text: String| _ = writeln!(lines, "{what:10} {text}");

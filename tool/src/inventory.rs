@@ -1,7 +1,7 @@
-//! Who holds what: all locks that fit a pattern, as the servers have them.
+//! Who holds what: all locks whose names match a pattern, as the servers store them.
 //!
-//! It asks with SCAN and with pipelines of reads. It never asks with KEYS or MONITOR, which hold a server up, and it runs no
-//! script. So it is a view of many moments, and a lock may change hands while it is read.
+//! It asks with SCAN and with pipelines of reads. It never asks with KEYS or MONITOR, which block a server, and it runs
+//! no script. So the list comes from many moments, and a lock may change hands while the tool reads it.
 
 mod lock;
 mod native;
@@ -22,19 +22,19 @@ use crate::servers::{Server, value};
 pub(crate) use lock::{Holder, Lock, Waiter};
 pub(crate) use scan::scan;
 
-/// How many names are asked about in one pipeline.
+/// How many names one pipeline asks about.
 const BATCH: usize = 128;
-/// How many holders of one lock are read.
+/// How many holders of one lock the tool reads.
 pub(crate) const MOST_HOLDERS: usize = 200;
 /// What the servers know.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
     pub(crate) locks: Vec<Lock>,
-    /// What clients say of themselves.
+    /// The clients that describe themselves, by their ids.
     pub(crate) clients: BTreeMap<String, Card>,
 }
 
-/// What a client says of itself.
+/// A client's description of itself.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Card {
     pub(crate) app: String,
@@ -56,7 +56,7 @@ impl Card {
 }
 
 impl Inventory {
-    /// All locks that fit a pattern, and of each the first waiters.
+    /// All locks whose names match a pattern, each with its first waiters.
     pub(crate) async fn load(
         servers: &[Server],
         layout: Layout,
@@ -105,7 +105,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// Asks who the clients are. In a cluster the key of a client lies at any of the servers; the others refuse.
+    /// Asks who the clients are. In a cluster, one server has the key of a client, and the others refuse.
     async fn introduce(&mut self, servers: &[Server]) -> Result<(), Failure> {
         let holders = self.locks.iter().flat_map(|lock| &lock.holders).map(|holder| &holder.owner);
         let waiters = self.locks.iter().flat_map(|lock| &lock.line).map(|waiter| &waiter.owner);
@@ -129,7 +129,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// An owner in words: what its client says of itself, or else its id.
+    /// An owner as text: its client's description of itself, or else its id.
     pub(crate) fn who(&self, owner: &str) -> String {
         match self.clients.get(client_of(owner)) {
             Some(Card { app, host, pid }) => format!("{app}@{host}[{pid}]"),
@@ -162,7 +162,7 @@ impl Inventory {
     }
 }
 
-/// The beginning of a client's id, and the number of the hold.
+/// The beginning of a client's id, and the number of the owner field.
 fn shortened(owner: &str) -> String {
     match owner.split_once(':') {
         Some((client, number)) if client.len() > 8 => {
@@ -172,13 +172,13 @@ fn shortened(owner: &str) -> String {
     }
 }
 
-/// The names of a server that fit a pattern, each once.
+/// The names of a server that match a pattern, each once.
 async fn names(server: &Server, layout: Layout, pattern: &str) -> Result<Vec<String>, Failure> {
     let mut names = match layout {
         Layout::Redisson => redisson::names(server, pattern).await?,
         _ => native::names(server, pattern).await?,
     };
-    // The key of somebody else may have a name that no lock can have.
+    // Another program's key may have a name that no lock can have.
     names.retain(|name| operator::place(layout, "lock", name, server.database).is_ok());
     Ok(names.into_iter().collect())
 }

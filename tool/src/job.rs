@@ -1,4 +1,4 @@
-//! The command, and all processes of its group.
+//! The command, and all processes of its process group.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,18 +13,18 @@ use crate::exit;
 use crate::launch::{self, Launch};
 use crate::terminal::Terminal;
 
-/// The program that runs now: also if a newer one has been installed in its place.
+/// The program that runs now, even if a newer one has been installed in its place.
 pub(crate) const OURSELVES: &str = "/proc/self/exe";
 
-/// A command that runs in a group of its own. It is not reaped before [`reap`](Self::reap): until then its number is
-/// nobody else's.
+/// A command in its own process group. Only [`reap`](Self::reap) reaps it: until then no other process gets its process
+/// id.
 #[derive(Debug)]
 pub(crate) struct Job {
     leader: Pid,
     terminal: Option<Terminal>,
 }
 
-/// What has become of it.
+/// Whether the command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Running,
@@ -48,17 +48,17 @@ impl Job {
         Ok(Self { leader: Pid::from_raw(child.id().cast_signed()), terminal })
     }
 
-    /// The number of its group, and of its first process.
+    /// The id of the command's process group, which is also the id of its first process.
     pub(crate) fn group(&self) -> Pid {
         self.leader
     }
 
-    /// Sends a signal to all of its processes.
+    /// Sends a signal to all processes of the group.
     pub(crate) fn signal(&self, signal: Signal) {
-        let _ = killpg(self.leader, signal); // refused only if there are none
+        let _ = killpg(self.leader, signal); // fails only if the group has no process
     }
 
-    /// What has become of it. It stays as it is.
+    /// Whether the command runs. This does not reap it.
     pub(crate) fn state(&self) -> State {
         let flags = WaitPidFlag::WEXITED
             | WaitPidFlag::WSTOPPED
@@ -71,10 +71,10 @@ impl Job {
         }
     }
 
-    /// The user has stopped it at the terminal: so the tool stops too, and goes on together with it. The keeper does not
-    /// stop, so the lock stays held.
+    /// The user has stopped the command at the terminal. So the tool stops too, and continues together with the
+    /// command. The keeper does not stop, so the lock stays held.
     pub(crate) fn stop_with(&self) {
-        // This also takes note that it has stopped: we want to hear of that once.
+        // This consumes the report of the stop, so that the kernel reports it only once.
         let _ = waitid(Id::Pid(self.leader), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG);
         let Some(terminal) = self.terminal else { return };
         terminal.take_from(self.leader);

@@ -1,10 +1,12 @@
-//! The process that has the lock. It renews it, and tells the supervisor until when it is ours.
+//! The keeper: the process that has the lock. It renews the lock, and tells the supervisor until when the lock is
+//! valid.
 //!
-//! It is a process of its own, so that each of the two can end the command if the other is stopped or killed:
+//! It is a separate process, so that each of the two can end the command if the other one is stopped or killed:
 //!
-//! 1. If this process falls silent, the supervisor ends the command in time. It knows the deadline.
-//! 2. If the supervisor falls silent, this process renews the lock all the same, and ends the command itself if it cannot.
-//! 3. If the supervisor is gone, this process ends the command, and gives the lock back when nothing of it is left.
+//! 1. If the keeper falls silent, the supervisor ends the command in time: it knows the deadline.
+//! 2. If the supervisor falls silent, the keeper still renews the lock. If it cannot, it ends the command itself.
+//! 3. If the supervisor is gone, the keeper ends the command. It gives the lock back when no process of the command's
+//!    group is left.
 
 use std::io::{self, BufRead, Write};
 use std::process;
@@ -30,10 +32,10 @@ use crate::{exit, lock};
 /// The first word of the command line of this process.
 pub(crate) const STAGE: &str = "--keep";
 
-/// How often to look whether the lock was renewed, at least.
+/// The longest time between two checks of whether the lock was renewed.
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
-/// How long giving back may take before it is left to the lease.
+/// How long the release may take. After that, the lease frees the lock.
 const GIVING_BACK: Duration = Duration::from_secs(5);
 
 /// Runs this process to its end.
@@ -48,11 +50,12 @@ pub(crate) fn keep(lock: &Lock, work: &Work) -> ! {
         }
     }
     let _ = writer.join();
-    // A thread may still read orders.
+    // Do not wait for the thread that reads orders: it may read forever.
     process::exit(i32::from(exit::OK))
 }
 
-/// Where orders come in and words go out. Neither holds up the renewals: the supervisor may be stopped.
+/// Where orders arrive and words leave. Each has its own thread, so that a stopped supervisor does not delay the
+/// renewals.
 struct Desk {
     orders: UnboundedReceiver<Order>,
     words: Sender<Told>,
@@ -63,7 +66,7 @@ impl Desk {
         let (words, outbox) = channel::<Told>();
         let writer = thread::spawn(move || {
             while let Ok(first) = outbox.recv() {
-                // If the supervisor was stopped for long, only the last deadline is worth a line.
+                // If the supervisor was stopped for long, it needs only the last deadline.
                 let words = outbox.try_iter().fold(vec![first], without_old_deadlines);
                 let text = words.iter().map(|word| format!("{word}\n")).collect::<String>();
                 let mut out = io::stdout().lock();
@@ -74,7 +77,7 @@ impl Desk {
         thread::spawn(move || {
             let lines = io::stdin().lock().lines().map_while(Result::ok);
             let mut orders = lines.filter_map(|line| Order::read(&line));
-            // When nobody takes orders any more, nobody needs to read them.
+            // This ends when the keeper takes no more orders.
             let _ = orders.try_for_each(|order| inbox.send(order));
         });
         (Self { orders, words }, writer)
@@ -98,15 +101,15 @@ struct Keeper<'a> {
     work: &'a Work,
     limits: Limits,
     desk: Desk,
-    /// The group of the command, once it runs.
+    /// The process group of the command, once it runs.
     group: Option<Pid>,
 }
 
-/// Why the lock is not kept any longer.
+/// Why the keeper stops keeping the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Over,
-    /// Nobody wants to wait for the least time to hold it.
+    /// The user does not want to wait until `--min-hold` is over.
     Now,
     Lost,
     Orphaned,
@@ -126,7 +129,7 @@ impl<'a> Keeper<'a> {
                 Ok(client) => client,
                 Err(error) => return self.fail(&error),
             },
-            // Whatever the order is: the lock is not wanted any more.
+            // Any order here means that the lock is no longer wanted.
             _ = self.desk.orders.recv() => return,
         };
         self.desk.tell(Told::Connected);
@@ -168,7 +171,8 @@ impl<'a> Keeper<'a> {
                 self.await_end().await;
                 close(client).await;
             }
-            // Without a group, the command may have begun, or not: then the lease ends the lock.
+            // Without a group, the keeper cannot know whether the command has begun. So it leaves the lock to its
+            // lease.
             End::Orphaned if self.group.is_none() => {}
             End::Orphaned => {
                 self.end_group(&guard).await;
@@ -205,7 +209,8 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// When this process kills the command. The supervisor does so a little earlier, unless it is stopped.
+    /// How long before the deadline the keeper kills the command. The supervisor does so a little earlier, unless it is
+    /// stopped.
     fn last_moment(&self) -> Duration {
         self.limits.margin / 2
     }
@@ -222,7 +227,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Waits until the supervisor says that the command has ended. Without the supervisor, the command is ended here.
+    /// Waits until the supervisor says that the command has ended. If the supervisor is gone, kills the command.
     async fn await_end(&mut self) {
         loop {
             match self.desk.orders.recv().await {
@@ -236,11 +241,12 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Ends the command, since the supervisor is gone: TERM, and KILL when its time is over, or that of the lock.
+    /// Ends the command, since the supervisor is gone: TERM, and KILL after `--kill-after`, or before the deadline of
+    /// the lock.
     async fn end_group(&self, guard: &Guard) {
         if self.work.on_lost != OnLost::Kill {
             self.signal(Signal::SIGTERM);
-            self.signal(Signal::SIGCONT); // a stopped process does not hear TERM
+            self.signal(Signal::SIGCONT); // a stopped process does not act on TERM
         }
         let spare = guard.remaining().saturating_sub(self.limits.margin);
         let _ = timeout(spare.min(self.work.kill_after), self.nobody_left()).await;
@@ -255,13 +261,13 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Keeps others out until the least time to hold it is over.
+    /// Keeps others out until `--min-hold` is over.
     async fn stay(&mut self, guard: &Guard, since: Instant) {
         let rest = self.lock.min_hold.unwrap_or_default().saturating_sub(since.elapsed());
         tokio::select! {
             () = sleep(rest) => {}
             _ = guard.ended() => {}
-            // It is to end now, or the supervisor has gone.
+            // The supervisor says that the keeper has to end now, or is gone.
             _ = self.desk.orders.recv() => {}
         }
     }
@@ -278,8 +284,8 @@ impl<'a> Keeper<'a> {
     }
 }
 
-/// Gets the lock with its whole lease. A waiter that is let in by a message has it for a moment only, until a renewal confirms
-/// that. A command does not begin in this moment.
+/// Gets the lock with its whole lease. A grant by message lasts only for a moment, until a renewal confirms it. So this
+/// renews the lock before the command begins.
 async fn whole(client: &Client, lock: &Lock) -> parklock::Result<Option<Guard>> {
     loop {
         let Some(guard) = lock::acquire(client, lock).await? else { return Ok(None) };
@@ -294,13 +300,13 @@ async fn whole(client: &Client, lock: &Lock) -> parklock::Result<Option<Guard>> 
     }
 }
 
-/// Waits for what the client still has to give back.
+/// Waits until the client has given everything back.
 async fn close(client: &Client) {
     let _ = timeout(GIVING_BACK, client.close()).await;
 }
 
-/// The supervisor passes signals on, and decides when the lock is given back. A signal to both must not end this process
-/// first.
+/// Ignores signals. The supervisor passes them on to the command, and decides when the keeper gives the lock back. A
+/// signal to both processes must not end the keeper first.
 fn deaf() {
     let kinds = [
         SignalKind::interrupt(),
@@ -313,11 +319,11 @@ fn deaf() {
     kinds.into_iter().for_each(|kind| drop(signal(kind)));
 }
 
-/// Until when the lock is ours, on the clock that the supervisor reads.
+/// Until when the lock is valid, on the clock that the supervisor reads.
 ///
-/// The library counts deadlines on a clock that stands still while the machine sleeps. The supervisor's clock runs on. So
-/// a deadline is translated once, when it is new, with the sleep that was known at the look before: a renewal that was
-/// on its way while the machine slept does not count the sleep as time that is left.
+/// The library counts deadlines on a clock that stands still while the machine sleeps. The supervisor's clock does not.
+/// So the keeper translates each deadline once, when it is new. It adds the sleep up to its previous check, not up to
+/// now: if the machine slept while a renewal was in flight, that sleep does not count as time that is left.
 struct Horizon {
     /// The last deadline, on the clock that stands still.
     until: Duration,
@@ -325,7 +331,7 @@ struct Horizon {
 }
 
 impl Horizon {
-    /// Two readings of one deadline differ by less.
+    /// Two readings of one deadline differ by less than this.
     const SAME: Duration = Duration::from_millis(3);
 
     fn new() -> Self {
@@ -335,7 +341,7 @@ impl Horizon {
     /// The deadline, if it is a new one.
     fn look(&mut self, guard: &Guard) -> Option<Moment> {
         let slept_before = std::mem::replace(&mut self.slept, slept());
-        // The clock first: what is read late makes the deadline earlier, not later.
+        // Read the clock first: then a late reading of the guard makes the deadline earlier, not later.
         let now = awake();
         let until = now + guard.remaining();
         if until <= self.until + Self::SAME {

@@ -1,7 +1,7 @@
 //! The last step before a command: this process becomes the command.
 //!
-//! The supervisor runs the tool itself, and that becomes the command, since some things can only be done by the process
-//! that they are about: to ask the kernel for a signal when the parent dies, and to take the terminal.
+//! The supervisor starts the tool again, and this process then becomes the command. Only the command's own process can
+//! ask the kernel for a signal when its parent dies, and take the terminal.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -14,13 +14,13 @@ use nix::unistd::{Pid, getpgrp, getppid, tcsetpgrp};
 
 use crate::{exit, voice};
 
-/// The first word of the command line of this step.
+/// The first argument of a process that does this step.
 pub(crate) const STAGE: &str = "--launch";
 
 /// What the supervisor asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Launch {
-    /// The signal that comes if the supervisor dies.
+    /// The signal that the kernel sends if the supervisor dies.
     pub(crate) if_orphaned: Signal,
     pub(crate) supervisor: Pid,
     /// The command gets the terminal on stdin.
@@ -28,7 +28,7 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// The words that stand between the stage and the command.
+    /// The arguments between the stage and the command.
     pub(crate) fn words(self) -> [String; 3] {
         let terminal = if self.takes_terminal { "terminal" } else { "none" };
         [(self.if_orphaned as i32).to_string(), self.supervisor.to_string(), terminal.to_owned()]
@@ -48,15 +48,15 @@ impl Launch {
     fn prepare(self) -> nix::Result<()> {
         set_pdeathsig(self.if_orphaned)?;
         if self.takes_terminal {
-            // A group in the background that takes the terminal is not stopped: the supervisor has blocked SIGTTOU, and
-            // this process has inherited that.
+            // The kernel does not stop this background group when it takes the terminal: this process has inherited the
+            // supervisor's blocked SIGTTOU.
             let _ = tcsetpgrp(io::stdin(), getpgrp());
         }
         hear_all()
     }
 }
 
-/// A process inherits the signals that its parent has blocked. It would never hear of TERM.
+/// Unblocks all signals. A process inherits the signals that its parent has blocked, and would never receive TERM.
 pub(crate) fn hear_all() -> nix::Result<()> {
     SigSet::all().thread_unblock()
 }
@@ -65,11 +65,11 @@ pub(crate) fn hear_all() -> nix::Result<()> {
 pub(crate) fn launch(words: &[OsString]) -> u8 {
     let Some((launch, [program, arguments @ ..])) = Launch::read(words) else { return exit::USAGE };
     if let Err(error) = launch.prepare() {
-        voice::complain(&format!("the command is not started: {error}"));
+        voice::complain(&format!("could not start the command: {error}"));
         return exit::BROKEN;
     }
     if getppid() != launch.supervisor {
-        return exit::BROKEN; // it died before the kernel knew that we want to hear of it
+        return exit::BROKEN; // the supervisor died before this process asked the kernel for the signal
     }
     let error = Command::new(program).args(arguments).exec();
     voice::complain(&format!("{}: {error}", program.display()));

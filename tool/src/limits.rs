@@ -1,4 +1,4 @@
-//! When a command has to end whose lock is not renewed.
+//! When a command has to end if its lock is not renewed.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// A lock is renewed when a third of its lease is over. When two thirds are over, renewals have failed: before
-    /// that no command is warned, however long it wants to be warned before its end.
+    /// The client renews a lock when a third of its lease is over. When two thirds are over, renewals have failed. So
+    /// no command gets TERM before that, however long `--kill-after` is.
     pub(crate) fn new(lease: Duration, kill_after: Duration) -> Self {
         let margin = (lease / 50).clamp(Duration::from_millis(5), Duration::from_millis(200));
         Self { warn: (kill_after + margin).min(lease / 3), margin }

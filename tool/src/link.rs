@@ -1,4 +1,4 @@
-//! The supervisor's end of the line to the keeper of the lock.
+//! The supervisor's end of the pipes to the keeper.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -10,20 +10,20 @@ use crate::job::OURSELVES;
 use crate::keeper;
 use crate::words::{Order, Told};
 
-/// A keeper that runs. Dropped, it hears that nobody is there any more, and ends.
+/// A keeper that runs. If this is dropped, the pipes close, and the keeper ends.
 #[derive(Debug)]
 pub(crate) struct Link {
     process: Child,
     orders: ChildStdin,
     words: ChildStdout,
-    /// What came of the next line.
+    /// The part of the next line that has arrived.
     begun: Vec<u8>,
     is_gone: bool,
 }
 
 impl Link {
-    /// Starts a keeper with the arguments that this process has. Its group is not ours: the keys of a terminal do not
-    /// reach it.
+    /// Starts a keeper with the arguments that this process has. It has its own process group, so that Ctrl-C and
+    /// Ctrl-Z at a terminal do not reach it.
     pub(crate) fn start(arguments: &[OsString]) -> io::Result<Self> {
         let mut command = Command::new(OURSELVES);
         command.arg0("parklock").arg(keeper::STAGE).args(arguments).process_group(0);
@@ -33,17 +33,17 @@ impl Link {
         Ok(Self { process, orders, words, begun: Vec::new(), is_gone: false })
     }
 
-    /// Whether its words have ended.
+    /// Whether the keeper has closed its pipe.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_gone
     }
 
-    /// A keeper that is gone does not hear it: then its words end too.
+    /// Sends an order. If the keeper is gone, the write fails, and reading its words shows that too.
     pub(crate) fn order(&mut self, order: Order) {
         let _ = writeln!(self.orders, "{order}");
     }
 
-    /// What it has told, when there is something to read. `None`: it is gone.
+    /// The words that the keeper has sent, when there is something to read. `None`: the keeper is gone.
     pub(crate) fn hear(&mut self) -> Option<Vec<Told>> {
         let mut piece = [0; 4096];
         match self.words.read(&mut piece) {
@@ -77,7 +77,8 @@ impl AsFd for Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // If it has ended, nothing of it stays. If not, it may have to give the lock back: nobody waits for that here.
+        // If the keeper has ended, this reaps it. If not, it may still have to give the lock back: do not wait for
+        // that.
         let _ = self.process.try_wait();
     }
 }

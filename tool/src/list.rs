@@ -18,7 +18,7 @@ pub(crate) async fn print(server: &Server, pattern: &str, as_json: bool) -> Resu
     Ok(reached.code())
 }
 
-/// A line of JSON for each lock.
+/// One line of JSON for each lock.
 fn lines(inventory: &Inventory) -> String {
     inventory.locks.iter().map(|lock| format!("{}\n", inventory.json(lock))).collect()
 }

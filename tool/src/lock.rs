@@ -8,7 +8,7 @@ use crate::args::{Kind, Lock};
 
 /// How long Redis may take to answer before it counts as gone.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// An attempt to connect that fails after so long has waited for an answer.
+/// If an attempt to connect fails after this time, it has waited for an answer.
 const SLOW: Duration = Duration::from_millis(100);
 /// The library's own setting, unless the user sets it.
 const WATCHDOG: Duration = Duration::from_secs(30);
@@ -16,11 +16,11 @@ const WATCHDOG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(3);
 
-/// Connects with the settings of the command line. The client says in Redis that it is this program.
+/// Connects with the settings of the command line. The client writes to Redis that it runs `app`.
 pub(crate) async fn connect(lock: &Lock, app: &str) -> Result<Client> {
     let mut config = Config::default().layout(lock.server.layout()).describe(plain(app));
-    // Many jobs begin in the same minute, on machines that are busy then: what would be slow for a service is not too slow
-    // here, and a waiter that gets no processor for a second does not lose its place.
+    // Many jobs begin in the same minute, and their machines are busy then. So the limits are longer than for a
+    // service, and a waiter that gets no processor for a second keeps its place.
     config = config.connect_timeout(PATIENCE).ride_out(lock.lease().max(PATIENCE));
     config = config.waiter_ttl((lock.watchdog.unwrap_or(WATCHDOG) / 4).clamp(SHORT, LONG));
     if let Some(timeout) = lock.watchdog {
@@ -33,7 +33,8 @@ pub(crate) async fn connect(lock: &Lock, app: &str) -> Result<Client> {
     loop {
         let asked = Instant::now();
         match Client::connect_with(&url, config.clone()).await {
-            // With a short watchdog, the library gives an answer little time. A server that refuses does so at once.
+            // With a short watchdog timeout, the library waits only briefly for an answer, so try again. If the server
+            // refuses, it does so at once.
             Err(Error::Unavailable { .. })
                 if asked.elapsed() > SLOW && began.elapsed() < PATIENCE => {}
             connected => return connected,
@@ -102,7 +103,7 @@ async fn permit(client: &Client, asked: &Lock) -> Result<Option<Guard>> {
     }
 }
 
-/// The name of a program, as far as a client can bear it.
+/// The name of a program, without the characters that `Config::describe` does not allow.
 fn plain(app: &str) -> String {
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || "._-:/@".contains(*c);
     let plain: String = app.chars().filter(is_plain).take(64).collect();

@@ -1,7 +1,7 @@
 //! `parklock`: commands under locks in Redis, and a view of who holds what.
 //!
 //! `run` and `elect` are two processes: the supervisor (`supervisor.rs`), which has the command, and the keeper
-//! (`keeper.rs`), which has the lock. All else is one.
+//! (`keeper.rs`), which has the lock. Every other command is one process.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("the tool needs Linux: it waits for signals and timers as only Linux lets it");
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Reads the command line. Otherwise it has said what is wrong, or what was asked for, and this is the exit code.
+/// Reads the command line. The error is the exit code, after clap has printed the help or what is wrong.
 fn parsed(arguments: &[OsString]) -> Result<Cli, u8> {
     let named = std::iter::once(OsString::from("parklock")).chain(arguments.iter().cloned());
     Cli::try_parse_from(named).map_err(|error| {
@@ -99,7 +99,7 @@ fn obey(command: Command, arguments: &[OsString]) -> u8 {
     }
 }
 
-/// Runs what asks the servers, and says why there is no answer.
+/// Runs a command that asks the servers, and prints why there is no answer.
 fn answer(work: impl Future<Output = Result<u8, Failure>>) -> u8 {
     on_runtime(async {
         work.await.unwrap_or_else(|failure| {
@@ -109,7 +109,7 @@ fn answer(work: impl Future<Output = Result<u8, Failure>>) -> u8 {
     })
 }
 
-/// The process that keeps a lock has the arguments of the one that started it.
+/// Runs the keeper, which has the arguments of the process that started it.
 fn keep(arguments: &[OsString]) -> u8 {
     let (lock, work) = match parsed(arguments) {
         Ok(Cli { command: Command::Run(asked) }) => (asked.lock, asked.work),

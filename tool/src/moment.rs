@@ -21,7 +21,7 @@ impl Moment {
         Self(self.0.saturating_sub(span))
     }
 
-    /// How long it is until then.
+    /// The time from now until this moment.
     pub(crate) fn ahead(self) -> Duration {
         self.0.saturating_sub(Self::now().0)
     }
@@ -32,13 +32,13 @@ pub(crate) fn awake() -> Duration {
     read(ClockId::CLOCK_MONOTONIC)
 }
 
-/// For how long the machine has slept since it was started.
+/// How long the machine has slept since it was started.
 pub(crate) fn slept() -> Duration {
     let awake = awake();
     Moment::now().0.saturating_sub(awake)
 }
 
-/// The time of day, as the time since 1970. No lease is counted on it.
+/// The time of day, as the time since 1970. No lease depends on it.
 pub(crate) fn on_the_wall() -> Duration {
     read(ClockId::CLOCK_REALTIME)
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-/// Prints a text. If nobody reads on, as after `| head`, that is no failure.
+/// Prints a text. It is no failure if the reader has closed the pipe, as `| head` does.
 pub(crate) fn put(text: &str) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -1,4 +1,4 @@
-//! Connections for an operator's questions: one to each server that has locks. They are not those of the library.
+//! Connections for an operator's questions: one to each server that has locks. The library's connections are separate.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -24,16 +24,17 @@ const ANSWERING: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
     pub(crate) address: String,
-    /// The number of the database; `None`: it is a node of a cluster.
+    /// The number of the database; `None`: the server is a node of a cluster.
     pub(crate) database: Option<i64>,
-    /// Its channels belong to slots.
+    /// Whether its channels belong to slots.
     pub(crate) is_sharded: bool,
     info: ConnectionInfo,
     conn: MultiplexedConnection,
 }
 
 impl Server {
-    /// Asks all of this at once. Each answer may be a refusal, but not that of a cluster that is down: it refuses all.
+    /// Asks all questions at once. A single answer may be a refusal. If the cluster is down, it refuses all of them,
+    /// and the call fails.
     pub(crate) async fn ask(&self, pipe: &Pipeline) -> Result<Vec<Value>, Failure> {
         if pipe.is_empty() {
             return Ok(Vec::new());
@@ -54,22 +55,22 @@ impl Server {
         Ok(Duration::from_secs(seconds) + Duration::from_micros(micros))
     }
 
-    /// PUBSUB with this counts the clients that listen to a channel of locks.
+    /// The subcommand of PUBSUB that counts the clients that listen to a lock's channel.
     pub(crate) fn counts_listeners(&self) -> &'static str {
         if self.is_sharded { "SHARDNUMSUB" } else { "NUMSUB" }
     }
 
-    /// Asks one thing.
+    /// Asks one question.
     pub(crate) async fn query<T: FromRedisValue>(&self, words: &[&str]) -> Result<T, Failure> {
         Ok(cmd(words[0]).arg(&words[1..]).query_async(&mut self.conn.clone()).await?)
     }
 
-    /// A section of INFO, if it may be asked for.
+    /// A section of INFO. Empty if the user may not ask for it.
     pub(crate) async fn info(&self, section: &str) -> Info {
         Info(self.query(&["INFO", section]).await.unwrap_or_default())
     }
 
-    /// A setting, if it may be asked for.
+    /// A setting, if the user may ask for it.
     pub(crate) async fn setting(&self, name: &str) -> Option<String> {
         let pair: Vec<String> = self.query(&["CONFIG", "GET", name]).await.ok()?;
         pair.into_iter().nth(1)
@@ -90,7 +91,7 @@ impl Server {
         &self.info
     }
 
-    /// The same server, connected to in another way by [`again`](Self::again).
+    /// The same server, but [`again`](Self::again) connects with other settings.
     pub(crate) fn with_settings(&self, info: ConnectionInfo) -> Self {
         Self { info, ..self.clone() }
     }
@@ -110,7 +111,7 @@ impl Server {
     }
 }
 
-/// What INFO says: lines of names and values.
+/// The answer to INFO: lines of names and values.
 #[derive(Debug, Default)]
 pub(crate) struct Info(String);
 
@@ -124,7 +125,7 @@ impl Info {
         self.get(name)?.parse().ok()
     }
 
-    /// The values of all fields whose names begin like this and go on with a digit.
+    /// The values of all fields whose names are this prefix followed by a digit.
     pub(crate) fn numbered(&self, prefix: &str) -> Vec<&str> {
         let is_numbered = |name: &str| {
             name.strip_prefix(prefix)
@@ -140,7 +141,7 @@ impl Info {
     }
 }
 
-/// What one answer says, unless it is a refusal or has another form.
+/// The value of one answer, unless it is a refusal or has another type.
 pub(crate) fn value<T: FromRedisValue>(answer: Option<Value>) -> Option<T> {
     match answer {
         None | Some(Value::ServerError(_)) => None,
@@ -148,11 +149,11 @@ pub(crate) fn value<T: FromRedisValue>(answer: Option<Value>) -> Option<T> {
     }
 }
 
-/// The servers that have locks, as far as they answer.
+/// The servers that have locks, and the ones among them that do not answer.
 #[derive(Debug)]
 pub(crate) struct Reached {
     pub(crate) servers: Vec<Server>,
-    /// The others of a cluster.
+    /// The primaries of a cluster that do not answer.
     missing: Vec<Missing>,
 }
 
@@ -170,17 +171,17 @@ impl Reached {
         Self { servers, missing: Vec::new() }
     }
 
-    /// Says on stderr which servers do not answer.
+    /// Prints on stderr which servers do not answer.
     pub(crate) fn complain(&self) {
         self.missing.iter().for_each(|missing| complain(&missing.failure.why));
     }
 
-    /// Why what is known is not all, if one server at least does not answer.
+    /// The failure of the first server that does not answer, if there is one.
     pub(crate) fn failure(&self) -> Option<&Failure> {
         self.missing.first().map(|missing| &missing.failure)
     }
 
-    /// The exit code of an answer from all servers that answer.
+    /// The exit code of an answer that comes only from the servers that answer.
     pub(crate) fn code(&self) -> u8 {
         self.failure().map_or(exit::OK, |failure| failure.code)
     }
@@ -197,13 +198,13 @@ impl Reached {
     }
 }
 
-/// Whether a cluster refuses a key of any slot, since it wants to serve all slots or none.
+/// Whether this answer comes from a cluster that refuses every key, because it serves all slots or none.
 fn is_of_cluster_that_is_down(answer: &Value) -> bool {
     let Value::ServerError(error) = answer else { return false };
     error.code() == "CLUSTERDOWN" && error.details() == Some("The cluster is down")
 }
 
-/// Connects to every server that has locks. Each of them has to answer.
+/// Connects to every server that has locks. All of them have to answer.
 pub(crate) async fn primaries(url: &str) -> Result<Vec<Server>, Failure> {
     let reached = reach(url).await?;
     match reached.failure() {
@@ -212,7 +213,7 @@ pub(crate) async fn primaries(url: &str) -> Result<Vec<Server>, Failure> {
     }
 }
 
-/// Connects to the servers for a question about one lock. The one that has it has to answer.
+/// Connects to the servers for a question about one lock. The server that has this lock has to answer.
 pub(crate) async fn reach_for(
     url: &str,
     layout: Layout,
@@ -226,7 +227,7 @@ pub(crate) async fn reach_for(
     Ok(reached.servers)
 }
 
-/// Connects to every server that has locks. In a cluster, one of them at least has to answer.
+/// Connects to every server that has locks. In a cluster, at least one of them has to answer.
 pub(crate) async fn reach(url: &str) -> Result<Reached, Failure> {
     if url.contains("#insecure") {
         return Err(Failure::config("#insecure is not accepted: the server must be verified"));
@@ -244,7 +245,7 @@ pub(crate) async fn reach(url: &str) -> Result<Reached, Failure> {
 /// The redis crate brings no cryptography of its own.
 fn encrypt() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // This fails if there is one already.
+        // This fails if the process has a provider already.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }
@@ -265,7 +266,7 @@ async fn alone(url: &str) -> Result<Server, Failure> {
 async fn watched(sentinels: &[String], service: &str, primary: &str) -> Result<Server, Failure> {
     let mut failure = Failure::unavailable("no sentinel answers");
     let info = primary.into_connection_info()?;
-    // The one with the greatest epoch has heard of the latest failover.
+    // The sentinel with the greatest epoch knows of the latest failover.
     let mut newest: Option<(u64, String, u16)> = None;
     for sentinel in sentinels {
         match named_by(sentinel, service).await {
@@ -283,7 +284,8 @@ async fn named_by(sentinel: &str, service: &str) -> Result<(u64, String, u16), F
     let told: std::collections::HashMap<String, String> =
         sentinel.query(&["SENTINEL", "MASTER", service]).await?;
     let epoch = told.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-    // While a sentinel leads a failover, its description has the new epoch and still the old address.
+    // While a sentinel leads a failover, its SENTINEL MASTER has the new epoch, but still the old address. So ask for
+    // the address separately.
     let (host, port) = sentinel.query(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", service]).await?;
     Ok((epoch, host, port))
 }
@@ -315,7 +317,7 @@ async fn connect_all(seed: &ConnectionInfo) -> Result<Reached, Failure> {
             Err(missing) => reached.missing.push(missing),
         }
     }
-    let nobody = || Failure::unavailable(format!("{}: it knows no slots", address(seed)));
+    let nobody = || Failure::unavailable(format!("{}: the node knows no slots", address(seed)));
     if reached.servers.is_empty() {
         return Err(reached.failure().cloned().unwrap_or_else(nobody));
     }
@@ -326,7 +328,7 @@ async fn connect_node(info: ConnectionInfo) -> Result<Server, Failure> {
     let server = Server::connect(info, true).await?;
     let version = server.info("server").await;
     let major = version.get("redis_version").and_then(|version| version.split('.').next());
-    // Valkey calls itself Redis 7.2 here.
+    // Valkey reports itself as Redis 7.2 here.
     let is_sharded =
         major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 7);
     Ok(Server { is_sharded, ..server })
@@ -343,7 +345,7 @@ async fn nodes(seed: &ConnectionInfo) -> Result<BTreeMap<(String, u16), Slots>, 
         let mut node = node.into_iter();
         let host: Option<String> = value(node.next());
         let port: u16 = value(node.next())?;
-        // A node without a name is the one that answers.
+        // A node without a host is the node that answers.
         let host = host.filter(|host| !host.is_empty() && host != "?");
         Some(((host.unwrap_or_else(|| host_of(seed.addr())), port), first..=last))
     };

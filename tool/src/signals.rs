@@ -1,4 +1,4 @@
-//! The signals that the tool takes as messages. None of them interrupts it.
+//! The signals that the tool reads like messages, so that none of them interrupts it.
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// The signals that are passed on to the command.
+/// The signals that the tool passes on to the command.
 const PASSED_ON: [Signal; 9] = [
     Signal::SIGINT,
     Signal::SIGTERM,
@@ -19,14 +19,16 @@ const PASSED_ON: [Signal; 9] = [
     Signal::SIGTSTP,
 ];
 
-/// The signals that came and were not looked at yet.
+/// The signals that have arrived and that the tool has not read yet.
 #[derive(Debug)]
 pub(crate) struct Signals(SignalFd);
 
 impl Signals {
-    /// From now on, signals wait until they are looked at. It is for a process with one thread, before it starts another.
+    /// From now on, signals wait until the tool reads them. Call this while the process has one thread, before it
+    /// starts another process.
     ///
-    /// A signal that was ignored when the tool began, as HUP under nohup(1), stays ignored, by the command too.
+    /// A signal that was ignored when the tool started stays ignored, by the command too: HUP under nohup(1), for
+    /// example.
     pub(crate) fn take() -> nix::Result<Self> {
         let ignored = Ignored::now();
         let mut taken = SigSet::empty();
@@ -42,7 +44,7 @@ impl Signals {
         SignalFd::with_flags(&taken, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map(Self)
     }
 
-    /// The next signal that came.
+    /// The next signal that has arrived.
     pub(crate) fn next(&mut self) -> Option<Signal> {
         let info = self.0.read_signal().ok().flatten()?;
         i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok())
@@ -60,12 +62,12 @@ pub(crate) fn ends(signal: Signal) -> bool {
     matches!(signal, Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT)
 }
 
-/// Whether the kernel forgets children of this process before anybody could ask how they ended.
+/// Whether the kernel discards the exit codes of this process's children.
 pub(crate) fn forgets_children() -> bool {
     Ignored::now().has(Signal::SIGCHLD as i32)
 }
 
-/// The signals that this process ignores, a bit for each.
+/// The signals that this process ignores, one bit each.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ignored(u64);
 
@@ -76,7 +78,7 @@ impl Ignored {
         Self(mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0))
     }
 
-    /// Whether it ignores the signal of this number.
+    /// Whether this process ignores the signal with this number.
     pub(crate) fn has(self, signal: i32) -> bool {
         self.0 & (1 << (signal - 1)) != 0
     }

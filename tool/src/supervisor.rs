@@ -1,7 +1,8 @@
-//! The process that has the command. It passes signals on, and ends the command before its lock could be another's.
+//! The supervisor: the process that has the command. It passes signals on, and ends the command before another caller
+//! can get the lock.
 //!
-//! It is plain and has one thread: it waits for signals, for its alarm clock, and for the words of the keeper
-//! (`keeper.rs`), and does one thing after the other.
+//! It has one thread. It waits for signals, for its alarm clock, and for the words of the keeper (`keeper.rs`), and
+//! handles one of them after the other.
 
 use std::ffi::OsString;
 use std::io;
@@ -26,12 +27,12 @@ use crate::terminal::Terminal;
 use crate::voice::Voice;
 use crate::words::{Order, Told};
 
-/// How one time of holding the lock, or of waiting for it, has ended.
+/// How one hold of the lock, or one wait for it, has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// As the command, a signal, or a busy lock says.
+    /// The exit code of the command, of a signal, or of a busy lock.
     Code(u8),
-    /// There was no lock: the exit code of the error.
+    /// The keeper could not get the lock: the exit code of the error.
     Failed(u8),
     /// The lock was lost, and the command has ended.
     Lost,
@@ -54,11 +55,11 @@ pub(crate) struct Supervisor<'a> {
     has_connected: bool,
 }
 
-/// What happens now.
+/// The current phase.
 #[derive(Debug)]
 enum Phase {
     Waiting,
-    /// A signal has ended the waiting; this is its exit code.
+    /// A signal has ended the wait; this is its exit code.
     Leaving(u8),
     Running(Running),
     /// The command has ended with this code. `urged`: the user does not want to wait for what comes now.
@@ -76,23 +77,23 @@ struct Running {
     /// The deadline of its lock.
     until: Moment,
     next: Next,
-    /// It is ended by us, or goes on although the lock is lost.
+    /// The lock is lost: the supervisor ends the command, or lets it continue (`--on-lost ignore`).
     is_lost: bool,
 }
 
-/// What happens to the command when the lock is not renewed.
+/// The next step against the command if the lock is not renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Warn,
     Kill,
-    /// It goes on. The loss is reported.
+    /// The command continues. The supervisor reports the loss.
     Report,
     Nothing,
 }
 
 impl<'a> Supervisor<'a> {
     /// # Errors
-    /// If the system does not give what it needs.
+    /// If a system call fails.
     pub(crate) fn new(
         lock: &'a Lock,
         work: &'a Work,
@@ -100,7 +101,7 @@ impl<'a> Supervisor<'a> {
     ) -> io::Result<Self> {
         if forgets_children() {
             return Err(io::Error::other(
-                "SIGCHLD is ignored: nobody could tell how the command ends",
+                "SIGCHLD is ignored: the tool could not learn how the command ends",
             ));
         }
         Ok(Self {
@@ -122,12 +123,12 @@ impl<'a> Supervisor<'a> {
         self.is_ending
     }
 
-    /// Whether Redis was there at any time.
+    /// Whether a keeper has ever connected to Redis.
     pub(crate) fn has_connected(&self) -> bool {
         self.has_connected
     }
 
-    /// Sleeps, but not through a signal that asks the tool to end.
+    /// Sleeps, but wakes at a signal that asks the tool to end.
     pub(crate) fn rest(&mut self, span: Duration) -> io::Result<()> {
         let until = Moment::now().after(span);
         self.alarm.set(Some(until))?;
@@ -145,7 +146,7 @@ impl<'a> Supervisor<'a> {
     /// Gets the lock, runs the command, and gives the lock back: once.
     ///
     /// # Errors
-    /// If the system does not give what it needs.
+    /// If a system call fails.
     pub(crate) fn hold_once(&mut self) -> io::Result<Outcome> {
         reap_keepers();
         let mut link = Link::start(self.arguments)?;
@@ -156,7 +157,7 @@ impl<'a> Supervisor<'a> {
             }
             self.alarm.set(self.next_alarm(&phase))?;
             self.await_news(&link, PollTimeout::NONE)?;
-            // All words come before a look at the clock: if this process was stopped, the lock was renewed meanwhile.
+            // Read all words before the clock: while this process was stopped, the keeper may have renewed the lock.
             while !link.is_gone() && self.await_news(&link, PollTimeout::ZERO)? {
                 phase = match link.hear() {
                     Some(words) => words
@@ -177,7 +178,7 @@ impl<'a> Supervisor<'a> {
         let (signals, alarm) = (self.signals.as_fd(), self.alarm.as_fd());
         let on = |fd| PollFd::new(fd, PollFlags::POLLIN);
         if link.is_gone() {
-            // The end of its words would be news for ever.
+            // The closed pipe would count as readable forever.
             wait_for(&mut [on(signals), on(alarm)], limit)?;
             return Ok(false);
         }
@@ -214,7 +215,7 @@ impl<'a> Supervisor<'a> {
                 Phase::Done(Outcome::Code(code))
             }
             (Told::Left(why), Phase::GivingBack { code, .. }) => {
-                let text = format!("the lock is not given back, its lease will free it: {why}");
+                let text = format!("the release of the lock failed, its lease will free it: {why}");
                 self.voice.warn("left", &json!({}), &text);
                 Phase::Done(Outcome::Code(code))
             }
@@ -247,7 +248,7 @@ impl<'a> Supervisor<'a> {
             }
             Err(error) => {
                 link.order(Order::Now);
-                let text = format!("the command is not started: {error}");
+                let text = format!("could not start the command: {error}");
                 self.voice.warn("failed", &json!({ "code": exit::BROKEN }), &text);
                 Phase::GivingBack { code: exit::BROKEN, urged: true }
             }
@@ -265,7 +266,7 @@ impl<'a> Supervisor<'a> {
         Phase::Done(Outcome::Code(code))
     }
 
-    /// The lock is not ours any more: another may have it already.
+    /// The lock is gone: another caller may have it already.
     fn gone(&self, running: Running) -> Phase {
         if running.is_lost && running.next == Next::Nothing {
             return Phase::Running(running);
@@ -278,7 +279,7 @@ impl<'a> Supervisor<'a> {
     fn keeper_gone(&mut self, phase: Phase) -> Phase {
         match phase {
             Phase::Waiting => {
-                let text = "the process that was to get the lock has ended";
+                let text = "the process that waits for the lock has ended";
                 self.voice.warn("failed", &json!({ "code": exit::BROKEN }), text);
                 Phase::Done(Outcome::Failed(exit::BROKEN))
             }
@@ -295,7 +296,7 @@ impl<'a> Supervisor<'a> {
     fn orphaned(&self, running: Running) -> Phase {
         let mut running = running;
         if running.next == Next::Warn {
-            // Why wait: nobody will renew it.
+            // Do not wait for the deadline: nobody will renew the lock.
             running = self.lose(running, "the process that renews the lock has ended");
             let grace = self.work.kill_after + self.limits.margin;
             running.until = running.until.min(Moment::now().after(grace));
@@ -312,7 +313,7 @@ impl<'a> Supervisor<'a> {
                 Phase::Running(running)
             }
             Phase::Waiting if ends(signal) => {
-                // It leaves the line, or gives back what it is being granted.
+                // The keeper leaves the line, or gives back what Redis may just have granted it.
                 link.order(Order::Now);
                 let code = exit::of_signal(signal as i32);
                 self.voice.note(
@@ -335,7 +336,7 @@ impl<'a> Supervisor<'a> {
                 self.voice.warn(
                     "left",
                     &json!({}),
-                    "not waiting any longer: the lease will free the lock",
+                    "the tool waits no longer: the lease will free the lock",
                 );
                 Phase::Done(Outcome::Code(code))
             }
@@ -355,11 +356,11 @@ impl<'a> Supervisor<'a> {
     }
 
     fn ended(&mut self, running: Running, link: &mut Link) -> Phase {
-        // The keeper kills it too, if this process is stopped at that time.
+        // If this process was stopped at that time, the keeper has killed the command.
         let is_late = self.limits.kill_at(running.until).ahead().is_zero();
         let is_lost = running.is_lost || is_late;
         if is_lost && self.work.on_lost != OnLost::Ignore {
-            // What is left of its group goes too. Its number is not given to others before it is reaped.
+            // Kill the rest of its group too. Until the command is reaped, no other process gets its process id.
             running.job.signal(Signal::SIGKILL);
         }
         link.order(Order::Over);
@@ -371,7 +372,7 @@ impl<'a> Supervisor<'a> {
         );
         match is_lost {
             true => Phase::Done(Outcome::Lost),
-            // It was ours to the end.
+            // The lock was valid to the end.
             false if link.is_gone() => self.keeper_gone(Phase::GivingBack { code, urged: true }),
             false => Phase::GivingBack { code, urged: false },
         }
@@ -402,7 +403,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Takes the next step against a command whose lock is lost, or will be.
+    /// Takes the next step against a command whose lock is lost, or is about to be.
     fn lose(&self, running: Running, text: &str) -> Running {
         if !running.is_lost {
             self.voice.warn("lost", &json!({}), text);
@@ -410,7 +411,7 @@ impl<'a> Supervisor<'a> {
         let next = match running.next {
             Next::Warn => {
                 running.job.signal(Signal::SIGTERM);
-                running.job.signal(Signal::SIGCONT); // a stopped process does not hear TERM
+                running.job.signal(Signal::SIGCONT); // a stopped process does not act on TERM
                 Next::Kill
             }
             Next::Kill => {
@@ -423,7 +424,7 @@ impl<'a> Supervisor<'a> {
     }
 }
 
-/// The keepers of former times have ended, or are about to.
+/// Reaps the keepers of earlier holds that have ended.
 fn reap_keepers() {
     let reap = || waitpid(None, Some(WaitPidFlag::WNOHANG));
     while reap().is_ok_and(|status| status != WaitStatus::StillAlive) {}
@@ -431,7 +432,7 @@ fn reap_keepers() {
 
 fn wait_for(fds: &mut [PollFd<'_>], limit: PollTimeout) -> io::Result<()> {
     match poll(fds, limit) {
-        // It was stopped, and goes on.
+        // EINTR: this process was stopped, and continues.
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -29,7 +29,8 @@ fn holder(lock: &Lock, inventory: &Inventory) -> String {
     }
 }
 
-/// A name may hold anything: it must not steer the terminal, nor change the order of what the terminal shows.
+/// A name as printable text. It may contain any character, and must neither control the terminal nor change the order
+/// of what it shows.
 pub(crate) fn printable(name: &str) -> String {
     let steers =
         |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -38,7 +39,7 @@ pub(crate) fn printable(name: &str) -> String {
         .collect()
 }
 
-/// The rows under their heads, in columns as wide as they need.
+/// The rows under their headings, in columns as wide as their contents.
 pub(crate) fn text(rows: &[Row]) -> String {
     let heads: Row = COLUMNS.map(str::to_owned);
     let all: Vec<&Row> = std::iter::once(&heads).chain(rows).collect();

@@ -19,11 +19,11 @@ use crate::servers::{Reached, Server};
 use crate::span::short;
 use crate::{deadlocks, exit, info, list, output, servers, table};
 
-/// How often the keys are looked at.
+/// How often `top` checks for pressed keys.
 const KEYS: Duration = Duration::from_millis(50);
-/// A lock whose last lease ends so soon is not renewed as it should be, unless its lease is short.
+/// A lock whose last lease ends this soon was not renewed in time, unless its lease is short.
 const SOON: Duration = Duration::from_secs(2);
-/// How many waiters of each lock are read.
+/// How many waiters of each lock `top` reads.
 const WAITERS: usize = 100;
 
 pub(crate) async fn top(asked: &Top) -> Result<u8, Failure> {
@@ -45,7 +45,7 @@ async fn search_deadlocks(asked: &Top) -> Result<u8, Failure> {
     let layout = asked.server.layout();
     if layout == parklock::Layout::Redisson {
         return Err(Failure::config(
-            "Redisson's keys do not tell who waits: --deadlocks is for parklock's layout",
+            "Redisson's keys do not say who waits: --deadlocks is only for parklock's layout",
         ));
     }
     let reached = servers::reach(&asked.server.url()).await?;
@@ -71,7 +71,7 @@ async fn watch(
         let Some(looked) = beside_keys(&mut view, terminal, look).await? else { break };
         view.take(looked, reached.failure(), began.elapsed());
         if view.trouble.is_some() {
-            // It may have failed over.
+            // The primary may have failed over.
             let again = servers::reach(&url);
             let Some(again) = beside_keys(&mut view, terminal, again).await? else { break };
             reached = again.unwrap_or(reached);
@@ -82,7 +82,7 @@ async fn watch(
     Ok(exit::OK)
 }
 
-/// Does this work, and meanwhile what the keys say. `None`: the user has closed the view.
+/// Does this work, and handles pressed keys meanwhile. `None`: the user has closed the view.
 async fn beside_keys<T>(
     view: &mut View,
     terminal: &mut DefaultTerminal,
@@ -107,7 +107,7 @@ async fn beside_keys<T>(
     }
 }
 
-/// In which order the locks stand.
+/// How the list is sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     Waiting,
@@ -124,10 +124,10 @@ pub(crate) struct View {
     trouble: Option<String>,
     order: Order,
     state: TableState,
-    /// One lock in full.
+    /// All details of one lock.
     shows_one: bool,
     is_open: bool,
-    /// The screen does not show it yet.
+    /// The view has changed, and the screen does not show the change yet.
     is_stale: bool,
 }
 
@@ -152,7 +152,7 @@ impl View {
         }
     }
 
-    /// What the last look has found, and why it has not found all. After a look that failed, the list stays.
+    /// Takes over what the last look has found, and why it is incomplete. After a look that failed, the list stays.
     pub(crate) fn take(
         &mut self,
         looked: Result<Inventory, Failure>,
@@ -164,7 +164,7 @@ impl View {
         self.trouble = looked.as_ref().err().or(missing).map(Failure::to_string);
         self.inventory = looked.unwrap_or_else(|_| std::mem::take(&mut self.inventory));
         self.sort();
-        // The mark stays with its lock, wherever that stands now.
+        // The selection stays with its lock, wherever that lock stands in the list now.
         let at = self.inventory.locks.iter().position(|lock| Some(&lock.name) == selected.as_ref());
         let last = self.inventory.locks.len().checked_sub(1);
         self.state.select(at.or_else(|| self.state.selected().min(last).or(last.map(|_| 0))));
@@ -263,7 +263,7 @@ impl View {
     }
 }
 
-/// Locks that others wait for stand out, and so do those that no lease will ever end.
+/// Highlights locks that others wait for, and locks without a TTL.
 fn color(lock: &Lock) -> Style {
     match lock {
         Lock { ttl: None, held_by: 1.., .. } => Style::new().fg(Color::Red),
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_stays_with_its_lock() {
+    fn the_selection_stays_with_its_lock() {
         let mut view = view(vec![lock("a", 2, 9), lock("b", 1, 20)]);
         press(&mut view, KeyCode::Down);
         assert_eq!(view.selected().map(|lock| lock.name.as_str()), Some("b"));

@@ -33,16 +33,16 @@ pub(crate) async fn unlock(asked: &Unlock) -> Result<u8, Failure> {
         return Ok(exit::BUSY);
     }
     let client = connect(asked).await?;
-    // The user has agreed about these holders, and may have thought about it for long.
+    // The user agreed to take the lock from these holders, perhaps after a long time. Others may hold it now.
     if !asked.yes && has_others(&look(asked).await?, &lock.holders) {
         client.close().await;
-        output::put(&format!("{name}: its holders have changed meanwhile; nothing was done\n"));
+        output::put(&format!("{name}: other callers hold it now; nothing was done\n"));
         return Ok(exit::BUSY);
     }
     let taken = take_away(client, lock).await?;
     output::put(&if taken {
         format!(
-            "{name} was taken away. Its holder is told at once, or at its next renewal at the latest, and may still be at work\n"
+            "{name} was taken away. Its holder learns of it at its next renewal at the latest, or with a fixed lease at its deadline, and may still be at work\n"
         )
     } else {
         format!("{name}: nobody holds it any more\n")
@@ -60,7 +60,7 @@ fn held(inventory: &Inventory) -> Option<&Lock> {
     inventory.locks.first().filter(|lock| lock.held_by > 0 || lock.is_strange)
 }
 
-/// Whether somebody holds it now who was not among these.
+/// Whether the lock now has a holder that is not among these.
 fn has_others(now: &Inventory, before: &[Holder]) -> bool {
     let is_new = |holder: &Holder| before.iter().all(|other| other.owner != holder.owner);
     held(now).is_some_and(|lock| lock.holders.iter().any(is_new))
@@ -69,11 +69,11 @@ fn has_others(now: &Inventory, before: &[Holder]) -> bool {
 /// Asks the user at the terminal.
 fn agreed(name: &str) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
-        let why = "there is nobody to ask: add --yes".to_owned();
+        let why = "stdin is not a terminal, so the tool cannot ask: add --yes".to_owned();
         return Err(Failure { code: exit::USAGE, why });
     }
     complain(&format!(
-        "take {name} away? Its holder works on without protection until it is told. [y/N] "
+        "take {name} away? Its holder works without protection until it learns of the loss. [y/N] "
     ));
     let _ = io::stderr().flush();
     let mut answer = String::new();

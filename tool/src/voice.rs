@@ -1,4 +1,4 @@
-//! What the tool says itself: on stderr alone, since stdin and stdout are the command's.
+//! The tool's own messages. They go to stderr only, since stdin and stdout belong to the command.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::args::Lock;
 
-/// How much is said, and in which form.
+/// How much the tool prints, and in which form.
 #[derive(Debug, Clone)]
 pub(crate) struct Voice {
     name: String,
@@ -62,12 +62,12 @@ impl Voice {
     }
 }
 
-/// Says this on stderr.
+/// Prints this on stderr.
 pub(crate) fn complain(text: &str) {
     print(&format!("parklock: {text}"));
 }
 
-/// Nobody may listen any more: that stops no command.
+/// Prints a line. If stderr is closed, the command continues all the same.
 fn print(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

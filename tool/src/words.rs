@@ -5,24 +5,24 @@ use std::time::Duration;
 
 use crate::moment::Moment;
 
-/// What the keeper tells.
+/// What the keeper tells the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// Redis is there.
+    /// The client has connected to Redis.
     Connected,
-    /// The lock is ours, until then if it is not renewed.
+    /// The keeper has the lock, until then if it is not renewed.
     Granted { token: u64, until: Moment },
-    /// It was renewed.
+    /// The lock was renewed: its new deadline.
     Until(Moment),
-    /// It is not ours any more.
+    /// The lock is lost.
     Gone,
-    /// It was not free in time.
+    /// The lock was not free in time.
     Busy,
-    /// There will be no lock: the exit code, and why.
+    /// The keeper cannot get the lock: the exit code, and why.
     Failed(u8, String),
-    /// It was given back.
+    /// The keeper has given the lock back.
     Freed,
-    /// It could not be given back: its lease will end it.
+    /// The release failed: the lease will free the lock.
     Left(String),
 }
 
@@ -31,9 +31,9 @@ pub(crate) enum Told {
 pub(crate) enum Order {
     /// The command runs, in this process group.
     Started(i32),
-    /// The command has ended, or will not run: give the lock back.
+    /// The command has ended: give the lock back when `--min-hold` is over.
     Over,
-    /// Give it back now, whatever the least time to hold it is.
+    /// Give the lock back now, whatever `--min-hold` is.
     Now,
 }
 

@@ -29,7 +29,7 @@ impl<S: Subscriber> Layer<S> for Counter {
 }
 
 /// What a client says of a server that turned out to be a replica.
-const LEFT: [&str; 3] = ["replica", "READONLY", "not what it was taken for"];
+const LEFT: [&str; 3] = ["replica", "READONLY", "no longer be trusted"];
 
 #[derive(Default)]
 struct Words {

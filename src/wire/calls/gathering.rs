@@ -350,7 +350,7 @@ mod tests {
         gathering
     }
 
-    /// So many batches in flight that the next requests have to gather.
+    /// Enough batches in flight that the next requests have to gather.
     fn all_on_their_way(gathering: &Doublings) -> Vec<OnItsWay<'_, Doubling>> {
         gathering.round_trip.store(60_000_000, Ordering::Relaxed);
         gathering.state().gathered = SEVERAL;

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_strange_is_taken_for_a_map() {
+    fn an_unexpected_reply_is_not_taken_for_a_map() {
         let strange = [
             Value::Nil,
             Value::Array(vec![Value::Nil]),

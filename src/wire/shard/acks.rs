@@ -178,7 +178,8 @@ impl Pipes {
 }
 
 fn refuse(requests: Vec<Request>) {
-    let fault = Fault::NotSent(said("its connection was given up before it was sent"));
+    let fault =
+        Fault::NotSent(said("the client gave the connection up before it sent the request"));
     for Request { told, .. } in requests {
         let _ = told.send(Err(fault.clone()));
     }

@@ -72,7 +72,7 @@ impl ChannelLink {
         let was_live = |channels: &Channels| {
             channels.all.get(name).is_some_and(|c| matches!(c.phase, Phase::Live(at) if at == on))
         };
-        // If it was not, this client has unsubscribed it, and wants it again by now.
+        // If the channel was not live, this client has unsubscribed it itself, and may want it again by now.
         if self.at(|channels| was_live(channels) && channels.want_again(name)) {
             self.link.changed.notify_one();
             self.map_is_stale();

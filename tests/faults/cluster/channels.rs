@@ -11,7 +11,7 @@ use crate::common::cluster::slot;
 use crate::common::{Cluster, Server, eventually};
 use crate::scene::*;
 
-/// For minutes nobody asks who was not told.
+/// A waiter that gets no message does not ask for minutes.
 fn told() -> Config {
     let config = patient().watchdog_timeout(LONG * 40).waiter_ttl(LONG * 10);
     config.max_park(LONG * 40).ride_out(LONG)
@@ -73,7 +73,8 @@ async fn thousands_of_channels_of_all_nodes_come_back() {
 }
 
 /// 12: in the middle of an upgrade. The nodes of the older version publish to the whole cluster, the others to a slot.
-/// Whoever waits listens as the node publishes that has the slot, also when the slot moves from the one to the other.
+/// A waiter listens in the way in which the node of its slot publishes, also after the slot has moved to a node of the
+/// other version.
 #[tokio::test]
 async fn each_release_is_heard_in_a_fleet_of_two_versions() {
     let older = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers/redis-6.2/redis-server");

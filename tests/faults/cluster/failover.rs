@@ -6,7 +6,7 @@ use crate::cluster::{is_clean, stand_in_line, two};
 use crate::common::{Cluster, eventually};
 use crate::scene::*;
 
-/// Each name is one of its own of a node's: a hold and a waiter on it.
+/// A failover of one node, with a holder and a waiter for each of three names that lie there.
 async fn a_failover_is_outlived(how: Option<&str>) {
     let cluster = Cluster::with_replicas().await;
     let (ours, theirs) = two(&cluster, told()).await;

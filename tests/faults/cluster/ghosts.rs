@@ -59,8 +59,8 @@ impl Scene {
     }
 }
 
-/// 2: a request is sent on to the node that has the slot now, runs there, and its answer is lost. The release that
-/// follows on the same connection says all there is to say.
+/// 2: a request is sent on to the node that has the slot now, runs there, and its answer is lost. The answer to the
+/// release on the same connection settles the ghost.
 #[tokio::test]
 async fn a_request_that_was_sent_on_is_a_ghost_where_it_was_sent_last() {
     let Some(scene) = Scene::new(2, 2).await else { return };
@@ -89,7 +89,8 @@ async fn a_request_that_was_sent_on_is_a_ghost_where_it_was_sent_last() {
     );
 }
 
-/// 1: an acquire is still on its way to one node when its slot is given to another, whose "not found" says nothing of it.
+/// 1: an acquire is still in flight to one node when its slot moves to another. The other node's "not found" says
+/// nothing about that acquire.
 #[tokio::test]
 async fn a_ghost_of_one_node_is_not_settled_by_another() {
     let Some(scene) = Scene::new(2, 2).await else { return };
@@ -111,8 +112,8 @@ async fn a_ghost_of_one_node_is_not_settled_by_another() {
     is_clean(&scene.cluster).await;
 }
 
-/// 9: an acquire has run, its answer is lost, and a replica takes over. Who asks again asks under another name, and what
-/// the first request got is given back.
+/// 9: an acquire has run, its answer is lost, and a replica takes over. The caller asks again under another owner
+/// field, and the client gives back what the first request got.
 #[tokio::test]
 async fn an_acquire_that_is_asked_again_at_the_next_primary_is_not_granted_twice() {
     let Some(scene) = Scene::new(6, 3).await else { return };

@@ -38,7 +38,8 @@ async fn stand_in_line(admin: &Admin, name: &str, count: usize) {
     eventually(SOON, &format!("{count} stand in the line of {name}"), stand).await;
 }
 
-/// A URL that does not fit the server is refused with the one that does, and so is one that cannot be.
+/// A URL that does not fit the server is refused, and the error names the URL that does. An impossible URL is refused
+/// too.
 #[tokio::test]
 async fn a_url_that_fits_the_server_is_asked_for() {
     let (cluster, single) = tokio::join!(Cluster::start(), Server::start());

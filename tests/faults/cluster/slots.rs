@@ -20,7 +20,7 @@ async fn pair() -> Cluster {
     Cluster::start_as(2, 2, Server::builder).await
 }
 
-/// The lease of [`brisk`], and no park that ends by itself: who goes on was told.
+/// The lease of [`brisk`], and no park that ends by itself: only messages wake waiters.
 fn told() -> Config {
     brisk().max_park(LONG).ride_out(LONG)
 }
@@ -279,7 +279,8 @@ async fn in_redissons_layout_an_open_slot_keeps_what_lies_in_one_key() {
     soon(ours.rw_lock(read).write()).await.expect("nobody reads").unlock().await.expect("ours");
 }
 
-/// 7: while a slot stands open, nobody is let in. Who waits is, once it is closed, and has not asked like mad.
+/// 7: while a slot is open, nobody gets a lock in it. A waiter gets the lock once the slot is closed, and has not asked
+/// all the time.
 #[tokio::test]
 async fn a_slot_that_stands_open_for_a_moment_is_waited_out() {
     let cluster = pair().await;
@@ -506,7 +507,7 @@ async fn slots_that_nobody_serves_do_not_ask_for_a_map_each() {
 }
 
 /// 8: a node has a wrong map, and tells it to everybody who asks. Here an operator names the wrong node there again and
-/// again, since its neighbours would tell it better. The node that is asked for the lock overrules it.
+/// again, since its neighbours would tell it better. The node that the client asks for the lock overrules that node.
 #[tokio::test]
 async fn a_node_that_tells_a_wrong_map_is_overruled() {
     let cluster = Cluster::start().await;

@@ -172,7 +172,7 @@ async fn a_server_that_takes_no_more_clients_is_unavailable_to_new_ones_only() {
 
 /// F26: a client loses its connections and its place.
 #[tokio::test]
-async fn a_client_that_lost_its_place_comes_back_when_there_is_one() {
+async fn a_client_that_lost_its_connections_reconnects_when_the_server_accepts_clients() {
     let scene = Scene::new().await;
     let client = scene.client(patient()).await;
     let guard = client.lock("a").lock().await.unwrap();

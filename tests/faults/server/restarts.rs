@@ -89,7 +89,7 @@ async fn a_holder_whose_server_stays_away_has_lost_by_its_deadline() {
 
 /// F14: the server restarts with old data, in which a lock is held that was given back since.
 #[tokio::test]
-async fn a_lock_that_rose_from_an_old_backup_blocks_until_its_lease_ends() {
+async fn a_lock_from_an_old_backup_blocks_until_its_lease_ends() {
     let mut scene = Scene::new().await;
     let client = scene.client(brisk()).await;
     let guard = client.lock("a").lock().await.unwrap();

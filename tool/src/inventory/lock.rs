@@ -8,24 +8,24 @@ use crate::servers::Server;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Lock {
     pub(crate) name: String,
-    /// `lock`, `fair`, `rw`, `semaphore`, `latch`, or what Redis calls the type of a stranger's key.
+    /// `lock`, `fair`, `rw`, `semaphore`, `latch`, or the type of the key if another program wrote it.
     pub(crate) kind: String,
-    /// Somebody else has written the key.
+    /// Another program wrote the key.
     pub(crate) is_strange: bool,
-    /// The first of them.
+    /// The first holders.
     pub(crate) holders: Vec<Holder>,
-    /// How many there are.
+    /// How many holders there are.
     pub(crate) held_by: u64,
-    /// How many permits are in use, and how many there are. Of a latch: how much is left to count.
+    /// How many permits are in use. For a latch: the remaining count. `capacity`: how many permits there are.
     pub(crate) used: Option<u64>,
     pub(crate) capacity: Option<u64>,
-    /// How long until the last lease is over. `None`: there is no such time.
+    /// How long until the last lease is over. `None`: the key has no TTL, or does not exist.
     pub(crate) ttl: Option<Duration>,
     /// How many callers or clients wait.
     pub(crate) waiting: u64,
-    /// The first of them, if they were asked for.
+    /// The first waiters, if the caller asked for them.
     pub(crate) line: Vec<Waiter>,
-    /// How many clients listen to its channel.
+    /// How many clients listen to the lock's channel.
     pub(crate) listening: Option<u64>,
     /// The last token, if Redis knows it.
     pub(crate) token: Option<u64>,
@@ -53,7 +53,7 @@ pub(crate) struct Waiter {
 }
 
 impl Lock {
-    /// A lock of whose key this is the type and the TTL, before more is known of it.
+    /// A lock of which only the type and the TTL of its key are known.
     pub(crate) fn outline(server: &Server, name: &str, key: &str, kind: &str, pttl: i64) -> Self {
         let kind = match kind {
             "hash" => "lock",
@@ -76,12 +76,12 @@ impl Lock {
         self.is_held() || self.waiting > 0 || self.is_strange
     }
 
-    /// Of a latch: whether it is there.
+    /// Whether somebody holds it. For a latch: whether it exists.
     pub(crate) fn is_held(&self) -> bool {
         self.held_by > 0 || self.kind == "latch"
     }
 
-    /// The hold count, or how much is in use of how much.
+    /// The hold count, or how many permits are in use out of how many.
     pub(crate) fn count(&self) -> String {
         match (self.used, self.capacity) {
             (Some(used), Some(capacity)) => format!("{used}/{capacity}"),
@@ -91,7 +91,7 @@ impl Lock {
         }
     }
 
-    /// `rw` with what the holders do.
+    /// The kind; for `rw` also whether the holders read or write.
     pub(crate) fn kind_in_words(&self) -> String {
         match self.holders.first().and_then(|holder| holder.mode) {
             Some(mode) => format!("{} {mode}", self.kind),

@@ -13,10 +13,10 @@ use crate::inventory::lock::{Holder, Lock, Waiter};
 use crate::inventory::scan::{pairs, scan, scored};
 use crate::servers::{Server, value};
 
-/// What the score of the first member of a lock is below what is in use. See lua/line/zset.lua.
+/// The score of a lock's first member is the part in use minus this number. See lua/line/zset.lua.
 const UNUSED: f64 = 4_503_599_627_370_496.0;
 
-/// The names of a server that fit a pattern.
+/// The names of a server that match a pattern.
 pub(crate) async fn names(server: &Server, pattern: &str) -> Result<BTreeSet<String>, Failure> {
     let mut names = BTreeSet::new();
     scan(server, &operator::pattern(pattern), None, |key| {
@@ -62,7 +62,8 @@ pub(crate) async fn locks(
         let noted: Option<String> = value(answers.next()).unwrap_or_default();
         let line = scored(answers.next());
         lock.listening = listening.get(&place.channel).copied();
-        // A line has a note of its kind. Without one, this is a latch, and there lie the requests that it has carried out.
+        // A line has a note of its kind. Without that note this is a latch, and the key has the requests that it has
+        // carried out.
         if let Some((kind, capacity)) = noted.as_deref().and_then(kind_and_capacity) {
             lock.waiting = waiting;
             lock.line = line.into_iter().map(|entry| waiter(entry, now)).collect();
@@ -77,7 +78,7 @@ pub(crate) async fn locks(
 }
 
 fn waiter((owner, place): (String, f64), now: Duration) -> Waiter {
-    // A place is when the waiter came, in microseconds.
+    // A place is the time at which the waiter came, in microseconds.
     let came = Duration::from_micros(place.max(0.0) as u64);
     Waiter { owner, waited: now.saturating_sub(came) }
 }
@@ -150,7 +151,7 @@ async fn read_holders(
 }
 
 impl Lock {
-    /// The count of a latch. Somebody else may have written something that is no number.
+    /// The count of a latch. If the value is not a number, another program wrote it.
     fn take_count(&mut self, count: Option<u64>) {
         self.used = count;
         if count.is_none() {
@@ -171,7 +172,8 @@ impl Lock {
         self.holders = fields.into_iter().map(holder).collect();
     }
 
-    /// The members of a sorted set: holders by the ends of their leases, and what else lies there (see lua/line/zset.lua).
+    /// The members of a sorted set: the holders with the ends of their leases, and the other members (see
+    /// lua/line/zset.lua).
     fn take_members(&mut self, holders: Vec<(String, f64)>, others: &[(String, f64)], now: u64) {
         let score =
             |name: &str| others.iter().find(|(member, _)| member == name).map(|(_, score)| *score);

@@ -13,12 +13,12 @@ use crate::inventory::lock::{Holder, Lock};
 use crate::inventory::scan::{pairs, scan, scored};
 use crate::servers::{Server, value};
 
-/// How many fields of a hash are read to see whether they are owners. A hash of somebody else may be large.
+/// How many fields of a hash the tool reads to see whether they are owners. Another program's hash may be large.
 const SAMPLE: usize = 8;
-/// The field of a read-write lock that is no owner.
+/// The one field of a read-write lock that is not an owner.
 const MODE: &str = "mode";
 
-/// The names of a server that fit a pattern.
+/// The names of a server that match a pattern.
 pub(crate) async fn names(server: &Server, pattern: &str) -> Result<BTreeSet<String>, Failure> {
     let mut names = BTreeSet::new();
     scan(server, pattern, Some("hash"), |key| {
@@ -31,7 +31,7 @@ pub(crate) async fn names(server: &Server, pattern: &str) -> Result<BTreeSet<Str
         for pattern in operator::redisson_patterns(part, pattern) {
             scan(server, &pattern, Some(kind), |key| {
                 let Some((found, name)) = operator::part_of(key) else { return };
-                // The names `a` and `{a}` have the same line.
+                // The fair locks `a` and `{a}` have the same queue.
                 let is_of_other = part == Part::FairLine && names.contains(&format!("{{{name}}}"));
                 if found == part && !is_of_other {
                     names.insert(name);
@@ -66,7 +66,7 @@ impl Places {
 /// A lock, before its holders are known.
 struct Sight {
     lock: Lock,
-    /// It is a hash with so many fields.
+    /// How many fields it has, if it is a hash.
     fields: Option<u64>,
     semaphore: Place,
 }
@@ -80,7 +80,7 @@ pub(crate) async fn locks(server: &Server, names: &[String]) -> Result<Vec<Lock>
     Ok(locks.filter(|lock| lock.held_by > 0 || lock.kind == "fair").collect())
 }
 
-/// What looks like a lock.
+/// The keys that look like locks.
 async fn sights(server: &Server, names: &[String], now: u64) -> Result<Vec<Sight>, Failure> {
     let (mut asked, mut places) = (pipe(), Vec::new());
     for name in names {
@@ -133,7 +133,7 @@ async fn sights(server: &Server, names: &[String], now: u64) -> Result<Vec<Sight
     Ok(seen)
 }
 
-/// Reads the first holders. What is no lock after all has none.
+/// Reads the first holders. A key that turns out not to be a lock has none.
 async fn read_holders(server: &Server, seen: &mut [Sight], now: u64) -> Result<(), Failure> {
     let (mut asked, most) = (pipe(), MOST_HOLDERS);
     for Sight { lock, fields, semaphore } in seen.iter() {
@@ -187,7 +187,7 @@ async fn read_permits(server: &Server, seen: &mut [Sight]) -> Result<(), Failure
 }
 
 impl Lock {
-    /// The fields of a hash, if all of them are those of a lock.
+    /// Takes the holders from the fields of a hash, if all of them are fields of a lock.
     fn take_owners(&mut self, mut fields: BTreeMap<String, String>) {
         if !are_owners(fields.keys().map(String::as_str)) {
             self.held_by = 0;
@@ -218,13 +218,14 @@ impl Lock {
     }
 }
 
-/// Whether these are fields of a lock: owners, beside the mode of a read-write lock.
+/// Whether these are the fields of a lock: owners, and for a read-write lock its mode.
 fn are_owners<'a>(fields: impl Iterator<Item = &'a str>) -> bool {
     let mut owners = fields.filter(|field| *field != MODE).peekable();
     owners.peek().is_some() && owners.all(is_owner)
 }
 
-/// Whether a field is a client's id, which is a UUID, and the number of a thread, which may be negative.
+/// Whether a field is an owner: a client's id, which is a UUID, and a number, which may be negative for a thread of
+/// Java.
 fn is_owner(field: &str) -> bool {
     let Some((client, rest)) = field.split_once(':') else { return false };
     let is_uuid = client.len() == 36 && client.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit());

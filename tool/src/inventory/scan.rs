@@ -7,7 +7,7 @@ use redis::Value;
 use crate::failure::Failure;
 use crate::servers::{Server, value};
 
-/// Every key of a server that fits a pattern, some of them twice.
+/// Every key of a server that matches a pattern. SCAN may return a key twice.
 pub(crate) async fn scan(
     server: &Server,
     pattern: &str,
@@ -27,12 +27,12 @@ pub(crate) async fn scan(
     }
 }
 
-/// Members and their scores, however the protocol of the connection writes them.
+/// Members and their scores, from a reply in RESP2 or RESP3.
 pub(crate) fn scored(answer: Option<Value>) -> Vec<(String, f64)> {
     value(answer).unwrap_or_default()
 }
 
-/// Names and numbers in turn.
+/// Pairs of a name and a number, from a flat list.
 pub(crate) fn pairs(items: Vec<Value>) -> BTreeMap<String, u64> {
     let mut items = items.into_iter();
     let next = || Some((value(items.next())?, value(items.next())?));

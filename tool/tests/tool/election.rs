@@ -44,7 +44,7 @@ async fn a_server_that_comes_back_has_its_leader_again() {
 }
 
 #[tokio::test]
-async fn one_leads_and_the_other_follows_when_it_ends() {
+async fn one_candidate_leads_and_the_other_follows_when_it_ends() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let words = ["elect", "a", "--", "sh", "-c", "echo leads; read x; exec sleep 60"];

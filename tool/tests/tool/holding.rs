@@ -9,7 +9,7 @@ use crate::common::{Server, eventually};
 use crate::scene::{LONG, freed, held, is_free, tool};
 
 #[tokio::test]
-async fn of_twenty_at_once_exactly_one_runs() {
+async fn of_twenty_commands_at_once_exactly_one_runs() {
     let server = Server::start().await;
     let (ran, go) = (server.dir().join("ran"), server.dir().join("go"));
     let (ran_path, go_path) = (ran.display(), go.display());
@@ -35,7 +35,7 @@ async fn of_twenty_at_once_exactly_one_runs() {
 }
 
 #[tokio::test]
-async fn those_that_wait_run_one_after_the_other() {
+async fn waiting_commands_run_one_after_the_other() {
     let server = Server::start().await;
     let log = server.dir().join("order");
     let path = log.display();
@@ -65,7 +65,7 @@ async fn the_command_is_told_what_it_holds() {
 }
 
 #[tokio::test]
-async fn each_kind_lets_in_as_many_as_it_says() {
+async fn each_kind_lets_in_as_many_holders_as_it_allows() {
     let server = Server::start().await;
     let run = async |kind: &[&str], name: &str| {
         let words = [&["run", "-n", "-q"], kind, &[name, "--", "true"]].concat();

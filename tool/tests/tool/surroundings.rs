@@ -41,7 +41,7 @@ async fn stdin_and_stdout_are_the_commands() {
 }
 
 #[tokio::test]
-async fn a_list_may_be_cut_off() {
+async fn a_reader_may_close_the_pipe_of_a_list() {
     let server = Server::start().await;
     assert_eq!(
         shell(&server, "$parklock ls | head -n 0; $parklock ls --json | wc -l").await.1.trim(),
@@ -51,7 +51,7 @@ async fn a_list_may_be_cut_off() {
 }
 
 #[tokio::test]
-async fn it_needs_nothing_of_the_environment() {
+async fn the_tool_needs_no_environment_variables() {
     let server = Server::start().await;
     let line = "env -i $parklock run --url $PARKLOCK_URL a -- /usr/bin/env";
     let (code, variables) = shell(&server, line).await;

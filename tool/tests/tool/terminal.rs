@@ -155,7 +155,7 @@ async fn a_lock_is_not_taken_from_a_holder_that_the_user_was_not_asked_about() {
     guard.unlock().await.expect("it was ours");
     let guard = new.lock("a").lock().await.expect("free");
     shell.types("y\n");
-    shell.shows("its holders have changed meanwhile; nothing was done").await;
+    shell.shows("other callers hold it now; nothing was done").await;
     shell.shows("[code-1]").await;
     guard.unlock().await.expect("nobody has taken it");
 }

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn an_incomplete_request_is_none_yet() {
+    fn an_incomplete_request_is_not_returned_yet() {
         let bytes = b"*2\r\n$3\r\nGET\r\n$1\r\nx\r\n";
         for end in 0..bytes.len() {
             assert_eq!(read(&[&bytes[..end]], KNOWN), Ok(Vec::new()), "{end} bytes of it");
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_big_word_may_hold_anything() {
+    fn a_large_bulk_string_may_contain_any_byte() {
         let big: Vec<u8> = b"\r\n*$\0\xff".repeat(500_000);
         let head = format!("*2\r\n$3\r\nSET\r\n${}\r\n", big.len());
         let bytes = [head.as_bytes(), &big, b"\r\n"].concat();

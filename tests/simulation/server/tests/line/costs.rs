@@ -47,7 +47,7 @@ fn processor() -> String {
 }
 
 #[test]
-fn an_uncontended_pair_takes_five_commands_and_three() {
+fn an_uncontended_pair_takes_at_most_five_commands_and_three() {
     for (kind, part) in [(LOCK, 1), (FAIR, 1), (RW, ALL), (RW, 1), (("semaphore", 64), 3)] {
         really(kind, |name| {
             name.acquire("a:1", &crate::name::part(part));
@@ -258,7 +258,7 @@ fn a_hundred_thousand_permits_of_the_dead_are_taken_away_by_short_calls() {
 
 /// A reader beside others, and a caller that asks for a held lock.
 #[test]
-fn beside_others_a_part_takes_few_commands() {
+fn a_reader_beside_others_and_a_waiter_take_few_commands() {
     really(RW, |name| {
         name.acquire("a:1", &part(1));
         let (take, took) = commands(name, |name| {

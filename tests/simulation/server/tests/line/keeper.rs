@@ -81,7 +81,7 @@ fn a_holder_that_keeps_nothing_is_told_nothing() {
 
 /// A hash of somebody else: its fields need not be owner fields.
 #[test]
-fn a_strange_holder_is_told_nothing() {
+fn a_holder_of_another_program_is_told_nothing() {
     everywhere(LOCK, |name| {
         let listener = ears(name);
         let field = "0123456789abcdef without a number";

@@ -106,7 +106,7 @@ fn a_waiter_that_leaves_the_line_brings_the_next_one_near() {
 }
 
 #[test]
-fn a_place_is_kept_and_had_again() {
+fn a_waiter_keeps_its_place_and_gets_it_back() {
     for kind in EXCLUSIVE {
         everywhere(kind, |name| {
             name.lock("a:1");
