@@ -53,9 +53,10 @@ async fn search_deadlocks(asked: &Top) -> Result<u8, Failure> {
     let look = || Inventory::load(&reached.servers, layout, &asked.pattern, WAITERS);
     let before = look().await?;
     sleep(asked.interval).await;
-    let text = deadlocks::text(&before, &look().await?);
-    output::put(&text);
-    Ok(if text.contains("waits for") { exit::BUSY } else { reached.code() })
+    let now = look().await?;
+    let circles = deadlocks::standing(&before, &now);
+    output::put(&deadlocks::text(&circles, &now));
+    Ok(if circles.is_empty() { reached.code() } else { exit::BUSY })
 }
 
 async fn watch(

@@ -52,6 +52,14 @@ impl Voice {
         }
     }
 
+    /// The lock was not free in time. Returns the exit code for that.
+    pub(crate) fn busy(&self, lock: &Lock) -> u8 {
+        let (code, text) = (lock.busy_code(), format!("{} is held by somebody else", lock.name));
+        let say = if lock.busy_ok { Self::note } else { Self::warn };
+        say(self, "busy", &json!({ "code": code }), &text);
+        code
+    }
+
     fn event(&self, event: &str, details: &Value, text: &str) {
         let mut line = json!({ "event": event, "name": self.name });
         if let (Value::Object(line), Value::Object(details)) = (&mut line, details) {
