@@ -13,7 +13,7 @@ use crate::args::Doctor;
 use crate::failure::Failure;
 use crate::inventory::scan;
 use crate::moment::on_the_wall;
-use crate::servers::{Info, Server, value};
+use crate::servers::{Info, Missing, Server};
 use crate::span::short;
 use crate::table::printable;
 use crate::{exit, output, servers};
@@ -93,29 +93,46 @@ impl Finding {
 }
 
 pub(crate) async fn doctor(asked: &Doctor) -> Result<u8, Failure> {
-    let servers = servers::primaries(&asked.server.url()).await?;
+    let reached = servers::reach(&asked.server.url()).await?;
     let mut worst = Verdict::Ok;
-    for server in &servers {
-        let findings = examine(server, asked.server.layout()).await;
-        report(asked, &server.address, &findings);
-        worst = findings.iter().map(|finding| finding.verdict).fold(worst, Verdict::max);
+    for Missing { address, failure, .. } in &reached.missing {
+        worst = worst.max(report(asked, address, &[no_answer(failure)]));
     }
-    let whole = vec![a_lock(asked).await];
-    report(asked, "all", &whole);
-    worst = worst.max(whole[0].verdict);
+    for server in &reached.servers {
+        let findings = examine(server, asked.server.layout()).await;
+        worst = worst.max(report(asked, &server.address, &findings));
+    }
+    worst = worst.max(report(asked, "all", &[a_lock(asked).await]));
     Ok(if worst == Verdict::Bad { exit::BUSY } else { exit::OK })
 }
 
-fn report(asked: &Doctor, server: &str, findings: &[Finding]) {
+/// Prints the findings about a server. Returns the worst verdict.
+fn report(asked: &Doctor, server: &str, findings: &[Finding]) -> Verdict {
     if !asked.json {
         output::put(&format!("{server}\n"));
     }
     for finding in findings {
         output::put(&if asked.json { finding.json(server) } else { finding.text() });
     }
+    findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok)
+}
+
+/// The only thing to say about a server that does not answer.
+fn no_answer(failure: &Failure) -> Finding {
+    let right = "let the user log in there as on the other servers";
+    Finding::bad("answers", failure.to_string(), remedy(failure, right))
+}
+
+/// What to do about a question that has failed. If the server refuses, the user lacks this right.
+fn remedy(failure: &Failure, right: &'static str) -> &'static str {
+    if failure.is_refusal() { right } else { "find out why the server does not answer" }
 }
 
 async fn examine(server: &Server, layout: Layout) -> Vec<Finding> {
+    // Any answer will do, even a refusal. Each further question to a server that hangs would wait as long.
+    if let Err(failure) = server.ask(pipe().cmd("TIME")).await {
+        return vec![no_answer(&failure)];
+    }
     let about = server.info("server").await;
     let memory = server.info("memory").await;
     let replication = server.info("replication").await;
@@ -341,7 +358,7 @@ async fn round_trip(server: &Server) -> Finding {
             return Finding::bad(
                 "round trip",
                 failure.to_string(),
-                "find out why the server does not answer; the user needs +time",
+                remedy(&failure, "the user needs +time"),
             );
         }
         times.push(sent.elapsed());
@@ -447,19 +464,16 @@ async fn listen(
 async fn clock(server: &Server) -> Finding {
     let check = "clock";
     let before = on_the_wall();
-    let mut asked = pipe();
-    asked.cmd("TIME");
-    let answers = server.ask(&asked).await.unwrap_or_default();
-    let Some((seconds, micros)) = value::<(u64, u64)>(answers.into_iter().next()) else {
-        return Finding::bad(
-            check,
-            "the server does not say what time it is",
-            "the user needs +time",
-        );
+    let there = match server.clock().await {
+        Ok(there) => there,
+        Err(failure) => {
+            let remedy = remedy(&failure, "the user needs +time");
+            return Finding::bad(check, failure.to_string(), remedy);
+        }
     };
     let after = on_the_wall();
     let here = before + after.saturating_sub(before) / 2;
-    let apart = here.abs_diff(Duration::from_secs(seconds) + Duration::from_micros(micros));
+    let apart = here.abs_diff(there);
     let found = format!("{} away from this machine's clock", short(apart));
     if apart < Duration::from_secs(1) {
         Finding::ok(check, found)
@@ -483,12 +497,14 @@ async fn immortal(server: &Server) -> Finding {
         }
     });
     if let Err(failure) = scanned.await {
-        return Finding::warn(check, failure.to_string(), "run the doctor as a user with +scan");
+        let remedy = remedy(&failure, "run the doctor as a user with +scan");
+        return Finding::warn(check, failure.to_string(), remedy);
     }
     match forever(server, &keys).await {
         (found, None) if found.is_empty() => Finding::ok(check, format!("none of {}", keys.len())),
-        (found, Some(why)) if found.is_empty() => {
-            Finding::warn(check, why, "run the doctor as a user with +pttl and ~lock*")
+        (found, Some(failure)) if found.is_empty() => {
+            let remedy = remedy(&failure, "run the doctor as a user with +pttl and ~lock*");
+            Finding::warn(check, failure.to_string(), remedy)
         }
         (mut found, _) => {
             let count = found.len();
@@ -505,16 +521,17 @@ async fn immortal(server: &Server) -> Finding {
 }
 
 /// The keys that have no TTL, and the reason if the server did not report the TTLs of all keys.
-async fn forever<'a>(server: &Server, keys: &'a [String]) -> (Vec<&'a str>, Option<String>) {
+async fn forever<'a>(server: &Server, keys: &'a [String]) -> (Vec<&'a str>, Option<Failure>) {
     let (mut found, mut unknown) = (Vec::new(), None);
     for batch in keys.chunks(500) {
         let mut asked = pipe();
         batch.iter().for_each(|key| _ = asked.cmd("PTTL").arg(key));
         let answers = match server.ask(&asked).await {
             Ok(answers) => answers,
-            Err(failure) => return (found, Some(failure.to_string())),
+            Err(failure) => return (found, Some(failure)),
         };
-        unknown = unknown.or_else(|| answers.iter().find_map(refusal));
+        let refused = |why| Failure { code: exit::PERMISSION, why };
+        unknown = unknown.or_else(|| answers.iter().find_map(refusal).map(refused));
         let forever = batch.iter().zip(answers).filter(|(_, ttl)| *ttl == Value::Int(-1));
         found.extend(forever.map(|(key, _)| key.as_str()));
     }
@@ -525,7 +542,8 @@ async fn cluster(server: &Server) -> Finding {
     let check = "cluster";
     match server.query::<String>(&["CLUSTER", "INFO"]).await {
         Err(failure) => {
-            Finding::warn(check, failure.to_string(), "run the doctor as a user with +cluster|info")
+            let remedy = remedy(&failure, "run the doctor as a user with +cluster|info");
+            Finding::warn(check, failure.to_string(), remedy)
         }
         Ok(text) if text.contains("cluster_state:ok") => Finding::ok(check, "all slots are served"),
         Ok(_) => Finding::bad(check, "not all slots are served", "see `redis-cli --cluster check`"),
