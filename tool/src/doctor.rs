@@ -93,13 +93,16 @@ impl Finding {
 }
 
 pub(crate) async fn doctor(asked: &Doctor) -> Result<u8, Failure> {
+    if asked.plain_channels && asked.server.layout() != Layout::Redisson {
+        return Err(Failure::config("--plain-channels is only for --layout redisson"));
+    }
     let reached = servers::reach(&asked.server.url()).await?;
     let mut worst = Verdict::Ok;
     for Missing { address, failure, .. } in &reached.missing {
         worst = worst.max(report(asked, address, &[no_answer(failure)]));
     }
     for server in &reached.servers {
-        let findings = examine(server, asked.server.layout()).await;
+        let findings = examine(server, asked).await;
         worst = worst.max(report(asked, &server.address, &findings));
     }
     worst = worst.max(report(asked, "all", &[a_lock(asked).await]));
@@ -128,7 +131,7 @@ fn remedy(failure: &Failure, right: &'static str) -> &'static str {
     if failure.is_refusal() { right } else { "find out why the server does not answer" }
 }
 
-async fn examine(server: &Server, layout: Layout) -> Vec<Finding> {
+async fn examine(server: &Server, asked: &Doctor) -> Vec<Finding> {
     // Any answer will do, even a refusal. Each further question to a server that hangs would wait as long.
     if let Err(failure) = server.ask(pipe().cmd("TIME")).await {
         return vec![no_answer(&failure)];
@@ -144,7 +147,7 @@ async fn examine(server: &Server, layout: Layout) -> Vec<Finding> {
     findings.push(idle_limit(server).await);
     findings.push(scripts(server).await);
     findings.push(round_trip(server).await);
-    findings.push(message(server, layout).await);
+    findings.push(message(server, asked).await);
     findings.push(clock(server).await);
     findings.push(immortal(server).await);
     if server.database.is_none() {
@@ -382,9 +385,9 @@ fn ms(time: Duration) -> f64 {
 }
 
 /// Publishes a message, and waits until it arrives.
-async fn message(server: &Server, layout: Layout) -> Finding {
+async fn message(server: &Server, asked: &Doctor) -> Finding {
     let check = "messages";
-    match carried(server, layout).await {
+    match carried(server, asked).await {
         Ok(time) => Finding::ok(check, format!("heard after {:.2} ms", ms(time))),
         Err(why) => Finding::bad(
             check,
@@ -394,10 +397,14 @@ async fn message(server: &Server, layout: Layout) -> Finding {
     }
 }
 
-async fn carried(server: &Server, layout: Layout) -> Result<Duration, String> {
-    let channel = channel(server, layout).await?;
-    let (subscribe, publish) =
-        if server.is_sharded { ("SSUBSCRIBE", "SPUBLISH") } else { ("SUBSCRIBE", "PUBLISH") };
+async fn carried(server: &Server, asked: &Doctor) -> Result<Duration, String> {
+    // On a server with sharded channels this publishes on them. A program with plain channels does both.
+    let channel = channel(server, asked.server.layout()).await?;
+    let (subscribe, publish) = if server.is_sharded && !asked.plain_channels {
+        ("SSUBSCRIBE", "SPUBLISH")
+    } else {
+        ("SUBSCRIBE", "PUBLISH")
+    };
     let (tell, mut heard) = mpsc::unbounded_channel();
     let hear = move |push: PushInfo| {
         if matches!(push.kind, PushKind::Message | PushKind::SMessage) {
@@ -557,6 +564,7 @@ async fn a_lock(asked: &Doctor) -> Finding {
     let began = Instant::now();
     let done = async {
         let config = Config::default().layout(asked.server.layout()).connect_timeout(CONNECTING);
+        let config = config.plain_channels(asked.plain_channels);
         let client = Client::connect_with(asked.server.url(), config).await?;
         let guard = client.lock(name).try_lock().await?;
         if let Some(guard) = guard {

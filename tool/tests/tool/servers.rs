@@ -187,3 +187,31 @@ async fn clients_that_wait_in_redissons_layout_are_counted_in_a_cluster() {
     eventually(LONG, "each lock shows the client that listens", counted).await;
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }
+
+#[tokio::test]
+async fn the_doctor_tries_plain_channels_for_a_program_that_needs_them() {
+    let cluster = Cluster::start().await;
+    let info: String = cluster.admin(0).await.cmd(&["INFO", "server"]).await;
+    if info.contains("redis_version:6") {
+        return; // all channels are plain
+    }
+    let rules = in_a_cluster(rules("../docs/from-redisson.md"), &info);
+    let plain = ["+publish", "+subscribe", "+unsubscribe"].map(str::to_owned);
+    let messages = async |rules: &[String], words: &[&str]| {
+        for node in &cluster.nodes {
+            user(node, rules).await;
+        }
+        let words = [&["doctor", "--layout", "redisson"], words].concat();
+        let url = as_user(&cluster.url());
+        let mut doctor = tool_at(&url, cluster.nodes[0].dir(), &words).start();
+        doctor.code().await;
+        ["ok    messages", "BAD   messages"].map(|line| doctor.output().matches(line).count())
+    };
+    let all = cluster.nodes.len();
+    assert_eq!(messages(&rules, &[]).await, [all, 0]);
+    assert_eq!(messages(&rules, &["--plain-channels"]).await, [0, all]);
+    let both = [&rules[..], &plain[..]].concat();
+    assert_eq!(messages(&both, &["--plain-channels"]).await, [all, 0]);
+    let native = tool_at(&cluster.url(), cluster.nodes[0].dir(), &["doctor", "--plain-channels"]);
+    assert_eq!(native.code().await, 78, "only a Redisson needs them");
+}
