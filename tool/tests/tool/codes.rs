@@ -42,6 +42,18 @@ async fn a_busy_lock_is_1_or_what_the_user_says() {
 }
 
 #[tokio::test]
+async fn a_name_does_not_control_the_terminal_when_it_is_busy() {
+    let server = Server::start().await;
+    let name = "a\n\u{1b}[31m";
+    let holder = tool(&server, &["hold", name]).start();
+    holder.says("token").await;
+    let mut other = tool(&server, &["run", "-n", name, "--", "true"]).start();
+    assert_eq!(other.code().await, 1);
+    assert_eq!(other.complaint(), "parklock: a\\n\\u{1b}[31m is held by somebody else\n");
+    drop(holder);
+}
+
+#[tokio::test]
 async fn wrong_usage_is_64() {
     let server = Server::start().await;
     for words in [
