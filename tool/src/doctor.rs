@@ -329,26 +329,23 @@ async fn scripts(server: &Server) -> Finding {
     let check = "scripts";
     let (mut asked, text) = (pipe(), "return 1");
     asked.cmd("EVAL").arg(text).arg(0).cmd("SCRIPT").arg("LOAD").arg(text);
-    match server.ask(&asked).await {
-        Err(failure) => {
-            Finding::bad(check, failure.to_string(), "find out why the server does not answer")
+    let failure = match server.ask(&asked).await {
+        Err(failure) => Some(failure),
+        Ok(answers) => answers.iter().find_map(refusal),
+    };
+    match failure {
+        None => Finding::ok(check, "may be loaded and called"),
+        Some(failure) => {
+            let right = "the user needs +eval +evalsha +script|load: see docs/operations.md";
+            Finding::bad(check, failure.to_string(), remedy(&failure, right))
         }
-        Ok(answers) => match answers.iter().find_map(refusal) {
-            None => Finding::ok(check, "may be loaded and called"),
-            Some(refusal) => Finding::bad(
-                check,
-                refusal,
-                "the user needs +eval +evalsha +script|load: see docs/operations.md",
-            ),
-        },
     }
 }
 
-fn refusal(answer: &Value) -> Option<String> {
+/// The failure that this answer reports, if it is one.
+fn refusal(answer: &Value) -> Option<Failure> {
     match answer {
-        Value::ServerError(error) => {
-            Some(format!("{} {}", error.code(), error.details().unwrap_or_default()))
-        }
+        Value::ServerError(error) => Some(redis::RedisError::from(error.clone()).into()),
         _ => None,
     }
 }
@@ -389,15 +386,19 @@ async fn message(server: &Server, asked: &Doctor) -> Finding {
     let check = "messages";
     match carried(server, asked).await {
         Ok(time) => Finding::ok(check, format!("heard after {:.2} ms", ms(time))),
-        Err(why) => Finding::bad(
+        Err(failure) => Finding::bad(
             check,
-            why,
-            "the user needs the commands and the channels of docs/operations.md; without messages, waiters only ask from time to time",
+            failure.to_string(),
+            if failure.is_refusal() {
+                "the user needs the commands and the channels of docs/operations.md; without messages, waiters only ask from time to time"
+            } else {
+                "find out why no message arrives; without messages, waiters only ask from time to time"
+            },
         ),
     }
 }
 
-async fn carried(server: &Server, asked: &Doctor) -> Result<Duration, String> {
+async fn carried(server: &Server, asked: &Doctor) -> Result<Duration, Failure> {
     // On a server with sharded channels this publishes on them. A program with plain channels does both.
     let channel = channel(server, asked.server.layout()).await?;
     let (subscribe, publish) = if server.is_sharded && !asked.plain_channels {
@@ -412,24 +413,21 @@ async fn carried(server: &Server, asked: &Doctor) -> Result<Duration, String> {
         }
         Ok::<(), std::convert::Infallible>(())
     };
-    let listener = listen(server, AsyncConnectionConfig::new().set_push_sender(hear)).await;
-    let mut listener = listener.map_err(|failure| failure.to_string())?;
-    let subscribed = redis::cmd(subscribe).arg(&channel).query_async::<Value>(&mut listener).await;
-    subscribed.map_err(|error| error.to_string())?;
+    let mut listener = listen(server, AsyncConnectionConfig::new().set_push_sender(hear)).await?;
+    redis::cmd(subscribe).arg(&channel).query_async::<Value>(&mut listener).await?;
     let sent = Instant::now();
-    let published = server.query::<u64>(&[publish, &channel, "doctor"]).await;
-    published.map_err(|failure| failure.to_string())?;
+    server.query::<u64>(&[publish, &channel, "doctor"]).await?;
     match timeout(PATIENCE, heard.recv()).await {
         Ok(Some(())) => Ok(sent.elapsed()),
-        _ => Err(format!(
+        _ => Err(Failure::unavailable(format!(
             "the doctor published a message, and did not receive it within {}",
             short(PATIENCE)
-        )),
+        ))),
     }
 }
 
 /// A channel that this server carries. In a cluster of version 7 or later, that depends on the slot of its name.
-async fn channel(server: &Server, layout: Layout) -> Result<String, String> {
+async fn channel(server: &Server, layout: Layout) -> Result<String, Failure> {
     if !server.is_sharded {
         return any_channel(server, layout);
     }
@@ -438,20 +436,19 @@ async fn channel(server: &Server, layout: Layout) -> Result<String, String> {
         let channels = channels.collect::<Result<Vec<_>, _>>()?;
         let mut asked = pipe();
         channels.iter().for_each(|channel| _ = asked.cmd("SPUBLISH").arg(channel).arg("doctor"));
-        let answers = server.ask(&asked).await.map_err(|failure| failure.to_string())?;
+        let answers = server.ask(&asked).await?;
         let mut here = channels.into_iter().zip(answers).filter(|(_, answer)| !is_moved(answer));
         if let Some((channel, answer)) = here.next() {
             return refusal(&answer).map_or(Ok(channel), Err);
         }
     }
-    Err(format!("none of {CHANNELS} channels belongs to this server"))
+    Err(Failure::unavailable(format!("none of {CHANNELS} channels belongs to this server")))
 }
 
 /// The channel of a name that nobody uses.
-fn any_channel(server: &Server, layout: Layout) -> Result<String, String> {
+fn any_channel(server: &Server, layout: Layout) -> Result<String, Failure> {
     let name = format!("parklock-doctor-{:x}", fastrand::u64(..));
-    let place = operator::place(layout, "lock", &name, server.database);
-    place.map(|place| place.channel).map_err(|error| error.to_string())
+    Ok(operator::place(layout, "lock", &name, server.database)?.channel)
 }
 
 fn is_moved(answer: &Value) -> bool {
@@ -537,8 +534,7 @@ async fn forever<'a>(server: &Server, keys: &'a [String]) -> (Vec<&'a str>, Opti
             Ok(answers) => answers,
             Err(failure) => return (found, Some(failure)),
         };
-        let refused = |why| Failure { code: exit::PERMISSION, why };
-        unknown = unknown.or_else(|| answers.iter().find_map(refusal).map(refused));
+        unknown = unknown.or_else(|| answers.iter().find_map(refusal));
         let forever = batch.iter().zip(answers).filter(|(_, ttl)| *ttl == Value::Int(-1));
         found.extend(forever.map(|(key, _)| key.as_str()));
     }

@@ -7,7 +7,7 @@ use parklock::{Client, Config, Layout};
 use serde_json::Value;
 
 use crate::common::rights::{rules, user};
-use crate::common::{Server, eventually};
+use crate::common::{Proxy, Server, eventually};
 use crate::scene::{LONG, tool, tool_at};
 
 /// The lines of JSON that a call prints.
@@ -436,6 +436,28 @@ async fn the_doctor_does_not_call_well_what_it_may_not_look_at() {
     rules.extend(["+scan", "~lock:grants", "~lock:{parklock-doctor-*"].map(str::to_owned));
     let url = user(&server, &rules).await;
     assert_eq!(verdicts(&server, &url, &[]).await["keys without TTL"], "warn");
+}
+
+#[tokio::test]
+async fn the_doctor_does_not_call_a_connection_that_carries_no_message_a_missing_right() {
+    let server = Server::start().await;
+    let remedy = async |url: &str| {
+        let mut asked = tool_at(url, server.dir(), &["doctor", "--json"]).start();
+        assert_eq!(asked.code().await, 1);
+        let text = asked.output();
+        let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let found = lines.find(|line| line["check"] == "messages").expect("it is checked");
+        found["remedy"].as_str().expect("a text").to_owned()
+    };
+    let proxy = Proxy::before(&server).await;
+    let cut = proxy.command("SUBSCRIBE").about("doctor").cut_before();
+    let said = remedy(&proxy.url()).await;
+    cut.happened().await;
+    assert!(said.starts_with("find out why no message arrives"), "{said}");
+    let mut rules = rules("../docs/operations.md");
+    rules.retain(|rule| rule != "+subscribe");
+    let said = remedy(&user(&server, &rules).await).await;
+    assert!(said.starts_with("the user needs"), "{said}");
 }
 
 #[tokio::test]
