@@ -27,7 +27,8 @@ async fn an_endless_wait_does_not_overflow() {
     assert!(got.unwrap().is_some());
 }
 
-/// Uses whatever a setting may touch: a contended wait, a nested hold, an outage, the end of a subscription.
+/// Uses whatever a setting may touch: a contended wait, a nested hold, an outage, the end of a subscription, and what callers of
+/// a client hold side by side.
 async fn endures(server: &Server, config: Config) {
     let holder = connect(&server.url(), patient()).await;
     let client = connect(&server.url(), config).await;
@@ -49,6 +50,10 @@ async fn endures(server: &Server, config: Config) {
     tokio::time::sleep(A_WHILE).await;
     outer.unlock().await.expect("it is ours");
     lock.lock().await.expect("the client goes on").unlock().await.expect("it is ours");
+    for _ in 0..2 {
+        client.semaphore("s", 2).acquire().await.expect("a permit").unlock().await.expect("ours");
+        client.rw_lock("r").read().await.expect("a read").unlock().await.expect("ours");
+    }
     timeout(SOON, client.close()).await.expect("it ends");
 }
 
@@ -80,6 +85,9 @@ endless_settings! {
     an_endless_response_timeout_works_or_is_refused: response_timeout,
     an_endless_claim_timeout_works_or_is_refused: waiter_ttl,
     an_endless_watchdog_timeout_works_or_is_refused: watchdog_timeout,
+    an_endless_pickup_timeout_works_or_is_refused: pickup_timeout,
+    an_endless_ack_timeout_works_or_is_refused: ack_timeout,
+    an_endless_keep_works_or_is_refused: keep,
 }
 
 /// F71: hand-offs without a limit in time.
