@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parklock::{Client, Config, Error, HandOff, Owner};
+use parklock::{Client, Config, Credentials, Error, HandOff, Owner, RedLock};
 use tokio::time::timeout;
 
 use crate::common::Server;
@@ -25,6 +25,60 @@ async fn an_endless_wait_does_not_overflow() {
     guard.unlock().await.unwrap();
     let got = timeout(SOON, waiter).await.expect("it is free").expect("no panic");
     assert!(got.unwrap().is_some());
+}
+
+/// F71: every other call that takes a time, with `Duration::MAX`. Each call has to wait before it gets what it wants.
+#[tokio::test]
+async fn an_endless_time_overflows_nowhere() {
+    const MOST: Duration = Duration::MAX;
+    let server = Server::start().await;
+    let account = || async { Ok::<_, Error>(Credentials::new("secret").valid_for(MOST)) };
+    let admin = server.admin().await;
+    admin.cmd::<()>(&["CONFIG", "SET", "requirepass", "secret"]).await;
+    let holder = connect(&server.url(), patient().credentials(account)).await;
+    let client = connect(&server.url(), patient().credentials(account)).await;
+    let (latch, condition) = (client.count_down_latch("latch"), client.condition("condition"));
+    latch.set(1).await.expect("it is new");
+    let held = holder.lock("a").lock().await.expect("it is free");
+    let reads = holder.rw_lock("r").write().await.expect("it is free");
+    let permit = holder.semaphore("s", 1).acquire().await.expect("it is free");
+    let waits = async {
+        let limit = MOST;
+        let (multi, red) = (client.multi_lock(["a", "b"]), RedLock::new([client.lock("a")]));
+        let (semaphore, rw) = (client.semaphore("s", 1), client.rw_lock("r"));
+        let all = futures_util::join!(
+            async { multi.try_lock_for(limit).await?.expect("no end").unlock().await },
+            async { red.try_lock_for(limit).await?.expect("no end").unlock().await },
+            async { semaphore.try_acquire_for(limit).await?.expect("no end").unlock().await },
+            async { rw.try_read_for(limit).await?.expect("no end").unlock().await },
+            async { latch.wait_for(limit).await.map(|is_open| assert!(is_open)) },
+            async {
+                let guard = client.lock("c").lock().await?;
+                guard.wait_for(&condition, limit).await?.0.unlock().await
+            },
+        );
+        [all.0, all.1, all.2, all.3, all.4, all.5]
+    };
+    let ends = async {
+        tokio::time::sleep(A_WHILE).await;
+        held.unlock().await.expect("it is ours");
+        reads.unlock().await.expect("it is ours");
+        permit.unlock().await.expect("it is ours");
+        holder.count_down_latch("latch").count_down().await.expect("it is set");
+        somebody_waits(&admin, "condition").await;
+        holder.condition("condition").notify_one().await.expect("an answer");
+    };
+    let (waited, ()) =
+        timeout(SOON, futures_util::future::join(waits, ends)).await.expect("all of it is free");
+    waited.into_iter().for_each(|waited| waited.expect("it is granted"));
+
+    let job = client.every("e", Duration::from_secs(60)).at_most(MOST);
+    assert!(job.run_if_due(|_| async {}).await.expect("it is due").is_some());
+    let election = client.election("l");
+    let mut observer = election.observe().every(MOST);
+    assert!(observer.next().await.expect("an answer").is_none());
+    let refused = election.margin(MOST).campaign().await;
+    assert!(matches!(refused, Err(Error::Config { .. })), "{refused:?}");
 }
 
 /// Uses whatever a setting may touch: a contended wait, a nested hold, an outage, the end of a subscription, and what callers of
