@@ -30,8 +30,8 @@ use std::task::Wake;
 
 use tokio::time::Instant;
 
-use crate::engine::compact_instant::SharedInstant;
-use crate::engine::ghost::Ghost;
+use crate::engine::compact_instant::{CompactInstant, SharedInstant};
+use crate::engine::ghost::{Ghost, PATIENCE};
 use crate::engine::keep::Keep;
 use crate::engine::tenure;
 use crate::engine::waiting::{Event, Rules, Waiting};
@@ -87,6 +87,8 @@ pub(crate) struct Entry {
     failing: SharedInstant,
     /// When a holder was last known.
     taken: SharedInstant,
+    /// When a message last said that somebody has lost the lock.
+    lost: SharedInstant,
     /// The contender waits: another client has the lock, or is ahead.
     elsewhere: AtomicBool,
     /// Whether a caller has lined up under the entry's owner field.
@@ -121,6 +123,7 @@ impl Entry {
             held_back: Mutex::default(),
             failing: SharedInstant::default(),
             taken: SharedInstant::default(),
+            lost: SharedInstant::default(),
             elsewhere: AtomicBool::new(false),
             has_used_name: AtomicBool::new(false),
             keep: OnceLock::new(),
@@ -286,7 +289,11 @@ impl Entry {
 
     /// Keeps a ghost until [`take_held_back`](Self::take_held_back), which the caller that ends the wait has to call.
     pub(crate) fn hold_back(&self, ghost: Ghost) {
-        self.held_back.lock().expect("no panic under this lock").push(ghost);
+        let now = Instant::now();
+        let mut ghosts = self.held_back.lock().expect("no panic under this lock");
+        // The releaser would give up such a former one. So they do not pile up for as long as requests get no answer.
+        ghosts.retain(|former| now < former.until + PATIENCE);
+        ghosts.push(ghost);
     }
 
     /// Whether a ghost of this owner field is kept.
@@ -472,6 +479,16 @@ impl Entry {
         self.taken.advance(then.into());
     }
 
+    /// A message says that somebody has lost the lock, perhaps a caller that was granted it and does not hold it yet.
+    pub(crate) fn note_loss(&self) {
+        self.lost.advance(CompactInstant::now());
+    }
+
+    /// Whether a message has said so at this time or later.
+    fn was_lost_since(&self, then: Instant) -> bool {
+        self.lost.get().is_some_and(|lost| lost >= then.into())
+    }
+
     /// Whether a holder was known at this time or later.
     pub(crate) fn was_taken_since(&self, then: Instant) -> bool {
         self.taken.get().is_some_and(|taken| taken >= then.into())
@@ -489,5 +506,31 @@ impl Wake for Entry {
         if self.tells_lookout.load(Ordering::SeqCst) {
             self.have_watched();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::Layout;
+    use crate::engine::debts::Debts;
+    use crate::kinds::Kind;
+
+    #[test]
+    fn ghosts_that_the_releaser_would_give_up_are_kept_no_longer() {
+        let keys = Arc::new(Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap());
+        let visit = Arc::new(Table::default()).visit(&keys, 1).unwrap();
+        let (now, debts) = (Instant::now(), Debts::default());
+        let hold_back = |id, until| {
+            let (keys, debt) = (Arc::clone(&keys), debts.tidying());
+            visit.entry.hold_back(Ghost { keys, id: TenureId(id), sent_on: 1, until, debt });
+        };
+        hold_back(1, now - PATIENCE);
+        hold_back(2, now - PATIENCE / 2);
+        hold_back(3, now + Duration::from_secs(1));
+        let kept: Vec<_> = visit.entry.take_held_back().iter().map(|ghost| ghost.id.0).collect();
+        assert_eq!(kept, [2, 3]);
     }
 }

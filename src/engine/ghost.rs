@@ -9,6 +9,7 @@
 //! 4. When the last waiting caller of an entry goes, `Engine::look_after` in `core.rs` gives up its place in line.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -17,13 +18,17 @@ use crate::keys::{Keys, TenureId};
 use crate::meters;
 use crate::wire::Acquire;
 
+/// For how long, at least, the releaser tries to give up a place in line.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
 /// What the releaser has to know of an unanswered acquire, to release what it may have been granted.
 pub(crate) struct Ghost {
     pub(crate) keys: Arc<Keys>,
     pub(crate) id: TenureId,
     /// The connection on which it was sent.
     pub(crate) sent_on: u64,
-    /// By this time Redis itself has freed what it granted before the ghost was made. Then the releaser gives up.
+    /// By this time Redis itself has freed what it granted before the ghost was made. Then the releaser gives up, unless a place
+    /// in line may be left.
     pub(crate) until: Instant,
     pub(crate) debt: Debt,
 }

@@ -126,7 +126,8 @@ impl Engine {
         }
         let (ttl, sent) = (tenure.at_least(lease), Instant::now());
         match self.renew_once(tenure, ttl).await {
-            Ok(true) if tenure.prolong(sent, ttl) => Ok(()),
+            // Meanwhile another guard of the owner may have left, and the tenure may have another holder.
+            Ok(true) if tenure.prolong(sent, ttl) && hold.outcome().is_none() => Ok(()),
             Ok(true) => Err(Error::Lost),
             // Even if another caller has released it meanwhile, this one does not have it.
             Ok(false) => self.gone(hold).and(Err(Error::Lost)),

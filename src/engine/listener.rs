@@ -149,6 +149,7 @@ impl Listener {
         let is_anothers = publisher(message) != self.client.as_bytes();
         let is_force = publisher(message) == b"force_unlock";
         let names_holders = is_force && message.contains(&b' ');
+        let names_ours = words(message, &self.client).any(|word| matches!(word.what, What::Out));
         meters::woken("message", || self.waiting(channel));
         self.give_back_kept(channel);
         for entry in self.table.all_of(channel) {
@@ -157,6 +158,11 @@ impl Listener {
             entry.step(if is_force { Event::Stirred } else { Event::Roused }, self.rules);
             if is_anothers && !names_holders {
                 self.doubt(&entry);
+            }
+            // Perhaps a caller that has been granted the lock, and has no place: no word finds it. If its tenure begins just
+            // now, either it sees this note, or the word finds it as the holder.
+            if names_ours {
+                entry.note_loss();
             }
         }
         self.hear_words(channel, message);
@@ -169,6 +175,7 @@ impl Listener {
         // just then is not checked, since that would cost a request.
         if row.has_line && !row.is_notice {
             entry.step(Event::Lost(None), self.rules);
+            entry.note_loss();
         }
         // If several clients hold a lock of Redisson's, the release of one says nothing about the others.
         if !row.is_shared || row.has_line {
@@ -276,7 +283,7 @@ mod tests {
     async fn a_grant_that_was_taken_away_before_its_contender_has_it_is_checked_at_once() {
         for (kind, message, is_checked) in [
             (Kind::Lock, "force_unlock us:7", true),
-            (Kind::Lock, "force_unlock us:8", false),
+            (Kind::Lock, "force_unlock them:7", false),
             (Kind::Read, "force_unlock us:7", true),
             (Kind::Semaphore { permits: 3 }, "other", true),
         ] {
@@ -284,12 +291,43 @@ mod tests {
             let keys = Arc::new(Keys::new(Layout::Native, kind, "a".to_owned()).unwrap());
             let permit = listener.table.visit(&keys, 1).unwrap().try_permit().unwrap();
             permit.entry().ask(|| FORMER, listener.rules);
-            hear_all(&listener, &keys, message);
             let (sent, debt) = (Instant::now(), listener.debts.tidying());
+            hear_all(&listener, &keys, message);
             let grant = Grant { id: FORMER, number: 1, awaited: false, lease: TTL, sent, debt };
             let lease = Lease::Fixed(TTL);
             let holder = Holder { owner: None, asked_by: OwnerId::current(), lease, permits: 1 };
             let tenure = permit.begin(grant, holder, sent + TTL);
+            let due = tenure.due(Instant::now(), None, Idle { pickup: TTL, keep: TTL });
+            assert_eq!(due == Due::Renew, is_checked, "{message:?} of a {}: {due:?}", kind.word());
+        }
+    }
+
+    /// A caller that does not wait, or that asks beside the contender, has no place under which a message could find it.
+    #[tokio::test]
+    async fn a_grant_to_a_caller_without_a_place_that_was_taken_away_is_checked_at_once() {
+        for (kind, message, sent_first, is_checked) in [
+            (Kind::Lock, "force_unlock us:7", true, true),
+            (Kind::Lock, "force_unlock", true, true),
+            (Kind::Lock, "other", true, true),
+            (Kind::Lock, "force_unlock us:7", false, false),
+            (Kind::Semaphore { permits: 3 }, "force_unlock us:7", true, true),
+            (Kind::Semaphore { permits: 3 }, "other", true, true),
+            (Kind::Semaphore { permits: 3 }, "force_unlock us:7", false, false),
+        ] {
+            let (listener, _jobs) = listener();
+            let keys = Arc::new(Keys::new(Layout::Native, kind, "a".to_owned()).unwrap());
+            let visit = listener.table.visit(&keys, 1).unwrap();
+            let before = Instant::now();
+            hear_all(&listener, &keys, message);
+            let sent = if sent_first { before } else { Instant::now() };
+            let (lease, debt) = (Lease::Fixed(TTL), listener.debts.tidying());
+            let grant = Grant { id: FORMER, number: 1, awaited: false, lease: TTL, sent, debt };
+            let holder = Holder { owner: None, asked_by: OwnerId::current(), lease, permits: 1 };
+            let tenure = if keys.row.is_shared {
+                visit.begin_beside(grant, holder, sent + TTL)
+            } else {
+                visit.try_permit().unwrap().begin(grant, holder, sent + TTL)
+            };
             let due = tenure.due(Instant::now(), None, Idle { pickup: TTL, keep: TTL });
             assert_eq!(due == Due::Renew, is_checked, "{message:?} of a {}: {due:?}", kind.word());
         }

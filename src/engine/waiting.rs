@@ -123,7 +123,7 @@ pub(crate) struct Waiting {
     /// When the last answered request was sent.
     signed: Option<Instant>,
     told: Option<PushedGrant>,
-    /// A message says that the lock was taken away, since it was granted by message or the last request was sent.
+    /// A message says that the lock was taken away, since it was granted by message.
     doubted: bool,
     /// When the contender has to ask in any case.
     ask_at: Option<Instant>,
@@ -190,11 +190,6 @@ impl Waiting {
     /// Whether the contender stands in line, and was granted nothing yet.
     pub(crate) fn only_stands(&self) -> bool {
         self.was_told_to_wait() && !self.may_still_run() && self.told.is_none()
-    }
-
-    /// Whether what this contender was granted may have been taken away before it could take it.
-    pub(crate) fn is_doubted(&self) -> bool {
-        self.doubted
     }
 
     /// These rules, with the lease of a grant by message.
@@ -621,18 +616,16 @@ mod tests {
         assert_eq!(play.next(), Next::Take(grant));
     }
 
-    /// The answer may be a grant that came before the message. A contender that waits does nothing because of it.
+    /// If the answer is a grant, it is checked (`Visit::doubt_if_lost`).
     #[test]
-    fn a_loss_casts_doubt_on_the_answer_to_the_request_on_its_way() {
+    fn a_contender_that_waits_does_nothing_because_of_a_loss() {
         let mut play = Play::new();
         play.hears(Event::Asked);
-        assert!(!play.waiting.is_doubted());
         play.hears(Event::Lost(None));
-        assert!(play.waiting.is_doubted());
         play.answer(true);
         assert_eq!(play.parks_for(), TTL / 3);
-        play.hears(Event::Asked);
-        assert!(!play.waiting.is_doubted(), "that was before this request");
+        play.hears(Event::Lost(None));
+        assert_eq!(play.parks_for(), TTL / 3);
     }
 
     /// The message about a script that ran right after the request may overtake the answer.

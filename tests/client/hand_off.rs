@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use common::fixture::comes_in;
 use common::{Admin, Proxy, Site, eventually};
-use parklock::{Client, Config, Ended, Error, Guard, HandOff, Lock, Owner, ReentrantLock, Result};
+use parklock::{
+    Client, Config, Ended, Error, Guard, HandOff, Layout, Lock, Owner, ReentrantLock, Result,
+};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
@@ -913,4 +915,42 @@ async fn close_gives_back_what_was_being_taken() {
         let free = async || holders(&admin).await.is_empty();
         eventually(SOON / 2, &format!("what the {script} took is given back"), free).await;
     }
+}
+
+/// A contender parks, and then goes. While the next callers are not polled, a caller that does not wait gets the lock. The
+/// caller after that one goes on for the first contender, and knows from it that it may park.
+#[tokio::test]
+async fn a_tenure_that_may_not_be_handed_on_is_not_kept_while_the_next_caller_parks() {
+    const PICKUP: Duration = Duration::from_secs(1);
+    let server = Site::start().await;
+    let admin = server.admin().await;
+    let config = patient(0).layout(Layout::Redisson).max_park(FOR_EVER).pickup_timeout(PICKUP);
+    let config = config.subscription_linger(FOR_EVER); // a channel that becomes live wakes its contender
+    let (theirs, ours) = (
+        connect(&server.url(), config.clone()).await.lock("a"),
+        connect(&server.url(), config).await.lock("a"),
+    );
+    let held = taken(&theirs).await;
+    let contender = tokio::spawn({
+        let lock = ours.clone();
+        async move { lock.lock().await }
+    });
+    let listens = async || admin.subscribers("redisson_lock__channel:{a}").await > 0;
+    eventually(SOON, "the contender listens", listens).await;
+    sleep(Duration::from_millis(100)).await; // it looks once more when its channel is live
+    let (_silent, mut next) = (Caller::queued(&ours), Caller::queued(&ours));
+
+    // Nobody tells the contender of this.
+    admin.cmd::<()>(&["DEL", "a"]).await;
+    contender.abort();
+    let guard = loop {
+        match ours.try_lock().await.expect("an answer") {
+            Some(guard) => break guard,
+            None => sleep(Duration::from_millis(5)).await,
+        }
+    };
+    assert!(!next.is_ready());
+    guard.unlock().await.expect("it is ours");
+    next.guard().await.unlock().await.expect("it is ours");
+    drop(held);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parklock::{Client, Config, Error, HandOff, Owner};
+use parklock::{Client, Config, Credentials, Error, HandOff, Owner, RedLock};
 use tokio::time::timeout;
 
 use crate::common::Server;
@@ -27,7 +27,62 @@ async fn an_endless_wait_does_not_overflow() {
     assert!(got.unwrap().is_some());
 }
 
-/// Uses whatever a setting may touch: a contended wait, a nested hold, an outage, the end of a subscription.
+/// F71: every other call that takes a time, with `Duration::MAX`. Each call has to wait before it gets what it wants.
+#[tokio::test]
+async fn an_endless_time_overflows_nowhere() {
+    const MOST: Duration = Duration::MAX;
+    let server = Server::start().await;
+    let account = || async { Ok::<_, Error>(Credentials::new("secret").valid_for(MOST)) };
+    let admin = server.admin().await;
+    admin.cmd::<()>(&["CONFIG", "SET", "requirepass", "secret"]).await;
+    let holder = connect(&server.url(), patient().credentials(account)).await;
+    let client = connect(&server.url(), patient().credentials(account)).await;
+    let (latch, condition) = (client.count_down_latch("latch"), client.condition("condition"));
+    latch.set(1).await.expect("it is new");
+    let held = holder.lock("a").lock().await.expect("it is free");
+    let reads = holder.rw_lock("r").write().await.expect("it is free");
+    let permit = holder.semaphore("s", 1).acquire().await.expect("it is free");
+    let waits = async {
+        let limit = MOST;
+        let (multi, red) = (client.multi_lock(["a", "b"]), RedLock::new([client.lock("a")]));
+        let (semaphore, rw) = (client.semaphore("s", 1), client.rw_lock("r"));
+        let all = futures_util::join!(
+            async { multi.try_lock_for(limit).await?.expect("no end").unlock().await },
+            async { red.try_lock_for(limit).await?.expect("no end").unlock().await },
+            async { semaphore.try_acquire_for(limit).await?.expect("no end").unlock().await },
+            async { rw.try_read_for(limit).await?.expect("no end").unlock().await },
+            async { latch.wait_for(limit).await.map(|is_open| assert!(is_open)) },
+            async {
+                let guard = client.lock("c").lock().await?;
+                guard.wait_for(&condition, limit).await?.0.unlock().await
+            },
+        );
+        [all.0, all.1, all.2, all.3, all.4, all.5]
+    };
+    let ends = async {
+        tokio::time::sleep(A_WHILE).await;
+        held.unlock().await.expect("it is ours");
+        reads.unlock().await.expect("it is ours");
+        permit.unlock().await.expect("it is ours");
+        holder.count_down_latch("latch").count_down().await.expect("it is set");
+        somebody_waits(&admin, "condition").await;
+        holder.condition("condition").notify_one().await.expect("an answer");
+    };
+    let (waited, ()) =
+        timeout(SOON, futures_util::future::join(waits, ends)).await.expect("all of it is free");
+    waited.into_iter().for_each(|waited| waited.expect("it is granted"));
+
+    let job = client.every("e", Duration::from_secs(60)).at_most(MOST);
+    assert!(job.run_if_due(|_| async {}).await.expect("it is due").is_some());
+    let election = client.election("l");
+    let mut observer = election.observe().every(MOST);
+    assert!(observer.next().await.expect("an answer").is_none());
+    let refused = election.margin(MOST).campaign().await;
+    assert!(matches!(refused, Err(Error::Config { .. })), "{refused:?}");
+}
+
+/// Uses whatever a setting may touch: a contended wait, a nested hold, an outage, the end of a subscription, and what callers of
+/// a client hold side by side.
 async fn endures(server: &Server, config: Config) {
     let holder = connect(&server.url(), patient()).await;
     let client = connect(&server.url(), config).await;
@@ -49,6 +104,10 @@ async fn endures(server: &Server, config: Config) {
     tokio::time::sleep(A_WHILE).await;
     outer.unlock().await.expect("it is ours");
     lock.lock().await.expect("the client goes on").unlock().await.expect("it is ours");
+    for _ in 0..2 {
+        client.semaphore("s", 2).acquire().await.expect("a permit").unlock().await.expect("ours");
+        client.rw_lock("r").read().await.expect("a read").unlock().await.expect("ours");
+    }
     timeout(SOON, client.close()).await.expect("it ends");
 }
 
@@ -80,6 +139,9 @@ endless_settings! {
     an_endless_response_timeout_works_or_is_refused: response_timeout,
     an_endless_claim_timeout_works_or_is_refused: waiter_ttl,
     an_endless_watchdog_timeout_works_or_is_refused: watchdog_timeout,
+    an_endless_pickup_timeout_works_or_is_refused: pickup_timeout,
+    an_endless_ack_timeout_works_or_is_refused: ack_timeout,
+    an_endless_keep_works_or_is_refused: keep,
 }
 
 /// F71: hand-offs without a limit in time.

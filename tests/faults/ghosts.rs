@@ -7,6 +7,7 @@ use tokio::task::JoinHandle;
 
 use crate::common::eventually;
 use crate::scene::*;
+use crate::somebody_waits;
 
 /// A caller on its way, which is then dropped.
 fn caller(client: &Client) -> JoinHandle<()> {
@@ -127,6 +128,35 @@ async fn an_acquire_that_the_server_held_back_is_cleaned_up() {
     let released = async || scene.admin.command_calls("hdel").await > 0;
     eventually(SOON, "the release runs", released).await;
     scene.is_clean().await;
+}
+
+/// F5: a waiter asks for a short lease, its sign of life gets no answer, and it goes while its client has no connection. Its
+/// place in line would last for a `waiter_ttl`.
+#[tokio::test]
+async fn a_waiter_with_a_short_lease_that_goes_during_an_outage_leaves_no_place() {
+    const LEASE: Duration = Duration::from_millis(100);
+    let scene = Scene::new().await;
+    let client = scene.client(patient().waiter_ttl(LONG / 2)).await;
+    let other = scene.other().await;
+    let _guard = other.lock("a").lock().await.unwrap();
+    let lock = client.lock("a").lease(LEASE);
+    let waiter = tokio::spawn(async move { drop(lock.lock().await) });
+    somebody_waits(&scene.admin, "a").await;
+
+    let cut = scene.proxy.script("wait").nth(1).cut_after();
+    scene.proxy.refuse().await;
+    // It shows a sign of life when its channels are live again, or known to be gone.
+    scene.admin.client_kill("pubsub").await;
+    cut.happened().await;
+    // The lease of that request is over.
+    tokio::time::sleep(LEASE * 2).await;
+    gone(waiter).await;
+    // The client cannot release anything meanwhile.
+    tokio::time::sleep(LEASE * 2).await;
+    scene.proxy.accept_again().await;
+
+    let left = async || scene.admin.cmd::<usize>(&["ZCARD", "lock_queue:{a}"]).await == 0;
+    eventually(SOON, "nobody stands in line", left).await;
 }
 
 /// F5: a nested hold is asked for, the caller goes, and the count is written late.

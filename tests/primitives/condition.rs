@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::fixture::{A_WHILE, LONG, SOON, client, client_with, comes_in, lock_keys};
 use common::{Admin, Proxy, Site, eventually};
 use futures_util::FutureExt;
-use parklock::{Client, Config, Ended, Error, Guard, Layout, Owner, Result, Woken};
+use parklock::{Client, Config, Ended, Error, Guard, HandOff, Layout, Owner, Result, Woken};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -372,6 +372,69 @@ async fn a_guard_waits_although_another_guard_of_its_owner_has_just_brought_the_
     assert!(client.lock("a").try_lock().await.unwrap().is_none());
     outer.unlock().await.unwrap();
     soon(client.lock("a").lock()).await.unwrap().unlock().await.unwrap();
+}
+
+/// The first guard has released the lock of both. The second one is notified before it is polled again, and only then finds
+/// that it has no lock to release.
+#[tokio::test]
+async fn a_guard_that_cannot_release_its_lock_gives_its_notification_back() {
+    let server = Site::start().await;
+    let admin = server.admin().await;
+    let (ours, theirs) =
+        (client_with(&server, patient()).await, client_with(&server, patient()).await);
+    let lock = ours.reentrant_lock("a").owned_by(&Owner::new());
+    let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
+    let (condition, other) = (ours.condition("c"), ours.condition("d"));
+    let away = tokio::spawn(async move { outer.wait(&other).await });
+    soon(ours.lock("a").lock()).await.unwrap().unlock().await.unwrap();
+
+    // The client listens from here on.
+    let first = next_in_line(&ours, &admin).await;
+    let mut waits = Box::pin(inner.wait(&condition));
+    assert!(waits.as_mut().now_or_never().is_none(), "its request is on its way");
+    lined_up(&admin, 2).await;
+    let last = next_in_line(&ours, &admin).await;
+    for _ in 0..3 {
+        theirs.condition("c").notify_one().await.unwrap();
+    }
+    // Messages come in order: if the last one has come, so has that for the guard.
+    all_come_back(vec![first, last]).await;
+    assert!(matches!(soon(waits).await, Err(Error::Lost)));
+    let gone = async || admin.cmd::<i64>(&["EXISTS", "lock:{c}"]).await == 0;
+    eventually(SOON, "the notification is given back", gone).await;
+    away.abort();
+}
+
+/// The tenure goes on, with another holder.
+#[tokio::test]
+async fn an_extension_is_refused_when_another_guard_of_the_owner_has_released_the_lock_meanwhile() {
+    let server = Site::start().await;
+    let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+    proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
+    let hand_off = HandOff { max_time: LONG, ..HandOff::default() };
+    let client = comes_in(proxy.url(), patient().hand_off(hand_off)).await;
+    let lock = client.reentrant_lock("a").owned_by(&Owner::new());
+    let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
+    let (token, condition) = (inner.token(), client.condition("c"));
+
+    // The request to line up goes before the extension, so its answer does too.
+    let mut waits = Box::pin(async move { outer.wait(&condition).await });
+    assert!(waits.as_mut().now_or_never().is_none(), "its request is on its way");
+    let mut extends = Box::pin(inner.extend(LONG));
+    let held = proxy.script("renew").nth(1).hold_reply();
+    assert!(extends.as_mut().now_or_never().is_none(), "its request is on its way");
+    held.happened().await;
+    let plain = client.lock("a");
+    let mut next = Box::pin(plain.lock());
+    assert!(next.as_mut().now_or_never().is_none(), "it is in the queue");
+    let waits = tokio::spawn(waits);
+    let next = soon(next).await.unwrap();
+    assert_eq!(next.token().get(), token.get() + 1, "it has the same tenure");
+    held.lift();
+    assert!(matches!(soon(extends).await, Err(Error::Lost)));
+    assert!(next.is_valid());
+    lined_up(&admin, 1).await;
+    waits.abort();
 }
 
 #[tokio::test]

@@ -54,6 +54,9 @@ impl Caller {
             match contender.visit().next(stand.hears(), rules) {
                 Next::Take(grant) => return self.take(contender, grant).map(Some),
                 Next::Park(until) => {
+                    // A contender that goes on for another one may park before it asks. Meanwhile nobody would renew the
+                    // tenure that it has to offer, and the lock would be held for nobody. So release that tenure now.
+                    offer = None;
                     // The contender may have taken over the place of a caller that has left, without having asked itself.
                     if entry.has_place() {
                         entry.went_elsewhere();

@@ -74,6 +74,7 @@ impl EntryPermit {
         }
         entry.show(&tenure);
         visit.forget_line(&tenure);
+        visit.doubt_if_lost(&tenure, sent);
         tenure
     }
 

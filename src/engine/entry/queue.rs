@@ -80,7 +80,8 @@ impl Ticket {
 pub(crate) struct Callers {
     /// How many of them are not known to be silent.
     pub(crate) waiting: usize,
-    /// The greatest ticket that one of them can have. A caller that comes just now may be counted on one side only.
+    /// The greatest ticket that one of them can have. A caller that comes at this moment may be missing from
+    /// one of the two numbers.
     pub(crate) last_ticket: u64,
 }
 

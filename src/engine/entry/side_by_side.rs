@@ -143,7 +143,9 @@ impl<T: Clone> SideBySide<T> {
     /// said otherwise. The report must also be younger than `time`, unless a release is in flight: that release would let
     /// a waiter in.
     pub(crate) fn is_fresh(&self, now: Instant, time: Duration) -> bool {
-        self.nobody_waits.is_some_and(|then| now < then + time || self.releasing > 0)
+        // The time may be endless, so it is not added to a time.
+        let is_young = |then| now.saturating_duration_since(then) < time;
+        self.nobody_waits.is_some_and(|then| is_young(then) || self.releasing > 0)
     }
 
     /// Leaves a tenure without a holder to the next caller of this client, if one waits (`wanted`) or a release is in
@@ -291,6 +293,13 @@ mod tests {
         assert!(shared.is_fresh(now + TIME, TIME), "a release is on its way");
         shared.others_come_first();
         assert!(!shared.is_fresh(now, TIME));
+    }
+
+    #[test]
+    fn the_word_that_nobody_stands_in_line_counts_for_ever_if_the_budget_is_endless() {
+        let (mut shared, now) = (SideBySide::default(), Instant::now());
+        shared.enter(TenureId(0), 0, ALONE, now);
+        assert!(shared.is_fresh(now + TIME, Duration::MAX));
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Visit {
         holder: Holder,
         renew_at: Instant,
     ) -> Arc<Tenure> {
-        let (id, is_watched) = (grant.id, holder.lease == Lease::Watched);
+        let (id, sent, is_watched) = (grant.id, grant.sent, holder.lease == Lease::Watched);
         let awaited = grant.awaited || !is_watched;
         let is_joined = is_watched && self.entry.keys.row.is_joined;
         let joined = is_joined.then(|| self.entry.queue.callers());
@@ -67,6 +67,7 @@ impl Visit {
             }
             None => self.entry.show(&tenure),
         }
+        self.doubt_if_lost(&tenure, sent);
         tenure
     }
 
@@ -95,10 +96,15 @@ impl Visit {
 
     /// The contender was granted the lock, and its tenure has begun. See [`Entry::forget_line`].
     pub(super) fn forget_line(&self, tenure: &Tenure) {
-        let Some(waiting) = self.entry.forget_line(tenure.id) else { return };
-        self.stop_watching();
-        if waiting.is_doubted() {
-            // A message came before the tenure could be found.
+        if self.entry.forget_line(tenure.id).is_some() {
+            self.stop_watching();
+        }
+    }
+
+    /// Has a tenure checked that may have been taken away before its holder has it. A message that comes from now on finds
+    /// the tenure; one that came since the request was sent could not.
+    pub(super) fn doubt_if_lost(&self, tenure: &Tenure, sent: Instant) {
+        if self.entry.was_lost_since(sent) {
             tenure.doubt();
         }
     }

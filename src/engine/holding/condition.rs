@@ -14,7 +14,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
+use futures_util::TryFutureExt;
 use futures_util::future::try_join;
 use tokio::time::{Instant, timeout_at};
 
@@ -128,24 +128,25 @@ impl Waiter {
     ) -> Result<Option<Notice>> {
         let lined_up = Arc::new(LinedUp::default());
         let engine = Arc::clone(&self.engine);
-        let mut standing = Box::pin(stand_by(&engine, condition, &lined_up));
+        // From its grant on, the notification is owned: the release of the lock may fail before anybody takes it.
+        let notified = stand_by(&engine, condition, &lined_up)
+            .map_ok(|hold| Notice { engine: Arc::clone(&engine), hold });
+        let mut notified = Box::pin(notified);
         let ended = self.hold.ended();
         let early = tokio::select! {
             biased;
             _ = ended => return Err(Error::Lost),
-            notified = &mut standing => Some(notified?),
+            notice = &mut notified => Some(notice?),
             () = lined_up.wait() => None,
         };
-        let notice = |hold| Notice { engine: Arc::clone(&engine), hold };
         let notified = async {
-            let standing = match early {
-                Some(notified) => return Ok(Some(notice(notified))),
-                None => standing,
-            };
-            let standing = standing.map(|notified| notified.map(|hold| Some(notice(hold))));
+            if early.is_some() {
+                return Ok(early);
+            }
+            let notified = notified.map_ok(Some);
             match until {
-                Some(until) => timeout_at(until, standing).await.unwrap_or(Ok(None)),
-                None => standing.await,
+                Some(until) => timeout_at(until, notified).await.unwrap_or(Ok(None)),
+                None => notified.await,
             }
         };
         // The future of the line is polled while the release is in flight: a waiter has to show signs of life.

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::engine::debts::Debt;
 use crate::engine::entry::{Stay, Tenure, Visit};
-use crate::engine::ghost::Ghost;
+use crate::engine::ghost::{Ghost, PATIENCE};
 use crate::engine::releaser::releases_under_way::{ReleaseUnderWay, ReleasesUnderWay};
 use crate::jitter::jittered;
 use crate::keys::{Keys, TenureId};
@@ -137,12 +137,14 @@ impl Job {
     /// Cleans up after an unanswered acquire, which may have run or may still run.
     pub(crate) fn ghost(ghost: Ghost) -> Self {
         let Ghost { keys, id, sent_on, until, debt } = ghost;
+        // The acquire may also have put its caller in line. Such a place does not end with the lease.
+        let until = if keys.asks_again() { until.max(Instant::now() + PATIENCE) } else { until };
         Self::new(&keys, id, What::Ghost { sent_on }, until, Some(debt))
     }
 
     /// Gives up the place of a contender in the line, and whatever it may have been granted.
     pub(crate) fn leave_line(keys: &Arc<Keys>, id: TenureId, debt: Debt) -> Self {
-        let until = Instant::now() + LONGEST_PAUSE * 10;
+        let until = Instant::now() + PATIENCE;
         Self::new(keys, id, What::Release, until, Some(debt))
     }
 
@@ -317,6 +319,17 @@ mod tests {
     fn orphan(place: u64, result: Result<Acquired, Fault>) -> Option<Job> {
         let answer = Answer { sent: Instant::now(), sent_on: 1, result };
         Job::for_orphan(&question(place), Some(answer), None)
+    }
+
+    /// The request may have put its caller in line, and that place lasts longer than the lease.
+    #[test]
+    fn a_ghost_with_a_short_lease_is_released_although_the_connection_comes_back_later() {
+        let acquire = Acquire { lease: Duration::from_millis(10), ..question(1) };
+        let job = Job::ghost(Ghost::new(&acquire, 1));
+        let refused = Err(Fault::NotSent(said("the connection is gone")));
+        let later = Instant::now() + Duration::from_millis(50);
+        assert!(!job.is_settled_by(&refused, 2, later));
+        assert!(job.is_settled_by(&refused, 2, later + PATIENCE), "it gives up at some time");
     }
 
     #[test]
