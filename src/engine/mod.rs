@@ -10,7 +10,7 @@
 //! | `keep/` | whether an idle lock may be kept |
 //! | `watchdog/` | the task that renews |
 //! | `releaser/` | the task that gives back in the background |
-//! | files | what all share: `core.rs`; the begin and end of a client: `connect.rs`, `close.rs`; messages: `listener.rs`; the other tasks: `unpolled.rs`, `describe.rs`; latches and conditions: `orders.rs`; words that folders share: `grant.rs`, `hold.rs`, `ghost.rs`, `debts.rs`, `owned.rs`, `secrets.rs`, `compact_instant.rs` |
+//! | files | what all share: `core.rs`; what nobody needs any more: `look_after.rs`; the begin and end of a client: `connect.rs`, `close.rs`; messages: `listener.rs`; the other tasks: `unpolled.rs`, `describe.rs`; latches and conditions: `orders.rs`; words that folders share: `grant.rs`, `hold.rs`, `ghost.rs`, `debts.rs`, `owned.rs`, `secrets.rs`, `compact_instant.rs` |
 //!
 //! | what happens | where |
 //! |---|---|
@@ -28,7 +28,7 @@
 //! | a holder unlocks, a guard is dropped | `holding/unlock.rs` |
 //! | a leader or an interval is marked | `holding/mark_calls.rs` |
 //! | a holder waits for a condition | `holding/condition.rs` |
-//! | a caller is dropped | `caller/pending_acquire.rs` sees it; `ghost.rs` says who releases what it may be granted |
+//! | a caller is dropped | `caller/pending_acquire.rs` sees it; `ghost.rs` says who releases what it may be granted; `look_after.rs` gives back what nobody waits for any more |
 //! | several locks are taken in one step | `caller/acquire_all.rs` |
 //! | a latch is changed, a condition notified | `orders.rs` repeats the request until it is answered |
 //! | a release is repeated | `holding/unanswered_release.rs` hands it to `releaser.rs`; `releaser/job.rs` |
@@ -49,6 +49,7 @@ mod hold;
 mod holding;
 mod keep;
 mod listener;
+mod look_after;
 mod orders;
 mod owned;
 mod releaser;

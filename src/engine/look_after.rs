@@ -1,0 +1,90 @@
+//! How a client gives back what none of its callers needs any more: an idle tenure, a place in line, and what Redis may have
+//! granted to former owner fields.
+
+use std::sync::Arc;
+
+use tokio::time::timeout;
+
+use crate::engine::core::Engine;
+use crate::engine::entry::{Entry, EntryPermit, Stay, Tenure, Visit};
+use crate::engine::releaser::Job;
+use crate::keys::{Keys, TenureId};
+
+impl Engine {
+    /// Gives back this lock if the client keeps it idle.
+    pub(crate) fn give_back_kept(&self, keys: &Keys) {
+        if let Some(entry) = self.table.find(keys.id()).filter(|_| keys.row.is_kept) {
+            self.outbox.give_back_kept(&entry);
+        }
+    }
+
+    /// Releases what Redis may have granted to the former owner fields of a contender.
+    pub(crate) fn give_back_former(&self, entry: &Entry) {
+        entry.take_held_back().into_iter().for_each(|ghost| self.later(Job::ghost(ghost)));
+    }
+
+    /// Gives up a tenure and a place in line that were left for waiting callers, if no caller waits any more.
+    pub(crate) fn look_after(&self, visit: &Visit) {
+        let entry = &visit.entry;
+        if entry.is_awaited() {
+            return;
+        }
+        // Hold the permit while doing this: otherwise a contender that lines up meanwhile would silently lose its
+        // place.
+        let permit = visit.try_permit();
+        if permit.is_none() && !entry.is_closed() {
+            return;
+        }
+        if !entry.is_awaited() {
+            if let Some(id) = visit.leave_line() {
+                self.leave_line(&entry.keys, id);
+            }
+            self.give_back_former(entry);
+        }
+        if let Some(tenure) = entry.tenure() {
+            return self.retire(&tenure, permit);
+        }
+        // Drop the permit first. While this caller has the permit, a holder that leaves mistakes this caller for a
+        // contender, and leaves its tenure to it.
+        drop(permit);
+        // Meanwhile, a caller of a fair lock may have left its tenure here. It found the permit taken, and relies on this call.
+        if let Some(tenure) = entry.tenure().filter(|_| !entry.is_awaited()) {
+            return self.retire(&tenure, None);
+        }
+        entry.forgotten().iter().for_each(|tenure| self.retire(tenure, None));
+    }
+
+    /// Releases an idle tenure, and then the permit.
+    pub(crate) fn retire(&self, tenure: &Tenure, permit: Option<EntryPermit>) {
+        if let Some((stay, slot)) = tenure.retire() {
+            self.timetable.leave(slot);
+            // A kept tenure has no permit. So its job keeps this one until the server has answered.
+            let stay = stay.filter(|stay| permit.is_none() || !matches!(stay, Stay::Kept(_)));
+            self.later(Job::release(tenure, stay.or(permit.map(Stay::Permit))));
+        }
+    }
+
+    /// Releases what rests at this name, and waits until Redis has answered the releases in flight.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
+    pub(crate) async fn settle(&self, keys: &Keys) {
+        for entry in self.table.shared_of(&keys.channel) {
+            let ahead = entry.ahead();
+            let spare = entry.side_by_side().map_or_else(Vec::new, |shared| shared.spare(ahead));
+            spare.iter().for_each(|tenure| self.retire(tenure, None));
+        }
+        self.await_releases(keys).await;
+    }
+
+    /// Waits until Redis has answered all releases of this name that are under way, but no longer than for one answer.
+    /// In a cluster a release may ask one node after the other, and each of them may be silent.
+    pub(crate) async fn await_releases(&self, keys: &Keys) {
+        let _ = timeout(self.config.response(), self.releases.ended(keys)).await;
+    }
+
+    /// Gives up a place in the line.
+    pub(crate) fn leave_line(&self, keys: &Arc<Keys>, id: TenureId) {
+        self.later(Job::leave_line(keys, id, self.debts.tidying()));
+    }
+}
