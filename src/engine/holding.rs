@@ -139,7 +139,7 @@ impl Engine {
         let until = Instant::now() + self.config.riding_out();
         loop {
             match self.extend(hold, lease).await {
-                Err(error) if error.is_passing() && Instant::now() < until => {
+                Err(error) if error.may_pass() && Instant::now() < until => {
                     sleep(jittered(RETRY_PAUSE)).await;
                 }
                 extended => return extended,

@@ -160,7 +160,7 @@ impl Election {
         loop {
             let leadership = match self.campaign().await {
                 Ok(leadership) => leadership,
-                Err(error) if error.is_passing() => {
+                Err(error) if error.may_pass() => {
                     tracing::warn!(%error, "could not campaign: the candidate tries again");
                     sleep(jittered(RETRY_PAUSE)).await;
                     continue;
