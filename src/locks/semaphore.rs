@@ -208,7 +208,8 @@ impl Semaphore {
     /// The call changes nothing; its future may be dropped at any time.
     ///
     /// # Errors
-    /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
+    /// Same as [`Lock::is_locked`](crate::Lock::is_locked). [`Error::InvalidPermits`] if the number of the handle is not
+    /// between 1 and 2^30 - 1.
     ///
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
@@ -253,8 +254,8 @@ impl Semaphore {
     /// be sure.
     ///
     /// # Errors
-    /// [`Error::InvalidPermits`] if the number is zero, or more than 2^30 - 1. [`Error::Conflict`] if the name is
-    /// used for another kind. Otherwise as [`Lock::is_locked`](crate::Lock::is_locked).
+    /// [`Error::InvalidPermits`] if the number, or that of the handle, is zero or more than 2^30 - 1. [`Error::Conflict`]
+    /// if the name is used for another kind. Otherwise as [`Lock::is_locked`](crate::Lock::is_locked).
     ///
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
@@ -271,7 +272,7 @@ impl Semaphore {
     /// If the future is dropped before Redis has answered, the permits may or may not have been taken away.
     ///
     /// # Errors
-    /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
+    /// Same as [`available_permits`](Self::available_permits).
     ///
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
