@@ -66,15 +66,12 @@ pub fn pattern(glob: &str) -> String {
     format!("lock*:{{{}}}", glob.replace('%', "%25").replace('{', "%7B").replace('}', "%7D"))
 }
 
-/// Patterns for `SCAN` that match, in Redisson's layout, the keys for this part of all names that this glob matches.
-/// Names with braces have keys of another form.
+/// What a lock in Redisson's layout may have beside the key of its own name: patterns for `SCAN` that match these keys of
+/// all names, and the types of the keys. [`part_of`] tells the name.
 #[must_use]
-pub fn redisson_patterns(part: Part, glob: &str) -> [String; 2] {
-    let (prefix, end) = match part {
-        Part::FairLine => (REDISSON_FAIR_LINE, ""),
-        _ => (PERMITS.trim_end_matches('{'), ":"),
-    };
-    [format!("{prefix}{{{glob}}}"), format!("{prefix}{glob}{end}")]
+pub fn redisson_patterns() -> [(String, &'static str); 2] {
+    let permits = PERMITS.trim_end_matches('{');
+    [(format!("{permits}*"), "zset"), (format!("{REDISSON_FAIR_LINE}*"), "list")]
 }
 
 /// The slot of a cluster in which a key lies.
@@ -195,12 +192,8 @@ mod tests {
     fn a_pattern_fits_the_keys_of_its_names() {
         assert_eq!(pattern("job:*"), "lock*:{job:*}");
         assert_eq!(pattern("a{b}"), "lock*:{a%7Bb%7D}");
-        let [braced, bare] = redisson_patterns(Part::Permits, "a*");
-        assert_eq!((braced.as_str(), bare.as_str()), ("lock_permits:{a*}", "lock_permits:a*:"));
-        let [braced, bare] = redisson_patterns(Part::FairLine, "a*");
-        assert_eq!(
-            (braced.as_str(), bare.as_str()),
-            ("redisson_lock_queue:{a*}", "redisson_lock_queue:a*")
-        );
+        let [permits, lines] = redisson_patterns();
+        assert_eq!(permits, ("lock_permits:*".to_owned(), "zset"));
+        assert_eq!(lines, ("redisson_lock_queue:*".to_owned(), "list"));
     }
 }

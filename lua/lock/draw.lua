@@ -18,19 +18,22 @@ local function out_of_range(lease)
   return not (ms and ms >= 1 and ms <= LONGEST_LEASE) -- so that the text 'nan' is out of range too
 end
 
--- The number of the first of this many new grants. Numbers come from the server's clock, in microseconds. The floor is
--- that clock as our client knows it. A counter behind the floor continues from the floor; a counter ahead of it
--- increases by one. A counter that is lost or not ours continues from the clock itself, since another client may have
--- known the clock better than ours. The counter never gets far ahead of the clock: a grant takes longer than a
--- microsecond.
+-- The number of the first of this many new grants: the next numbers of the counter. Counting alone would not do: a
+-- replica that lagged, and takes over, would give the numbers of lost grants again. So the counter also follows the
+-- server's clock, in microseconds. The floor is that clock as our client knows it, in steps (see clock.rs). A counter
+-- behind the floor continues from the floor. A counter that is lost or not ours continues from the clock itself, since
+-- another client may have known the clock better than ours. The counter never gets far ahead of the clock: a grant takes
+-- longer than a microsecond.
 local function draw(grants)
-  local top = grants == 1 and ARGV[1] or string.format('%.0f', floor + grants - 1)
-  local before = redis.pcall('set', KEYS[1], top, 'GET')
-  if type(before) == 'table' then return nil, before.err end
-  local last = before and tonumber(before)
-  if not (last and last >= 0 and last < LAST_EXACT and last == math.floor(last)) then last = nil end
-  if last and last < floor then return floor end
-  if not last or last > floor + AHEAD then
+  local top = redis.pcall('incrby', KEYS[1], grants == 1 and '1' or grants)
+  local err = type(top) == 'table' and top.err
+  if err and not (err:find('not an integer', 1, true) or err:find('would overflow', 1, true)) then return nil, err end
+  -- A lost counter is 0, or 1 if draw_uncontended.lua has just found the loss.
+  local last = not err and top - grants > 1 and top <= LAST_EXACT and top - grants
+  if last and last >= floor and last <= floor + AHEAD then return last + 1 end
+  if last and last < floor then
+    last = floor - 1
+  else
     local time = redis.pcall('time')
     local now = time.err and floor or math.max(floor, time[1] * 1000000 + time[2])
     if not last or last > now + AHEAD then last = now - 1 end

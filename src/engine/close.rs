@@ -1,5 +1,5 @@
-//! How a client closes: it gives up its places in line and its tenures. `debts.rs` counts what is not released yet, and
-//! `releaser.rs` says how long that may take.
+//! How a client closes: it gives up its places in line and its tenures, and waits for its tasks to end. The releaser ends
+//! last: when the client owes nothing more (`debts.rs`), or when the releaser's patience is over (`releaser.rs`).
 
 use crate::engine::core::Engine;
 

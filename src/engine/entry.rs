@@ -12,15 +12,15 @@
 //!    the queue, checks afterwards whether a caller still waits for it. If none does, it releases the tenure
 //!    (`Engine::look_after`).
 //!
-//! `entry/table.rs` finds entries, `entry/visit.rs` keeps one in the table, `entry/stay.rs` is what a tenure has of it.
+//! `entry/table.rs` finds entries, `entry/visit.rs` keeps one in the table, `entry/permit.rs` is what a tenure has of it.
 
 mod behind;
 mod contest;
 mod gate;
 mod lookout;
+mod permit;
 mod queue;
 mod side_by_side;
-mod stay;
 mod table;
 mod visit;
 
@@ -39,8 +39,8 @@ use crate::error::Result as Answer;
 use crate::keys::{Keys, TenureId};
 use crate::wire::{Manner, Subscription};
 
+pub(crate) use permit::{EntryPermit, Stay};
 pub(crate) use queue::{LOOKS, Look, Ticket};
-pub(crate) use stay::{EntryPermit, Stay};
 pub(crate) use table::Table;
 pub(crate) use visit::{InQueue, Visit};
 
@@ -48,9 +48,9 @@ use behind::Behind;
 use contest::{Contest, Work};
 use gate::Gate;
 use lookout::{Age, Watched};
+use permit::Seat;
 use queue::Queue;
 use side_by_side::SideBySide;
-use stay::Seat;
 use table::EntryKey;
 
 /// One grant by Redis to this client, with its part of the entry.

@@ -10,21 +10,23 @@
 //! | `keep/` | whether an idle lock may be kept |
 //! | `watchdog/` | the task that renews |
 //! | `releaser/` | the task that gives back in the background |
+//! | files | what all share: `core.rs`; the begin and end of a client: `connect.rs`, `close.rs`; messages: `listener.rs`; the other tasks: `unpolled.rs`, `describe.rs`; latches and conditions: `orders.rs`; words that folders share: `grant.rs`, `hold.rs`, `ghost.rs`, `debts.rs`, `owned.rs`, `secrets.rs`, `compact_instant.rs` |
 //!
 //! | what happens | where |
 //! |---|---|
 //! | `lock().await` | `caller.rs`: it queues in its client (`entry/queue.rs`), asks (`caller/ask.rs`), waits (`caller/contend.rs` drives, `waiting.rs` decides what it does and how long it parks) |
-//! | an acquire gets no answer | `caller/ask.rs` rides it out, and asks again under a new owner field (`Entry::ask`); `caller/pending_acquire.rs` leaves a ghost; a nested hold: `holding.rs` |
+//! | an acquire gets no answer | `caller/ask.rs` rides it out, and asks again under a new owner field (`Entry::ask`). If its caller has gone, `caller/pending_acquire.rs` leaves a ghost. If it was a nested hold: `holding.rs` |
 //! | a waiter shows a sign of life | when: `waiting.rs`; sent: `caller/ask.rs`; its secret: `secrets.rs`. The server's half is `lua/line/acquire.lua` |
-//! | a message arrives | `listener.rs` finds whom it concerns; one of Redisson: `hear_of_all` there |
+//! | a message arrives | `listener.rs` finds whom it concerns. A message to all clients, or of Redisson, makes every contender on its channel ask: `hear_of_all` there |
 //! | a message is lost | `Waiting::next` in `waiting.rs` limits each park: `max_park`, `DEAF`, `ENDLESS`. In `entry/table.rs`, one far contender asks for all |
 //! | the lock is passed on within the client | `tenure/hand_over.rs`, within the budget of `tenure/hand_off_budget.rs`; side by side: `entry/side_by_side.rs` |
-//! | an idle lock is kept for the next caller | `keep.rs` and `keep/tried.rs` say whether; `tenure/hand_over.rs` |
+//! | an idle lock is kept for the next caller | `keep.rs` and `keep/tried.rs` say whether it may be; `is_to_be_kept` in `tenure/hand_over.rs` decides when the holder leaves |
 //! | a lock is renewed, or lost | `watchdog.rs` renews many plain locks in one request, as `tenure/renewal.rs` says; when: `watchdog/rhythm.rs`, `tenure/timetable.rs`, `tenure/wheel.rs`; `tenure/loss.rs` ends it and tells the guards |
-//! | readers of one client join a read | `caller/pick_up.rs`, `entry/side_by_side.rs`; `Tenure::join` in `tenure/hand_over.rs` |
+//! | readers of one client join a read | who joins: `caller/pick_up.rs`; which read: `entry/side_by_side.rs`; `Tenure::join` in `tenure/hand_over.rs` |
 //! | a waiting writer stops readers from joining | rule 4 of `entry/side_by_side.rs`; `Tenure::join`. The server's half is `readers_first()` in `lua/line/line.lua` |
 //! | a holder nests, extends | `holding.rs`; the hold count: `tenure/count_job.rs` |
 //! | a holder unlocks, a guard is dropped | `holding/unlock.rs` |
+//! | a leader or an interval is marked | `holding/mark_calls.rs` |
 //! | a holder waits for a condition | `holding/condition.rs` |
 //! | a caller is dropped | `caller/pending_acquire.rs` sees it; `ghost.rs` says who releases what it may be granted |
 //! | several locks are taken in one step | `caller/acquire_all.rs` |

@@ -6,11 +6,10 @@
 //! 3. A reader may join a read of its client: then both are holds of one tenure. Each reader leaves separately, and the last
 //!    one releases the tenure.
 //!
-//! `tenure/hand_over.rs`: from holder to holder. `tenure/company.rs`: the holds of readers that have joined.
+//! `tenure/hand_over.rs`: from holder to holder. `tenure/shared_read.rs`: readers that join.
 //! `tenure/renewal.rs`: what the watchdog does. `tenure/loss.rs`: the end without a release. `tenure/count_job.rs`: whether
 //! a background job has to write the hold count.
 
-mod company;
 mod count_job;
 mod hand_off_budget;
 mod hand_over;
@@ -18,6 +17,7 @@ mod lifetime;
 mod loss;
 mod owner_holds;
 mod renewal;
+mod shared_read;
 mod timetable;
 mod wheel;
 
@@ -42,9 +42,9 @@ pub(crate) use renewal::Due;
 pub(crate) use timetable::Timetable;
 pub(crate) use wheel::TimerSlot;
 
-use company::Company;
 use count_job::Telling;
 use lifetime::Lifetime;
+use shared_read::SharedRead;
 
 /// The part of its client's entry that a tenure keeps while it may be held. The entry is above this module: a tenure
 /// knows it only through this trait.
@@ -110,7 +110,7 @@ struct State<S> {
     /// The callers that it was handed on to, and that still stand in the server's line under these owner fields.
     served: Vec<TenureId>,
     /// The holds that have not ended, once a second caller has joined.
-    company: Option<Box<Company>>,
+    shared_read: Option<Box<SharedRead>>,
     /// The lease that the current holder asked for.
     asked: Lease,
     /// The number of permits, for a kind with permits.
@@ -166,7 +166,7 @@ impl<S: EntryPart> Tenure<S> {
             hand_overs: 0,
             holds: u32::from(held),
             served: Vec::new(),
-            company: None,
+            shared_read: None,
             asked: holder.lease,
             permits: holder.permits,
             inner: Weak::new(),
@@ -296,8 +296,8 @@ impl<S: EntryPart> Tenure<S> {
     /// The hold count of a hold: how often its owner has nested, or one for a caller that has joined.
     pub(crate) fn count_of(&self, hand_over: u16) -> u32 {
         let state = self.state();
-        match &state.company {
-            Some(company) => u32::from(company.has(hand_over)),
+        match &state.shared_read {
+            Some(read) => u32::from(read.has(hand_over)),
             None => state.holds,
         }
     }
@@ -389,8 +389,8 @@ impl<S: EntryPart> Tenure<S> {
 impl<S: EntryPart> State<S> {
     fn ended(&self, hand_over: u16) -> Option<Ended> {
         // A holder that has left has released its hold, even if the tenure is lost later.
-        let left = match &self.company {
-            Some(company) => !company.has(hand_over),
+        let left = match &self.shared_read {
+            Some(read) => !read.has(hand_over),
             None => self.hand_overs != hand_over || self.holds == 0,
         };
         if left { Some(Ended::Released) } else { self.ended }
@@ -400,8 +400,8 @@ impl<S: EntryPart> State<S> {
     fn next_hold(&mut self, keys: &Keys) -> u16 {
         self.hand_overs += 1;
         self.holds += 1;
-        if let Some(company) = &mut self.company {
-            company.enter(self.hand_overs);
+        if let Some(read) = &mut self.shared_read {
+            read.enter(self.hand_overs);
         }
         self.warned_of_deadlock = false;
         (self.owner_holds, self.is_mixed) = (Weak::new(), false);

@@ -333,7 +333,7 @@ impl Waiting {
 }
 
 #[cfg(test)]
-mod model;
+mod model_check;
 
 #[cfg(test)]
 mod tests {

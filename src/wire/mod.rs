@@ -3,9 +3,13 @@
 //! | what happens | where |
 //! |---|---|
 //! | a URL is read, a connection is made and made again | `target.rs`, `address.rs` (also TLS), `address/hello.rs`, `link.rs` |
-//! | a script is called | `calls.rs` and `calls/questions.rs` by `connection.rs`; together with others: `calls/gathering.rs`; so that it runs once: `calls/orders.rs` |
+//! | the connection of a lock is found | `commands.rs`, `cluster.rs`, `shard.rs` |
+//! | a script is called | `calls.rs` and `calls/questions.rs` write the call, and `connection.rs` sends it. Callers that share one: `calls/gathering.rs`. A call that takes effect once, however often it is sent: `calls/orders.rs` |
+//! | the server's time is known | `shard/clock.rs` |
+//! | a leader or an interval is marked | `calls/marks.rs` |
+//! | the client describes itself | `card.rs` |
 //! | a message arrives, a channel is subscribed, its connection breaks | `subscriber.rs` with `subscriber/channel_link.rs` and `subscriber/message.rs`, `link.rs` |
-//! | a message of Redisson arrives | `subscriber/message.rs` finds no word of ours in it, so `hear_of_all` in `engine/listener.rs` makes every contender of the name ask; its channels: `kinds.rs` |
+//! | a message of Redisson arrives | It comes on a channel that is not for this client alone, so `hear_of_all` in `engine/listener.rs` makes every contender on that channel ask; the channels: `src/kinds.rs` |
 //! | a server has forgotten a script | `connection.rs` sends its text; `scripts.rs` |
 //! | a request fails | `fault.rs` |
 //! | a cluster answers `MOVED` or `ASK` | `cluster/redirect.rs`; the map of slots: `cluster.rs`, `cluster/map.rs`, `guide.rs` |

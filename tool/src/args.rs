@@ -268,6 +268,9 @@ pub(crate) struct Unlock {
 pub(crate) struct Doctor {
     #[command(flatten)]
     pub(crate) server: Server,
+    /// For a program with Config::plain_channels: it shares a cluster with a Redisson that has no sharded channels
+    #[arg(long)]
+    pub(crate) plain_channels: bool,
     /// One JSON object per line
     #[arg(long)]
     pub(crate) json: bool,

@@ -38,7 +38,7 @@ pub(crate) async fn bench(asked: &Bench) -> Result<u8, Failure> {
             why: "--seconds and --clients must be at least 1".to_owned(),
         });
     }
-    let servers = servers::primaries(&asked.server.url()).await?;
+    let servers = primaries(&asked.server.url()).await?;
     let stage = Stage::new(asked, &servers).await?;
     let address =
         servers.iter().map(|server| server.address.as_str()).collect::<Vec<_>>().join(", ");
@@ -56,6 +56,19 @@ pub(crate) async fn bench(asked: &Bench) -> Result<u8, Failure> {
     output::put(&table(&cases, &mut tallies));
     output::put(TEXT);
     Ok(exit::OK)
+}
+
+/// All servers that have locks. It counts the commands of all of them, and does not know beforehand which ones its keys
+/// need.
+async fn primaries(url: &str) -> Result<Vec<Server>, Failure> {
+    let reached = servers::reach(url).await?;
+    match reached.failure() {
+        Some(failure) => {
+            let why = format!("{failure}. bench needs every primary of the cluster");
+            Err(Failure { why, ..failure.clone() })
+        }
+        None => Ok(reached.servers),
+    }
 }
 
 /// What one row of the table measures: which lock, and how many callers.

@@ -13,7 +13,7 @@ use crate::args::Doctor;
 use crate::failure::Failure;
 use crate::inventory::scan;
 use crate::moment::on_the_wall;
-use crate::servers::{Info, Server, value};
+use crate::servers::{Info, Missing, Server};
 use crate::span::short;
 use crate::table::printable;
 use crate::{exit, output, servers};
@@ -93,29 +93,49 @@ impl Finding {
 }
 
 pub(crate) async fn doctor(asked: &Doctor) -> Result<u8, Failure> {
-    let servers = servers::primaries(&asked.server.url()).await?;
-    let mut worst = Verdict::Ok;
-    for server in &servers {
-        let findings = examine(server, asked.server.layout()).await;
-        report(asked, &server.address, &findings);
-        worst = findings.iter().map(|finding| finding.verdict).fold(worst, Verdict::max);
+    if asked.plain_channels && asked.server.layout() != Layout::Redisson {
+        return Err(Failure::config("--plain-channels is only for --layout redisson"));
     }
-    let whole = vec![a_lock(asked).await];
-    report(asked, "all", &whole);
-    worst = worst.max(whole[0].verdict);
+    let reached = servers::reach(&asked.server.url()).await?;
+    let mut worst = Verdict::Ok;
+    for Missing { address, failure, .. } in &reached.missing {
+        worst = worst.max(report(asked, address, &[no_answer(failure)]));
+    }
+    for server in &reached.servers {
+        let findings = examine(server, asked).await;
+        worst = worst.max(report(asked, &server.address, &findings));
+    }
+    worst = worst.max(report(asked, "all", &[a_lock(asked).await]));
     Ok(if worst == Verdict::Bad { exit::BUSY } else { exit::OK })
 }
 
-fn report(asked: &Doctor, server: &str, findings: &[Finding]) {
+/// Prints the findings about a server. Returns the worst verdict.
+fn report(asked: &Doctor, server: &str, findings: &[Finding]) -> Verdict {
     if !asked.json {
         output::put(&format!("{server}\n"));
     }
     for finding in findings {
         output::put(&if asked.json { finding.json(server) } else { finding.text() });
     }
+    findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok)
 }
 
-async fn examine(server: &Server, layout: Layout) -> Vec<Finding> {
+/// The only thing to say about a server that does not answer.
+fn no_answer(failure: &Failure) -> Finding {
+    let right = "let the user log in there as on the other servers";
+    Finding::bad("answers", failure.to_string(), remedy(failure, right))
+}
+
+/// What to do about a question that has failed. If the server refuses, the user lacks this right.
+fn remedy(failure: &Failure, right: &'static str) -> &'static str {
+    if failure.is_refusal() { right } else { "find out why the server does not answer" }
+}
+
+async fn examine(server: &Server, asked: &Doctor) -> Vec<Finding> {
+    // Any answer will do, even a refusal. Each further question to a server that hangs would wait as long.
+    if let Err(failure) = server.ask(pipe().cmd("TIME")).await {
+        return vec![no_answer(&failure)];
+    }
     let about = server.info("server").await;
     let memory = server.info("memory").await;
     let replication = server.info("replication").await;
@@ -127,7 +147,7 @@ async fn examine(server: &Server, layout: Layout) -> Vec<Finding> {
     findings.push(idle_limit(server).await);
     findings.push(scripts(server).await);
     findings.push(round_trip(server).await);
-    findings.push(message(server, layout).await);
+    findings.push(message(server, asked).await);
     findings.push(clock(server).await);
     findings.push(immortal(server).await);
     if server.database.is_none() {
@@ -309,26 +329,23 @@ async fn scripts(server: &Server) -> Finding {
     let check = "scripts";
     let (mut asked, text) = (pipe(), "return 1");
     asked.cmd("EVAL").arg(text).arg(0).cmd("SCRIPT").arg("LOAD").arg(text);
-    match server.ask(&asked).await {
-        Err(failure) => {
-            Finding::bad(check, failure.to_string(), "find out why the server does not answer")
+    let failure = match server.ask(&asked).await {
+        Err(failure) => Some(failure),
+        Ok(answers) => answers.iter().find_map(refusal),
+    };
+    match failure {
+        None => Finding::ok(check, "may be loaded and called"),
+        Some(failure) => {
+            let right = "the user needs +eval +evalsha +script|load: see docs/operations.md";
+            Finding::bad(check, failure.to_string(), remedy(&failure, right))
         }
-        Ok(answers) => match answers.iter().find_map(refusal) {
-            None => Finding::ok(check, "may be loaded and called"),
-            Some(refusal) => Finding::bad(
-                check,
-                refusal,
-                "the user needs +eval +evalsha +script|load: see docs/operations.md",
-            ),
-        },
     }
 }
 
-fn refusal(answer: &Value) -> Option<String> {
+/// The failure that this answer reports, if it is one.
+fn refusal(answer: &Value) -> Option<Failure> {
     match answer {
-        Value::ServerError(error) => {
-            Some(format!("{} {}", error.code(), error.details().unwrap_or_default()))
-        }
+        Value::ServerError(error) => Some(redis::RedisError::from(error.clone()).into()),
         _ => None,
     }
 }
@@ -341,7 +358,7 @@ async fn round_trip(server: &Server) -> Finding {
             return Finding::bad(
                 "round trip",
                 failure.to_string(),
-                "find out why the server does not answer; the user needs +time",
+                remedy(&failure, "the user needs +time"),
             );
         }
         times.push(sent.elapsed());
@@ -365,22 +382,30 @@ fn ms(time: Duration) -> f64 {
 }
 
 /// Publishes a message, and waits until it arrives.
-async fn message(server: &Server, layout: Layout) -> Finding {
+async fn message(server: &Server, asked: &Doctor) -> Finding {
     let check = "messages";
-    match carried(server, layout).await {
+    match carried(server, asked).await {
         Ok(time) => Finding::ok(check, format!("heard after {:.2} ms", ms(time))),
-        Err(why) => Finding::bad(
+        Err(failure) => Finding::bad(
             check,
-            why,
-            "the user needs the commands and the channels of docs/operations.md; without messages, waiters only ask from time to time",
+            failure.to_string(),
+            if failure.is_refusal() {
+                "the user needs the commands and the channels of docs/operations.md; without messages, waiters only ask from time to time"
+            } else {
+                "find out why no message arrives; without messages, waiters only ask from time to time"
+            },
         ),
     }
 }
 
-async fn carried(server: &Server, layout: Layout) -> Result<Duration, String> {
-    let channel = channel(server, layout).await?;
-    let (subscribe, publish) =
-        if server.is_sharded { ("SSUBSCRIBE", "SPUBLISH") } else { ("SUBSCRIBE", "PUBLISH") };
+async fn carried(server: &Server, asked: &Doctor) -> Result<Duration, Failure> {
+    // On a server with sharded channels this publishes on them. A program with plain channels does both.
+    let channel = channel(server, asked.server.layout()).await?;
+    let (subscribe, publish) = if server.is_sharded && !asked.plain_channels {
+        ("SSUBSCRIBE", "SPUBLISH")
+    } else {
+        ("SUBSCRIBE", "PUBLISH")
+    };
     let (tell, mut heard) = mpsc::unbounded_channel();
     let hear = move |push: PushInfo| {
         if matches!(push.kind, PushKind::Message | PushKind::SMessage) {
@@ -388,24 +413,21 @@ async fn carried(server: &Server, layout: Layout) -> Result<Duration, String> {
         }
         Ok::<(), std::convert::Infallible>(())
     };
-    let listener = listen(server, AsyncConnectionConfig::new().set_push_sender(hear)).await;
-    let mut listener = listener.map_err(|failure| failure.to_string())?;
-    let subscribed = redis::cmd(subscribe).arg(&channel).query_async::<Value>(&mut listener).await;
-    subscribed.map_err(|error| error.to_string())?;
+    let mut listener = listen(server, AsyncConnectionConfig::new().set_push_sender(hear)).await?;
+    redis::cmd(subscribe).arg(&channel).query_async::<Value>(&mut listener).await?;
     let sent = Instant::now();
-    let published = server.query::<u64>(&[publish, &channel, "doctor"]).await;
-    published.map_err(|failure| failure.to_string())?;
+    server.query::<u64>(&[publish, &channel, "doctor"]).await?;
     match timeout(PATIENCE, heard.recv()).await {
         Ok(Some(())) => Ok(sent.elapsed()),
-        _ => Err(format!(
+        _ => Err(Failure::unavailable(format!(
             "the doctor published a message, and did not receive it within {}",
             short(PATIENCE)
-        )),
+        ))),
     }
 }
 
 /// A channel that this server carries. In a cluster of version 7 or later, that depends on the slot of its name.
-async fn channel(server: &Server, layout: Layout) -> Result<String, String> {
+async fn channel(server: &Server, layout: Layout) -> Result<String, Failure> {
     if !server.is_sharded {
         return any_channel(server, layout);
     }
@@ -414,20 +436,19 @@ async fn channel(server: &Server, layout: Layout) -> Result<String, String> {
         let channels = channels.collect::<Result<Vec<_>, _>>()?;
         let mut asked = pipe();
         channels.iter().for_each(|channel| _ = asked.cmd("SPUBLISH").arg(channel).arg("doctor"));
-        let answers = server.ask(&asked).await.map_err(|failure| failure.to_string())?;
+        let answers = server.ask(&asked).await?;
         let mut here = channels.into_iter().zip(answers).filter(|(_, answer)| !is_moved(answer));
         if let Some((channel, answer)) = here.next() {
             return refusal(&answer).map_or(Ok(channel), Err);
         }
     }
-    Err(format!("none of {CHANNELS} channels belongs to this server"))
+    Err(Failure::unavailable(format!("none of {CHANNELS} channels belongs to this server")))
 }
 
 /// The channel of a name that nobody uses.
-fn any_channel(server: &Server, layout: Layout) -> Result<String, String> {
+fn any_channel(server: &Server, layout: Layout) -> Result<String, Failure> {
     let name = format!("parklock-doctor-{:x}", fastrand::u64(..));
-    let place = operator::place(layout, "lock", &name, server.database);
-    place.map(|place| place.channel).map_err(|error| error.to_string())
+    Ok(operator::place(layout, "lock", &name, server.database)?.channel)
 }
 
 fn is_moved(answer: &Value) -> bool {
@@ -447,19 +468,16 @@ async fn listen(
 async fn clock(server: &Server) -> Finding {
     let check = "clock";
     let before = on_the_wall();
-    let mut asked = pipe();
-    asked.cmd("TIME");
-    let answers = server.ask(&asked).await.unwrap_or_default();
-    let Some((seconds, micros)) = value::<(u64, u64)>(answers.into_iter().next()) else {
-        return Finding::bad(
-            check,
-            "the server does not say what time it is",
-            "the user needs +time",
-        );
+    let there = match server.clock().await {
+        Ok(there) => there,
+        Err(failure) => {
+            let remedy = remedy(&failure, "the user needs +time");
+            return Finding::bad(check, failure.to_string(), remedy);
+        }
     };
     let after = on_the_wall();
     let here = before + after.saturating_sub(before) / 2;
-    let apart = here.abs_diff(Duration::from_secs(seconds) + Duration::from_micros(micros));
+    let apart = here.abs_diff(there);
     let found = format!("{} away from this machine's clock", short(apart));
     if apart < Duration::from_secs(1) {
         Finding::ok(check, found)
@@ -483,12 +501,14 @@ async fn immortal(server: &Server) -> Finding {
         }
     });
     if let Err(failure) = scanned.await {
-        return Finding::warn(check, failure.to_string(), "run the doctor as a user with +scan");
+        let remedy = remedy(&failure, "run the doctor as a user with +scan");
+        return Finding::warn(check, failure.to_string(), remedy);
     }
     match forever(server, &keys).await {
         (found, None) if found.is_empty() => Finding::ok(check, format!("none of {}", keys.len())),
-        (found, Some(why)) if found.is_empty() => {
-            Finding::warn(check, why, "run the doctor as a user with +pttl and ~lock*")
+        (found, Some(failure)) if found.is_empty() => {
+            let remedy = remedy(&failure, "run the doctor as a user with +pttl and ~lock*");
+            Finding::warn(check, failure.to_string(), remedy)
         }
         (mut found, _) => {
             let count = found.len();
@@ -505,14 +525,14 @@ async fn immortal(server: &Server) -> Finding {
 }
 
 /// The keys that have no TTL, and the reason if the server did not report the TTLs of all keys.
-async fn forever<'a>(server: &Server, keys: &'a [String]) -> (Vec<&'a str>, Option<String>) {
+async fn forever<'a>(server: &Server, keys: &'a [String]) -> (Vec<&'a str>, Option<Failure>) {
     let (mut found, mut unknown) = (Vec::new(), None);
     for batch in keys.chunks(500) {
         let mut asked = pipe();
         batch.iter().for_each(|key| _ = asked.cmd("PTTL").arg(key));
         let answers = match server.ask(&asked).await {
             Ok(answers) => answers,
-            Err(failure) => return (found, Some(failure.to_string())),
+            Err(failure) => return (found, Some(failure)),
         };
         unknown = unknown.or_else(|| answers.iter().find_map(refusal));
         let forever = batch.iter().zip(answers).filter(|(_, ttl)| *ttl == Value::Int(-1));
@@ -525,7 +545,8 @@ async fn cluster(server: &Server) -> Finding {
     let check = "cluster";
     match server.query::<String>(&["CLUSTER", "INFO"]).await {
         Err(failure) => {
-            Finding::warn(check, failure.to_string(), "run the doctor as a user with +cluster|info")
+            let remedy = remedy(&failure, "run the doctor as a user with +cluster|info");
+            Finding::warn(check, failure.to_string(), remedy)
         }
         Ok(text) if text.contains("cluster_state:ok") => Finding::ok(check, "all slots are served"),
         Ok(_) => Finding::bad(check, "not all slots are served", "see `redis-cli --cluster check`"),
@@ -539,6 +560,7 @@ async fn a_lock(asked: &Doctor) -> Finding {
     let began = Instant::now();
     let done = async {
         let config = Config::default().layout(asked.server.layout()).connect_timeout(CONNECTING);
+        let config = config.plain_channels(asked.plain_channels);
         let client = Client::connect_with(asked.server.url(), config).await?;
         let guard = client.lock(name).try_lock().await?;
         if let Some(guard) = guard {

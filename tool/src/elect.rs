@@ -29,9 +29,8 @@ fn lead(asked: &Elect, arguments: &[OsString]) -> io::Result<u8> {
             Outcome::Failed(exit::UNAVAILABLE)
                 if supervisor.has_connected() && !supervisor.is_ending() =>
             {
-                supervisor.rest(PAUSE.mul_f64(0.5 + fastrand::f64()))?;
-                if supervisor.is_ending() {
-                    return Ok(exit::UNAVAILABLE);
+                if let Some(signal) = supervisor.rest(PAUSE.mul_f64(0.5 + fastrand::f64()))? {
+                    return Ok(exit::of_signal(signal as i32));
                 }
             }
             Outcome::Code(code) | Outcome::Failed(code) => return Ok(code),

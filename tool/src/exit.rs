@@ -8,7 +8,7 @@ pub(crate) const OK: u8 = 0;
 pub(crate) const BUSY: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const UNAVAILABLE: u8 = 69;
-/// The tool could not start a process or talk to it.
+/// The tool could not start a process or talk to it, or could not write what it has to print.
 pub(crate) const BROKEN: u8 = 71;
 pub(crate) const LOST: u8 = 75;
 pub(crate) const PERMISSION: u8 = 77;
@@ -25,7 +25,7 @@ Exit codes:
         1  busy: the lock was not free in time (-E changes this code, -x makes it 0)
    64  wrong usage
    69  Redis is not available
-   71  the system refused to start a process
+   71  the system refused to start a process, or to write the output
    75  the lock was lost while the command ran, or within --min-hold
    77  Redis refuses: password or permission
       78  invalid settings, or the name is in use as another kind

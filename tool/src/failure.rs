@@ -20,6 +20,16 @@ impl Failure {
     pub(crate) fn unavailable(why: impl Into<String>) -> Self {
         Self { code: exit::UNAVAILABLE, why: why.into() }
     }
+
+    /// Says which server it is about.
+    pub(crate) fn of_server(self, address: &str) -> Self {
+        Self { why: format!("{address}: {}", self.why), ..self }
+    }
+
+    /// Whether the server refuses. Otherwise it does not answer, or the question is wrong.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.code == exit::PERMISSION
+    }
 }
 
 impl fmt::Display for Failure {

@@ -35,18 +35,13 @@ async fn held(lock: &Lock, voice: &Voice) -> parklock::Result<u8> {
         number = ends.next() => return Ok(exit::of_signal(number)),
     };
     let granted = tokio::select! {
-        granted = lock::acquire(&client, lock) => granted,
+        granted = lock::acquire(&client, lock, lock.wait) => granted,
         number = ends.next() => Ok(None).inspect(|_: &Option<Guard>| ends.came = number),
     };
     let code = match granted {
         Ok(Some(guard)) => Ok(stay(guard, lock, voice, &mut ends).await),
         Ok(None) if ends.came != 0 => Ok(exit::of_signal(ends.came)),
-        Ok(None) => {
-            let (code, text) =
-                (lock.busy_code(), format!("{} is held by somebody else", lock.name));
-            voice.warn("busy", &json!({ "code": code }), &text);
-            Ok(code)
-        }
+        Ok(None) => Ok(voice.busy(lock)),
         Err(error) => Err(error),
     };
     let _ = timeout(GIVING_BACK, client.close()).await;

@@ -3,6 +3,7 @@
 //! It asks with SCAN and with pipelines of reads. It never asks with KEYS or MONITOR, which block a server, and it runs
 //! no script. So the list comes from many moments, and a lock may change hands while the tool reads it.
 
+mod glob;
 mod lock;
 mod native;
 mod redisson;
@@ -11,6 +12,7 @@ mod scan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use parklock::Layout;
 use parklock::operator;
 use redis::pipe;
@@ -63,14 +65,21 @@ impl Inventory {
         pattern: &str,
         waiters: usize,
     ) -> Result<Self, Failure> {
-        let mut inventory = Self::default();
-        for server in servers {
+        Self::load_what_answers(servers, layout, pattern, waiters).await.whole()
+    }
+
+    /// The same from the servers that answer.
+    pub(crate) async fn load_what_answers(
+        servers: &[Server],
+        layout: Layout,
+        pattern: &str,
+        waiters: usize,
+    ) -> Partial {
+        Partial::of(servers, async |server| {
             let names = names(server, layout, pattern).await?;
-            inventory.add(server, layout, &names, waiters).await?;
-        }
-        inventory.locks.sort_by(|a, b| a.name.cmp(&b.name));
-        inventory.introduce(servers).await?;
-        Ok(inventory)
+            locks(server, layout, &names, waiters).await
+        })
+        .await
     }
 
     /// One lock, if anything is known of it.
@@ -80,53 +89,18 @@ impl Inventory {
         name: &str,
         waiters: usize,
     ) -> Result<Self, Failure> {
-        let mut inventory = Self::default();
-        for server in servers {
-            inventory.add(server, layout, &[name.to_owned()], waiters).await?;
-        }
-        inventory.introduce(servers).await?;
-        Ok(inventory)
+        let name = [name.to_owned()];
+        Partial::of(servers, async |server| locks(server, layout, &name, waiters).await)
+            .await
+            .whole()
     }
 
-    async fn add(
-        &mut self,
-        server: &Server,
-        layout: Layout,
-        names: &[String],
-        waiters: usize,
-    ) -> Result<(), Failure> {
-        for batch in names.chunks(BATCH) {
-            let found = match layout {
-                Layout::Redisson => redisson::locks(server, batch).await?,
-                _ => native::locks(server, batch, waiters).await?,
-            };
-            self.locks.extend(found);
-        }
-        Ok(())
-    }
-
-    /// Asks who the clients are. In a cluster, one server has the key of a client, and the others refuse.
-    async fn introduce(&mut self, servers: &[Server]) -> Result<(), Failure> {
+    /// The ids of all clients that hold or wait.
+    fn ids(&self) -> Vec<String> {
         let holders = self.locks.iter().flat_map(|lock| &lock.holders).map(|holder| &holder.owner);
         let waiters = self.locks.iter().flat_map(|lock| &lock.line).map(|waiter| &waiter.owner);
-        let clients: BTreeSet<_> =
-            holders.chain(waiters).map(|owner| client_of(owner).to_owned()).collect();
-        let clients: Vec<_> = clients.into_iter().collect();
-        for server in servers {
-            for batch in clients.chunks(BATCH) {
-                let mut asked = pipe();
-                batch
-                    .iter()
-                    .for_each(|client| _ = asked.cmd("GET").arg(operator::client_key(client)));
-                for (client, answer) in batch.iter().zip(server.ask(&asked).await?) {
-                    let card = value::<String>(Some(answer)).and_then(|text| Card::read(&text));
-                    if let Some(card) = card {
-                        self.clients.insert(client.clone(), card);
-                    }
-                }
-            }
-        }
-        Ok(())
+        let ids: BTreeSet<_> = holders.chain(waiters).map(|owner| client_of(owner)).collect();
+        ids.into_iter().map(str::to_owned).collect()
     }
 
     /// An owner as text: its client's description of itself, or else its id.
@@ -160,6 +134,78 @@ impl Inventory {
             "key": lock.key, "server": lock.server,
         })
     }
+}
+
+/// What the servers that answer know, and why the others do not answer.
+#[derive(Debug, Default)]
+pub(crate) struct Partial {
+    pub(crate) inventory: Inventory,
+    /// One for each server that does not answer.
+    pub(crate) failures: Vec<Failure>,
+}
+
+impl Partial {
+    /// Reads the locks of all servers side by side, so that a server that hangs does not delay the others.
+    async fn of(
+        servers: &[Server],
+        look: impl AsyncFn(&Server) -> Result<Vec<Lock>, Failure>,
+    ) -> Self {
+        let (mut found, mut answering) = (Self::default(), Vec::new());
+        let looks = join_all(servers.iter().map(|server| look(server))).await;
+        for (server, looked) in servers.iter().zip(looks) {
+            if let Some(locks) = found.heard(server, looked) {
+                found.inventory.locks.extend(locks);
+                answering.push(server);
+            }
+        }
+        found.inventory.locks.sort_by(|a, b| a.name.cmp(&b.name));
+        let ids = found.inventory.ids();
+        let asked = join_all(answering.iter().map(|server| cards(server, &ids))).await;
+        for (server, cards) in answering.into_iter().zip(asked) {
+            let cards = found.heard(server, cards).unwrap_or_default();
+            found.inventory.clients.extend(cards);
+        }
+        found
+    }
+
+    fn heard<T>(&mut self, server: &Server, answer: Result<T, Failure>) -> Option<T> {
+        answer.map_err(|failure| self.failures.push(failure.of_server(&server.address))).ok()
+    }
+
+    fn whole(self) -> Result<Inventory, Failure> {
+        self.failures.into_iter().next().map_or(Ok(self.inventory), Err)
+    }
+}
+
+async fn locks(
+    server: &Server,
+    layout: Layout,
+    names: &[String],
+    waiters: usize,
+) -> Result<Vec<Lock>, Failure> {
+    let mut locks = Vec::new();
+    for batch in names.chunks(BATCH) {
+        locks.extend(match layout {
+            Layout::Redisson => redisson::locks(server, batch).await?,
+            _ => native::locks(server, batch, waiters).await?,
+        });
+    }
+    Ok(locks)
+}
+
+/// What the clients with these ids say of themselves. In a cluster, one server has the key of a client, and the others
+/// refuse.
+async fn cards(server: &Server, ids: &[String]) -> Result<Vec<(String, Card)>, Failure> {
+    let mut cards = Vec::new();
+    for batch in ids.chunks(BATCH) {
+        let mut asked = pipe();
+        batch.iter().for_each(|id| _ = asked.cmd("GET").arg(operator::client_key(id)));
+        for (id, answer) in batch.iter().zip(server.ask(&asked).await?) {
+            let card = value::<String>(Some(answer)).and_then(|text| Card::read(&text));
+            cards.extend(card.map(|card| (id.clone(), card)));
+        }
+    }
+    Ok(cards)
 }
 
 /// The beginning of a client's id, and the number of the owner field.

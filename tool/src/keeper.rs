@@ -35,6 +35,9 @@ pub(crate) const STAGE: &str = "--keep";
 /// The longest time between two checks of whether the lock was renewed.
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
+/// The pause before another request for a renewal that was not answered.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// How long the release may take. After that, the lease frees the lock.
 const GIVING_BACK: Duration = Duration::from_secs(5);
 
@@ -287,15 +290,30 @@ impl<'a> Keeper<'a> {
 /// Gets the lock with its whole lease. A grant by message lasts only for a moment, until a renewal confirms it. So this
 /// renews the lock before the command begins.
 async fn whole(client: &Client, lock: &Lock) -> parklock::Result<Option<Guard>> {
+    let until = lock.wait.map(|wait| Instant::now() + wait);
     loop {
-        let Some(guard) = lock::acquire(client, lock).await? else { return Ok(None) };
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let Some(guard) = lock::acquire(client, lock, left).await? else { return Ok(None) };
         if guard.remaining() > lock.lease() * 2 / 3 {
             return Ok(Some(guard));
         }
-        match guard.extend(lock.lease()).await {
+        match extended(&guard, lock.lease()).await {
             Ok(()) => return Ok(Some(guard)),
             Err(Error::Lost) => {}
             Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Extends the lease. The tool may have waited for the lock for long, so one answer that is missing must not cost it the
+/// lock: this asks again, until the lock is lost.
+async fn extended(guard: &Guard, lease: Duration) -> parklock::Result<()> {
+    loop {
+        match guard.extend(lease).await {
+            Err(Error::Unavailable { .. } | Error::Indeterminate { .. }) => {
+                sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+            }
+            extended => return extended,
         }
     }
 }

@@ -42,48 +42,52 @@ pub(crate) async fn connect(lock: &Lock, app: &str) -> Result<Client> {
     }
 }
 
-/// Gets the lock, or `None` if it was not free in time.
-pub(crate) async fn acquire(client: &Client, lock: &Lock) -> Result<Option<Guard>> {
+/// Gets the lock, or `None` if it was not free within this time; without a time, it waits forever.
+pub(crate) async fn acquire(
+    client: &Client,
+    lock: &Lock,
+    wait: Option<Duration>,
+) -> Result<Option<Guard>> {
     match lock.kind {
-        Kind::Lock | Kind::Fair => exclusive(client, lock).await,
-        Kind::Read => read(client, lock).await,
-        Kind::Write => write(client, lock).await,
-        Kind::Semaphore => permit(client, lock).await,
+        Kind::Lock | Kind::Fair => exclusive(client, lock, wait).await,
+        Kind::Read => read(client, lock, wait).await,
+        Kind::Write => write(client, lock, wait).await,
+        Kind::Semaphore => permit(client, lock, wait).await,
     }
 }
 
-async fn exclusive(client: &Client, asked: &Lock) -> Result<Option<Guard>> {
+async fn exclusive(client: &Client, asked: &Lock, wait: Option<Duration>) -> Result<Option<Guard>> {
     let name = asked.name.as_str();
     let mut lock =
         if asked.kind == Kind::Fair { client.fair_lock(name) } else { client.lock(name) };
     if let Some(lease) = asked.lease {
         lock = lock.lease(lease);
     }
-    match asked.wait {
+    match wait {
         _ if asked.nonblock => lock.try_lock().await,
         Some(wait) => lock.try_lock_for(wait).await,
         None => lock.lock().await.map(Some),
     }
 }
 
-async fn read(client: &Client, asked: &Lock) -> Result<Option<Guard>> {
+async fn read(client: &Client, asked: &Lock, wait: Option<Duration>) -> Result<Option<Guard>> {
     let mut lock = client.rw_lock(asked.name.as_str());
     if let Some(lease) = asked.lease {
         lock = lock.lease(lease);
     }
-    match asked.wait {
+    match wait {
         _ if asked.nonblock => lock.try_read().await,
         Some(wait) => lock.try_read_for(wait).await,
         None => lock.read().await.map(Some),
     }
 }
 
-async fn write(client: &Client, asked: &Lock) -> Result<Option<Guard>> {
+async fn write(client: &Client, asked: &Lock, wait: Option<Duration>) -> Result<Option<Guard>> {
     let mut lock = client.rw_lock(asked.name.as_str());
     if let Some(lease) = asked.lease {
         lock = lock.lease(lease);
     }
-    let guard = match asked.wait {
+    let guard = match wait {
         _ if asked.nonblock => lock.try_write().await?,
         Some(wait) => lock.try_write_for(wait).await?,
         None => Some(lock.write().await?),
@@ -91,12 +95,12 @@ async fn write(client: &Client, asked: &Lock) -> Result<Option<Guard>> {
     Ok(guard.map(parklock::WriteGuard::into_guard))
 }
 
-async fn permit(client: &Client, asked: &Lock) -> Result<Option<Guard>> {
+async fn permit(client: &Client, asked: &Lock, wait: Option<Duration>) -> Result<Option<Guard>> {
     let mut semaphore = client.semaphore(asked.name.as_str(), asked.permits());
     if let Some(lease) = asked.lease {
         semaphore = semaphore.lease(lease);
     }
-    match asked.wait {
+    match wait {
         _ if asked.nonblock => semaphore.try_acquire().await,
         Some(wait) => semaphore.try_acquire_for(wait).await,
         None => semaphore.acquire().await.map(Some),

@@ -42,8 +42,7 @@ impl Server {
         let answers: Vec<Value> =
             self.conn.clone().send_packed_commands(pipe, 0, pipe.len()).await?;
         if answers.iter().any(is_of_cluster_that_is_down) {
-            let why =
-                format!("{}: the cluster is down: some of its slots are not served", self.address);
+            let why = "the cluster is down: some of its slots are not served";
             return Err(Failure::unavailable(why));
         }
         Ok(answers)
@@ -87,6 +86,12 @@ impl Server {
         Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
     }
 
+    /// The same server, but each answer has to come within this time.
+    fn within(mut self, patience: Duration) -> Self {
+        self.conn.set_response_timeout(patience);
+        self
+    }
+
     pub(crate) fn connection_info(&self) -> &ConnectionInfo {
         &self.info
     }
@@ -98,14 +103,12 @@ impl Server {
 
     async fn connect(info: ConnectionInfo, in_cluster: bool) -> Result<Self, Failure> {
         let address = address(&info);
-        let unreached =
-            |failure: Failure| Failure { why: format!("{address}: {failure}"), ..failure };
         let client = Client::open(info.clone())?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECTING))
             .set_response_timeout(Some(ANSWERING));
         let conn = client.get_multiplexed_async_connection_with_config(&config).await;
-        let conn = conn.map_err(|error| unreached(error.into()))?;
+        let conn = conn.map_err(|error| Failure::from(error).of_server(&address))?;
         let database = (!in_cluster).then(|| info.redis_settings().db());
         Ok(Self { address, database, is_sharded: false, info, conn })
     }
@@ -150,18 +153,19 @@ pub(crate) fn value<T: FromRedisValue>(answer: Option<Value>) -> Option<T> {
 }
 
 /// The servers that have locks, and the ones among them that do not answer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Reached {
     pub(crate) servers: Vec<Server>,
     /// The primaries of a cluster that do not answer.
-    missing: Vec<Missing>,
+    pub(crate) missing: Vec<Missing>,
 }
 
 /// A primary of a cluster that does not answer.
 #[derive(Debug)]
-struct Missing {
+pub(crate) struct Missing {
+    pub(crate) address: String,
     slots: Slots,
-    failure: Failure,
+    pub(crate) failure: Failure,
 }
 
 type Slots = Vec<RangeInclusive<u16>>;
@@ -179,6 +183,12 @@ impl Reached {
     /// The failure of the first server that does not answer, if there is one.
     pub(crate) fn failure(&self) -> Option<&Failure> {
         self.missing.first().map(|missing| &missing.failure)
+    }
+
+    /// The same servers, but each answer has to come within this time.
+    pub(crate) fn within(self, patience: Duration) -> Self {
+        let servers = self.servers.into_iter().map(|server| server.within(patience)).collect();
+        Self { servers, ..self }
     }
 
     /// The exit code of an answer that comes only from the servers that answer.
@@ -202,15 +212,6 @@ impl Reached {
 fn is_of_cluster_that_is_down(answer: &Value) -> bool {
     let Value::ServerError(error) = answer else { return false };
     error.code() == "CLUSTERDOWN" && error.details() == Some("The cluster is down")
-}
-
-/// Connects to every server that has locks. All of them have to answer.
-pub(crate) async fn primaries(url: &str) -> Result<Vec<Server>, Failure> {
-    let reached = reach(url).await?;
-    match reached.failure() {
-        Some(failure) => Err(failure.clone()),
-        None => Ok(reached.servers),
-    }
 }
 
 /// Connects to the servers for a question about one lock. The server that has this lock has to answer.
@@ -306,9 +307,9 @@ async fn cluster(seeds: &[String]) -> Result<Reached, Failure> {
 async fn connect_all(seed: &ConnectionInfo) -> Result<Reached, Failure> {
     let nodes = nodes(seed).await?;
     let reach_node = async |((host, port), slots): ((String, u16), Slots)| {
-        let addr = beside(seed.addr(), &host, port);
-        let connected = connect_node(seed.clone().set_addr(addr)).await;
-        connected.map_err(|failure| Missing { slots, failure })
+        let info = seed.clone().set_addr(beside(seed.addr(), &host, port));
+        let address = address(&info);
+        connect_node(info).await.map_err(|failure| Missing { address, slots, failure })
     };
     let mut reached = Reached::all(Vec::new());
     for connected in join_all(nodes.into_iter().map(reach_node)).await {

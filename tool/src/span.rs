@@ -8,8 +8,13 @@ const LONGEST: f64 = 365.0 * 86_400.0;
 /// Reads a span. A number without a unit is in seconds, as in flock(1).
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let unclear = || format!("{text:?} is no time: write 30, 1.5s, 200ms or 1h30m");
+    let checked = |seconds: f64| match seconds {
+        0.0..=LONGEST => Ok(Duration::from_secs_f64(seconds)),
+        LONGEST.. => Err(format!("{text:?} is longer than a year")),
+        _ => Err(unclear()),
+    };
     if let Ok(seconds) = text.parse::<f64>() {
-        return checked(seconds).ok_or_else(unclear);
+        return checked(seconds);
     }
     let (mut rest, mut sum) = (text, 0.0);
     while !rest.is_empty() {
@@ -21,11 +26,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
             number.parse::<f64>().map_err(|_| unclear())? * seconds_of(unit).ok_or_else(unclear)?;
         rest = tail;
     }
-    if text.is_empty() { Err(unclear()) } else { checked(sum).ok_or_else(unclear) }
-}
-
-fn checked(seconds: f64) -> Option<Duration> {
-    (0.0..=LONGEST).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
+    if text.is_empty() { Err(unclear()) } else { checked(sum) }
 }
 
 fn seconds_of(unit: &str) -> Option<f64> {
@@ -74,6 +75,13 @@ mod tests {
     fn what_is_no_time_is_refused() {
         for text in ["", "s", "5x", "-1", "1h-", "nan", "inf", "1e300", "5 s", "1.2.3s", "400d"] {
             assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_is_too_long_is_told_so() {
+        for text in ["400d", "99999999999", "1e300"] {
+            assert_eq!(parse(text), Err(format!("{text:?} is longer than a year")));
         }
     }
 

@@ -128,19 +128,23 @@ impl<'a> Supervisor<'a> {
         self.has_connected
     }
 
-    /// Sleeps, but wakes at a signal that asks the tool to end.
-    pub(crate) fn rest(&mut self, span: Duration) -> io::Result<()> {
+    /// Sleeps, but wakes at a signal that asks the tool to end, and returns it.
+    pub(crate) fn rest(&mut self, span: Duration) -> io::Result<Option<Signal>> {
         let until = Moment::now().after(span);
         self.alarm.set(Some(until))?;
-        while !self.is_ending && !until.ahead().is_zero() {
+        while !until.ahead().is_zero() {
             let mut fds = [
                 PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.alarm.as_fd(), PollFlags::POLLIN),
             ];
             wait_for(&mut fds, PollTimeout::NONE)?;
-            self.is_ending |= std::iter::from_fn(|| self.signals.next()).any(ends);
+            let signal = std::iter::from_fn(|| self.signals.next()).find(|signal| ends(*signal));
+            if signal.is_some() {
+                self.is_ending = true;
+                return Ok(signal);
+            }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Gets the lock, runs the command, and gives the lock back: once.
@@ -202,7 +206,7 @@ impl<'a> Supervisor<'a> {
                 self.voice.warn("lost", &json!({}), "the lock is lost");
                 Phase::Done(Outcome::Lost)
             }
-            (Told::Busy, Phase::Waiting) => self.busy(),
+            (Told::Busy, Phase::Waiting) => Phase::Done(Outcome::Code(self.voice.busy(self.lock))),
             (Told::Failed(code, why), Phase::Waiting) => {
                 self.voice.warn("failed", &json!({ "code": code }), &why);
                 Phase::Done(Outcome::Failed(code))
@@ -253,17 +257,6 @@ impl<'a> Supervisor<'a> {
                 Phase::GivingBack { code: exit::BROKEN, urged: true }
             }
         }
-    }
-
-    fn busy(&self) -> Phase {
-        let code = self.lock.busy_code();
-        let text = format!("{} is held by somebody else", self.lock.name);
-        if self.lock.busy_ok {
-            self.voice.note("busy", &json!({ "code": code }), &text);
-        } else {
-            self.voice.warn("busy", &json!({ "code": code }), &text);
-        }
-        Phase::Done(Outcome::Code(code))
     }
 
     /// The lock is gone: another caller may have it already.
@@ -356,8 +349,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn ended(&mut self, running: Running, link: &mut Link) -> Phase {
-        // If this process was stopped at that time, the keeper has killed the command.
-        let is_late = self.limits.kill_at(running.until).ahead().is_zero();
+        let is_late = self.end_of(&running).ahead().is_zero();
         let is_lost = running.is_lost || is_late;
         if is_lost && self.work.on_lost != OnLost::Ignore {
             // Kill the rest of its group too. Until the command is reaped, no other process gets its process id.
@@ -375,6 +367,16 @@ impl<'a> Supervisor<'a> {
             // The lock was valid to the end.
             false if link.is_gone() => self.keeper_gone(Phase::GivingBack { code, urged: true }),
             false => Phase::GivingBack { code, urged: false },
+        }
+    }
+
+    /// The moment from which on a command has ended too late, even if this process was stopped at that time.
+    fn end_of(&self, running: &Running) -> Moment {
+        match self.work.on_lost {
+            // Nobody kills the command, so it may use its lock to the end.
+            OnLost::Ignore => running.until,
+            // The keeper has killed it.
+            OnLost::Term | OnLost::Kill => self.limits.kill_at(running.until),
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::args::Top;
 use crate::failure::Failure;
-use crate::inventory::{Inventory, Lock};
+use crate::inventory::{Inventory, Lock, Partial};
 use crate::servers::{Reached, Server};
 use crate::span::short;
 use crate::{deadlocks, exit, info, list, output, servers, table};
@@ -23,6 +23,8 @@ use crate::{deadlocks, exit, info, list, output, servers, table};
 const KEYS: Duration = Duration::from_millis(50);
 /// A lock whose last lease ends this soon was not renewed in time, unless its lease is short.
 const SOON: Duration = Duration::from_secs(2);
+/// How long the view waits for an answer. A server that hangs must not stop the view of the others.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// How many waiters of each lock `top` reads.
 const WAITERS: usize = 100;
 
@@ -33,7 +35,7 @@ pub(crate) async fn top(asked: &Top) -> Result<u8, Failure> {
     if asked.once || asked.json || !io::stdout().is_terminal() {
         return list::print(&asked.server, &asked.pattern, asked.json).await;
     }
-    let reached = servers::reach(&asked.server.url()).await?;
+    let reached = servers::reach(&asked.server.url()).await?.within(PATIENCE);
     let mut terminal = ratatui::init();
     let watched = watch(asked, reached, &mut terminal).await;
     ratatui::restore();
@@ -53,9 +55,10 @@ async fn search_deadlocks(asked: &Top) -> Result<u8, Failure> {
     let look = || Inventory::load(&reached.servers, layout, &asked.pattern, WAITERS);
     let before = look().await?;
     sleep(asked.interval).await;
-    let text = deadlocks::text(&before, &look().await?);
-    output::put(&text);
-    Ok(if text.contains("waits for") { exit::BUSY } else { reached.code() })
+    let now = look().await?;
+    let circles = deadlocks::standing(&before, &now);
+    output::put(&deadlocks::text(&circles, &now));
+    Ok(if circles.is_empty() { reached.code() } else { exit::BUSY })
 }
 
 async fn watch(
@@ -65,16 +68,21 @@ async fn watch(
 ) -> Result<u8, Failure> {
     let mut view = View::new(&reached.servers, &asked.pattern);
     let (url, layout) = (asked.server.url(), asked.server.layout());
+    let mut search = None;
     loop {
         let began = Instant::now();
-        let look = Inventory::load(&reached.servers, layout, &asked.pattern, WAITERS);
+        let look = Inventory::load_what_answers(&reached.servers, layout, &asked.pattern, WAITERS);
         let Some(looked) = beside_keys(&mut view, terminal, look).await? else { break };
-        view.take(looked, reached.failure(), began.elapsed());
-        if view.trouble.is_some() {
-            // The primary may have failed over.
-            let again = servers::reach(&url);
-            let Some(again) = beside_keys(&mut view, terminal, again).await? else { break };
-            reached = again.unwrap_or(reached);
+        view.take(looked, &reached, began.elapsed());
+        if !view.trouble.is_empty() {
+            // A primary may have failed over. The view goes on meanwhile: a server that hangs holds the search up.
+            let url = url.clone();
+            search.get_or_insert_with(|| tokio::spawn(async move { servers::reach(&url).await }));
+        }
+        if let Some(ended) = search.take_if(|search| search.is_finished())
+            && let Ok(Ok(found)) = ended.await
+        {
+            reached = found.within(PATIENCE);
         }
         let pause = asked.interval.max(KEYS).saturating_sub(began.elapsed());
         let Some(()) = beside_keys(&mut view, terminal, sleep(pause)).await? else { break };
@@ -121,7 +129,8 @@ pub(crate) struct View {
     title: String,
     inventory: Inventory,
     took: Duration,
-    trouble: Option<String>,
+    /// Which servers do not answer, and why. Empty if all is well.
+    trouble: String,
     order: Order,
     state: TableState,
     /// All details of one lock.
@@ -143,7 +152,7 @@ impl View {
             title,
             inventory: Inventory::default(),
             took: Duration::ZERO,
-            trouble: None,
+            trouble: String::new(),
             order: Order::Waiting,
             state: TableState::default(),
             shows_one: false,
@@ -152,17 +161,16 @@ impl View {
         }
     }
 
-    /// Takes over what the last look has found, and why it is incomplete. After a look that failed, the list stays.
-    pub(crate) fn take(
-        &mut self,
-        looked: Result<Inventory, Failure>,
-        missing: Option<&Failure>,
-        took: Duration,
-    ) {
+    /// Takes over what the last look has found, and why it is incomplete. If no server has answered, the list stays.
+    fn take(&mut self, looked: Partial, reached: &Reached, took: Duration) {
         let selected = self.selected().map(|lock| lock.name.clone());
         (self.took, self.is_stale) = (took, true);
-        self.trouble = looked.as_ref().err().or(missing).map(Failure::to_string);
-        self.inventory = looked.unwrap_or_else(|_| std::mem::take(&mut self.inventory));
+        let missing = reached.missing.iter().map(|missing| &missing.failure);
+        let troubles = looked.failures.iter().chain(missing).map(Failure::to_string);
+        self.trouble = troubles.collect::<Vec<_>>().join("; ");
+        if looked.failures.is_empty() || looked.failures.len() < reached.servers.len() {
+            self.inventory = looked.inventory;
+        }
         self.sort();
         // The selection stays with its lock, wherever that lock stands in the list now.
         let at = self.inventory.locks.iter().position(|lock| Some(&lock.name) == selected.as_ref());
@@ -238,8 +246,8 @@ impl View {
             Span::from(&self.title),
             counts.into(),
         ]);
-        if let Some(trouble) = &self.trouble {
-            line.push_span(Span::from(format!("  {trouble}")).fg(Color::Red).bold());
+        if !self.trouble.is_empty() {
+            line.push_span(Span::from(format!("  {}", self.trouble)).fg(Color::Red).bold());
         }
         line
     }
@@ -289,9 +297,14 @@ mod tests {
         Lock { name, kind, ttl, waiting, holders, held_by: 1, ..Lock::default() }
     }
 
+    fn found(locks: Vec<Lock>) -> Partial {
+        let inventory = Inventory { locks, ..Inventory::default() };
+        Partial { inventory, ..Partial::default() }
+    }
+
     fn view(locks: Vec<Lock>) -> View {
         let mut view = View::new(&[], "*");
-        view.take(Ok(Inventory { locks, ..Inventory::default() }), None, Duration::from_millis(3));
+        view.take(found(locks), &Reached::default(), Duration::from_millis(3));
         view
     }
 
@@ -338,9 +351,9 @@ mod tests {
         press(&mut view, KeyCode::Down);
         assert_eq!(view.selected().map(|lock| lock.name.as_str()), Some("b"));
         let locks = vec![lock("a", 2, 9), lock("b", 5, 20), lock("c", 7, 1)];
-        view.take(Ok(Inventory { locks, ..Inventory::default() }), None, Duration::ZERO);
+        view.take(found(locks), &Reached::default(), Duration::ZERO);
         assert_eq!(view.selected().map(|lock| lock.name.as_str()), Some("b"));
-        view.take(Ok(Inventory::default()), None, Duration::ZERO);
+        view.take(found(Vec::new()), &Reached::default(), Duration::ZERO);
         assert_eq!(view.state.selected(), None);
         assert!(screen(&mut view)[2].is_empty());
     }
@@ -348,7 +361,9 @@ mod tests {
     #[test]
     fn a_server_that_is_away_is_named_and_the_list_stays() {
         let mut view = view(vec![lock("a", 0, 9)]);
-        view.take(Err(Failure::unavailable("no answer")), None, Duration::ZERO);
+        let failures = vec![Failure::unavailable("no answer")];
+        let silent = Partial { failures, ..Partial::default() };
+        view.take(silent, &Reached::default(), Duration::ZERO);
         let lines = screen(&mut view);
         assert!(lines[0].ends_with("no answer") && lines[2].starts_with('a'), "{lines:?}");
     }

@@ -39,14 +39,14 @@ pub(crate) async fn unlock(asked: &Unlock) -> Result<u8, Failure> {
         output::put(&format!("{name}: other callers hold it now; nothing was done\n"));
         return Ok(exit::BUSY);
     }
-    let taken = take_away(client, lock).await?;
-    output::put(&if taken {
-        format!(
-            "{name} was taken away. Its holder learns of it at its next renewal at the latest, or with a fixed lease at its deadline, and may still be at work\n"
-        )
-    } else {
-        format!("{name}: nobody holds it any more\n")
-    });
+    // The lock may have come free since the tool looked.
+    if !take_away(client, lock).await? {
+        output::put(&format!("{name}: nobody holds it any more\n"));
+        return Ok(exit::BUSY);
+    }
+    output::put(&format!(
+        "{name} was taken away. Its holder learns of it at its next renewal at the latest, or with a fixed lease at its deadline, and may still be at work\n"
+    ));
     Ok(exit::OK)
 }
 

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use crate::args::Lock;
+use crate::table::printable;
 
 /// How much the tool prints, and in which form.
 #[derive(Debug, Clone)]
@@ -50,6 +51,15 @@ impl Voice {
             Manner::Chatty | Manner::Plain => complain(text),
             Manner::Silent => {}
         }
+    }
+
+    /// The lock was not free in time. Returns the exit code for that.
+    pub(crate) fn busy(&self, lock: &Lock) -> u8 {
+        let (code, name) = (lock.busy_code(), printable(&lock.name));
+        let text = format!("{name} is held by somebody else");
+        let say = if lock.busy_ok { Self::note } else { Self::warn };
+        say(self, "busy", &json!({ "code": code }), &text);
+        code
     }
 
     fn event(&self, event: &str, details: &Value, text: &str) {

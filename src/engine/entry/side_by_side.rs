@@ -7,10 +7,10 @@
 //!    release of this entry is in flight. Otherwise it would be released too, and the next caller would ask for it again.
 //! 3. A resting tenure is checked when a release is answered, and when the last caller stops waiting. If no caller takes
 //!    it up, the watchdog releases it.
-//! 4. Sharing keeps no other client waiting. Callers join a read, and permits pass from caller to caller, only for a
-//!    limited time after the server has reported that no waiter stands in line. After that time, a caller joins a read only
-//!    if the caller was already waiting when the read was granted. A read without a holder also rests for such callers. After
-//!    that time, a permit that its holder leaves is released, which lets in a waiter that has come meanwhile.
+//! 4. Sharing keeps no other client waiting. For a limited time after the server has reported that no waiter stands in
+//!    line, callers join a read, and permits pass from caller to caller. Later, only a caller that was already waiting at the
+//!    grant joins a read, or takes up a read that rests for it. A permit is released then when its holder leaves it, which
+//!    lets in a waiter that has come meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

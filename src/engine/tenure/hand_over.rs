@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::grant::{Holder, Lease};
-use crate::engine::tenure::company::Company;
 use crate::engine::tenure::hand_off_budget::Budget;
 use crate::engine::tenure::wheel::TimerSlot;
 use crate::engine::tenure::{EntryPart, State, Tenure};
@@ -69,15 +68,15 @@ impl<S: EntryPart> Tenure<S> {
         }
         let holds = holds.min(state.holds);
         state.holds -= holds;
-        if let Some(company) = &mut state.company {
-            company.leave(hand_over);
+        if let Some(read) = &mut state.shared_read {
+            read.leave(hand_over);
         }
-        let is_last = state.holds == 0 || state.company.is_some();
+        let is_last = state.holds == 0 || state.shared_read.is_some();
         let _ended = is_last.then(|| state.counted.end(hand_over));
         let left = match state.stay.take() {
             stay if state.holds > 0 => {
                 state.stay = stay;
-                if state.company.is_none() {
+                if state.shared_read.is_none() {
                     return (holds, Left::Nested);
                 }
                 Left::Others
@@ -143,13 +142,13 @@ impl<S: EntryPart> Tenure<S> {
     }
 
     /// How old the server's report is that no waiter stands in line: zero if it is fresh, or else as old as the grant.
-    fn age_of_report(&self, now: CompactInstant, is_fresh: bool) -> Duration {
+    pub(crate) fn age_of_report(&self, now: CompactInstant, is_fresh: bool) -> Duration {
         if is_fresh { Duration::ZERO } else { now.saturating_duration_since(self.granted) }
     }
 
     /// A grant by message has a short lease. If the reserve were longer than a third of it, such a tenure would never be
     /// handed on.
-    fn budget(&self, budget: Budget) -> Budget {
+    pub(crate) fn budget(&self, budget: Budget) -> Budget {
         Budget { reserve: budget.reserve.min(self.lease / 3), ..budget }
     }
 
@@ -167,23 +166,6 @@ impl<S: EntryPart> Tenure<S> {
         (state.owner, state.asked_by, state.asked) = (holder.owner, holder.asked_by, holder.lease);
         state.since = now;
         Taken::Held(state.next_hold(&self.keys))
-    }
-
-    /// A caller joins the read of another caller of its client. Returns the number of its hold, or `None` if the caller
-    /// has to ask Redis.
-    pub(crate) fn join(&self, budget: Budget) -> Option<u16> {
-        let now = CompactInstant::now();
-        let mut state = self.state_at(now);
-        let is_held = state.ended.is_none() && state.holds > 0 && state.owner.is_none();
-        if !is_held || !state.allows(self.budget(budget), self.age_of_report(now, false), now) {
-            return None;
-        }
-        if state.company.is_none() {
-            let mut company = Company::default();
-            company.enter(state.hand_overs);
-            state.company = Some(Box::new(company));
-        }
-        Some(state.next_hold(&self.keys))
     }
 
     /// The next caller in the queue takes up an idle tenure, if the budget allows it. Otherwise the tenure ends, and
@@ -251,7 +233,7 @@ impl<S: EntryPart> State<S> {
     }
 
     /// Whether the next holder may have it without asking Redis.
-    fn allows(&self, budget: Budget, held: Duration, now: CompactInstant) -> bool {
+    pub(crate) fn allows(&self, budget: Budget, held: Duration, now: CompactInstant) -> bool {
         budget.allows(u32::from(self.hand_overs), held) && self.lifetime.allows(budget, now)
     }
 }

@@ -9,6 +9,10 @@ use tokio::time::Instant;
 /// Subtracted from the estimate, so that a fast monotonic clock does not put the counter ahead of the server's clock.
 const MARGIN: Duration = Duration::from_millis(50);
 
+/// The floor moves in steps of this many microseconds, so it mostly stays below the counter. Then a script only counts up,
+/// which takes the server half as long as to write the floor.
+const STEP: u64 = 1 << 16;
+
 /// The server's time in microseconds. Between two heartbeats our monotonic clock continues it.
 #[derive(Debug, Default)]
 pub(crate) struct ServerClock {
@@ -31,12 +35,21 @@ struct Reading {
     at: Instant,
     /// The greatest error of the reading.
     error: Duration,
+    /// The first time that this connection reported. The floor is never below it, although it moves in steps: the server
+    /// may be a replica that has just taken over, and the grants that it lacks may have numbers of this step.
+    first: u64,
 }
 
 impl Reading {
     /// The greatest error of the reading now: the speed of two clocks may differ by one in a thousand.
     fn error_at(&self, now: Instant) -> Duration {
         self.error + now.saturating_duration_since(self.at) / 1000
+    }
+
+    /// The server's time or slightly earlier.
+    fn time(&self, now: Instant) -> u64 {
+        let passed = micros(now.saturating_duration_since(self.at));
+        (self.micros + passed).saturating_sub(micros(MARGIN))
     }
 }
 
@@ -66,10 +79,10 @@ impl ServerClock {
     /// late, does not replace a better one.
     pub(crate) fn learn(&self, micros: u64, sent: Instant, answered: Instant) {
         let error = answered.saturating_duration_since(sent);
-        let reading = Reading { micros, at: answered, error };
         let mut known = self.reading.lock().expect("no panic under this lock");
         if known.is_none_or(|known| error <= known.error_at(answered)) {
-            *known = Some(reading);
+            let first = known.map_or(micros, |known| known.first);
+            *known = Some(Reading { micros, at: answered, error, first });
         }
     }
 
@@ -87,16 +100,18 @@ impl ServerClock {
 
     /// The floor: the least value that the token counter should have now.
     pub(crate) fn floor(&self, now: Instant) -> u64 {
-        self.time(now).max(self.beyond.load(Ordering::Relaxed))
+        let reading = *self.reading.lock().expect("no panic under this lock");
+        let step = reading.map_or(0, |reading| {
+            let time = reading.time(now);
+            (time - time % STEP).max(reading.first.saturating_sub(micros(MARGIN)))
+        });
+        step.max(self.beyond.load(Ordering::Relaxed))
     }
 
     /// The server's time or slightly earlier; 0 if it is not known.
-    fn time(&self, now: Instant) -> u64 {
+    pub(crate) fn time(&self, now: Instant) -> u64 {
         let reading = *self.reading.lock().expect("no panic under this lock");
-        reading.map_or(0, |reading| {
-            let passed = micros(now.saturating_duration_since(reading.at));
-            (reading.micros + passed).saturating_sub(micros(MARGIN))
-        })
+        reading.map_or(0, |reading| reading.time(now))
     }
 }
 
@@ -114,7 +129,23 @@ mod tests {
         assert_eq!(clock.floor(start), 0);
         clock.learn(10_000_000, start, start + Duration::from_millis(20));
         let later = start + Duration::from_millis(1_020);
-        assert_eq!(clock.floor(later), 10_000_000 + 1_000_000 - 50_000);
+        assert_eq!(clock.time(later), 10_000_000 + 1_000_000 - 50_000);
+        assert_eq!(clock.floor(later), clock.time(later) / STEP * STEP);
+    }
+
+    #[test]
+    fn the_floor_moves_in_steps_but_begins_at_the_time_that_a_new_server_reports() {
+        let (clock, start) = (ServerClock::default(), Instant::now());
+        let within = |micros| start + Duration::from_micros(micros);
+        clock.learn(STEP * 100 + 60_000, start, start);
+        assert_eq!(clock.floor(start), STEP * 100 + 10_000, "exactly");
+        assert_eq!(clock.floor(within(50_000)), STEP * 100 + 10_000);
+        assert_eq!(clock.floor(within(60_000)), STEP * 101, "the next step");
+        clock.learn(STEP * 101 + 60_000, within(STEP), within(STEP));
+        assert_eq!(clock.floor(within(STEP)), STEP * 101, "a heartbeat moves nothing");
+        clock.forget();
+        clock.learn(STEP * 101 + 60_000, within(STEP), within(STEP));
+        assert_eq!(clock.floor(within(STEP)), STEP * 101 + 10_000, "another server");
     }
 
     #[test]
@@ -148,8 +179,8 @@ mod tests {
         clock.learn(10_000_000, start, start + Duration::from_millis(2));
         clock.learn(11_000_000, start + second, start + second * 2);
         let expected = 10_000_000 + 2_000_000 - 2_000 - 50_000;
-        assert_eq!(clock.floor(start + second * 2), expected);
+        assert_eq!(clock.time(start + second * 2), expected);
         clock.learn(12_000_000, start + second * 2, start + second * 2);
-        assert_eq!(clock.floor(start + second * 2), 12_000_000 - 50_000);
+        assert_eq!(clock.time(start + second * 2), 12_000_000 - 50_000);
     }
 }

@@ -9,6 +9,7 @@ use redis::{Value, pipe};
 
 use crate::failure::Failure;
 use crate::inventory::MOST_HOLDERS;
+use crate::inventory::glob::fits;
 use crate::inventory::lock::{Holder, Lock};
 use crate::inventory::scan::{pairs, scan, scored};
 use crate::servers::{Server, value};
@@ -27,18 +28,20 @@ pub(crate) async fn names(server: &Server, pattern: &str) -> Result<BTreeSet<Str
         }
     })
     .await?;
-    for (part, kind) in [(Part::Permits, "zset"), (Part::FairLine, "list")] {
-        for pattern in operator::redisson_patterns(part, pattern) {
-            scan(server, &pattern, Some(kind), |key| {
-                let Some((found, name)) = operator::part_of(key) else { return };
+    for (keys, kind) in operator::redisson_patterns() {
+        // A name with braces has a key of another form. So no pattern for SCAN matches the keys of all names that fit.
+        scan(server, &keys, Some(kind), |key| {
+            let name = match operator::part_of(key) {
+                Some((Part::Permits, name)) => name,
                 // The fair locks `a` and `{a}` have the same queue.
-                let is_of_other = part == Part::FairLine && names.contains(&format!("{{{name}}}"));
-                if found == part && !is_of_other {
-                    names.insert(name);
-                }
-            })
-            .await?;
-        }
+                Some((Part::FairLine, name)) if !names.contains(&format!("{{{name}}}")) => name,
+                _ => return,
+            };
+            if fits(pattern, &name) {
+                names.insert(name);
+            }
+        })
+        .await?;
     }
     Ok(names)
 }

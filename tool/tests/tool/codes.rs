@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
+use crate::common::Server;
 use crate::common::port::Port;
-use crate::common::{Server, eventually};
-use crate::scene::{LONG, freed, held, tool, tool_at};
+use crate::scene::{freed, held, in_line, tool, tool_at};
 
 #[tokio::test]
 async fn the_exit_code_is_that_of_the_command() {
@@ -36,6 +36,20 @@ async fn a_busy_lock_is_1_or_what_the_user_says() {
     assert_eq!(run(&["-w", "0.3"]).await.0, 1);
     assert!(asked.elapsed().as_millis() >= 300, "it has waited");
     assert_eq!(run(&["-n", "--json"]).await.1.lines().count(), 1);
+    let mut other = tool(&server, &["hold", "-n", "-x", "a"]).start();
+    assert_eq!((other.code().await, other.complaint()), (0, String::new()));
+    drop(holder);
+}
+
+#[tokio::test]
+async fn a_name_does_not_control_the_terminal_when_it_is_busy() {
+    let server = Server::start().await;
+    let name = "a\n\u{1b}[31m";
+    let holder = tool(&server, &["hold", name]).start();
+    holder.says("token").await;
+    let mut other = tool(&server, &["run", "-n", name, "--", "true"]).start();
+    assert_eq!(other.code().await, 1);
+    assert_eq!(other.complaint(), "parklock: a\\n\\u{1b}[31m is held by somebody else\n");
     drop(holder);
 }
 
@@ -128,14 +142,10 @@ async fn a_signal_ends_the_waiting_and_the_place_in_line() {
     for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         for words in [&["run", "a", "--", "true"][..], &["hold", "a"]] {
             let mut waiter = tool(&server, words).start();
-            let in_line = async |clients: i64| {
-                let line = async || admin.cmd::<i64>(&["ZCARD", "lock_queue:{a}"]).await == clients;
-                eventually(LONG, &format!("{clients} in line"), line).await;
-            };
-            in_line(1).await;
+            in_line(&admin, "a", 1).await;
             waiter.signal(name);
             assert_eq!(waiter.code().await, code, "{name} {words:?}");
-            in_line(0).await;
+            in_line(&admin, "a", 0).await;
         }
     }
     drop(holder);

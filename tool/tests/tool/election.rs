@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::common::{Server, eventually};
-use crate::scene::{LONG, freed, held, is_free, tool};
+use crate::scene::{LONG, freed, held, in_line, is_free, tool};
 
 #[tokio::test]
 async fn a_leader_that_was_deposed_leads_again() {
@@ -83,8 +83,7 @@ async fn a_candidate_that_has_never_led_waits_for_the_server_too() {
     held(&admin, "a").await;
     let words = ["elect", "--watchdog", "2s", "a", "--", "sh", "-c", "echo leads; exec sleep 60"];
     let mut candidate = tool(&server, &words).start();
-    let stands = async || admin.cmd::<usize>(&["ZCARD", "lock_queue:{a}"]).await == 1;
-    eventually(LONG, "the candidate waits in line", stands).await;
+    in_line(&admin, "a", 1).await;
     server.kill();
     drop(holder);
     // It rides an outage out for ten seconds. Then this campaign has failed.
@@ -94,4 +93,16 @@ async fn a_candidate_that_has_never_led_waits_for_the_server_too() {
     candidate.says("leads").await;
     candidate.signal("TERM");
     assert_eq!(candidate.code().await, 143);
+}
+
+#[tokio::test]
+async fn a_signal_while_the_server_is_away_is_what_the_tool_ended_by() {
+    let server = Server::start().await;
+    let words = ["elect", "--watchdog", "2s", "a", "--", "sh", "-c", "echo leads; exec sleep 60"];
+    let mut tool = tool(&server, &words).start();
+    tool.says("leads").await;
+    server.kill();
+    eventually(LONG, "a campaign fails", async || tool.complaint().contains("not available")).await;
+    tool.signal("TERM");
+    assert_eq!(tool.code().await, 143, "{}", tool.complaint());
 }

@@ -1,12 +1,13 @@
 //! Who runs when: exclusion, kinds, times, and `hold`.
 
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::common::proxy::Proxy;
 use crate::common::{Server, eventually};
-use crate::scene::{LONG, freed, held, is_free, tool};
+use crate::scene::{LONG, freed, held, in_line, is_free, tool, tool_at};
 
 #[tokio::test]
 async fn of_twenty_commands_at_once_exactly_one_runs() {
@@ -150,4 +151,54 @@ async fn events_are_told_in_json() {
     assert_eq!(names, ["granted", "ended", "released"]);
     assert_eq!(events[1]["code"], 2);
     assert!(events[0]["token"].is_u64());
+}
+
+/// A proxy that knows the renewals of a plain lock.
+async fn proxy_before(server: &Server) -> Proxy {
+    let proxy = Proxy::before(server).await;
+    proxy.name_script("renew", include_str!("../../../lua/lock/renew.lua"));
+    proxy
+}
+
+#[tokio::test]
+async fn one_renewal_without_an_answer_does_not_cost_the_lock() {
+    let server = Server::start().await;
+    let (admin, proxy) = (server.admin().await, proxy_before(&server).await);
+    let mut holder = tool(&server, &["hold", "a"]).start();
+    holder.says("token").await;
+    let words = ["run", "a", "--", "true"];
+    let mut waiter = tool_at(&proxy.url(), server.dir(), &words).start();
+    in_line(&admin, "a", 1).await;
+    // A grant by message lasts for a moment only. So the tool renews the lock before it starts the command.
+    let lost = proxy.script("renew").nth(1).cut_before();
+    holder.signal("TERM");
+    assert_eq!(holder.code().await, 0);
+    lost.happened().await;
+    assert_eq!(waiter.code().await, 0, "{}", waiter.complaint());
+}
+
+#[tokio::test]
+async fn a_grant_that_was_taken_away_does_not_make_the_tool_wait_for_longer() {
+    let server = Server::start().await;
+    let (admin, proxy) = (server.admin().await, proxy_before(&server).await);
+    let mut holder = tool(&server, &["hold", "a"]).start();
+    holder.says("token").await;
+    let (began, wait) = (Instant::now(), Duration::from_secs(6));
+    let words = ["run", "-w", "6", "a", "--", "true"];
+    let mut waiter = tool_at(&proxy.url(), server.dir(), &words).start();
+    in_line(&admin, "a", 1).await;
+    // Most of its time is over when it is granted the lock.
+    let waited = Duration::from_secs(4);
+    tokio::time::sleep(waited.saturating_sub(began.elapsed())).await;
+    let held_back = proxy.script("renew").hold_request();
+    holder.signal("TERM");
+    assert_eq!(holder.code().await, 0);
+    held_back.happened().await;
+    admin.cmd::<()>(&["DEL", "lock:{a}"]).await;
+    let other = tool(&server, &["hold", "a"]).start();
+    other.says("token").await;
+    held_back.lift();
+    assert_eq!(waiter.code().await, 1);
+    assert!(began.elapsed() < waited + wait, "{:?}", began.elapsed());
+    drop(other);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::common::{Server, eventually};
-use crate::scene::{LONG, Tool, freed, is_free, last_sign, signal, stubborn, tool, uptime};
+use crate::scene::{LONG, Tool, freed, held, is_free, last_sign, signal, stubborn, tool, uptime};
 
 /// A tool with a stubborn command, and the file with its signs of life.
 async fn started(server: &Server, options: &[&str]) -> (Tool, std::path::PathBuf) {
@@ -213,4 +213,30 @@ async fn a_hold_is_not_renewed_past_its_greatest_length() {
     assert_eq!(tool(&server, &words).code().await, 75);
     let words = ["run", "--lease", "1s", "b", "--", "sleep", "60"];
     assert_eq!(tool(&server, &words).code().await, 75, "a fixed lease is not renewed");
+}
+
+#[tokio::test]
+async fn a_command_whose_loss_would_be_ignored_may_use_its_whole_lease() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    // The tool counts the lock as lost a hundredth of the lease before the server does. A fiftieth before that moment, it would
+    // kill another command.
+    let (end, nearly) = (server.dir().join("end"), Duration::from_millis(250));
+    let script = format!("until [ -e {} ]; do sleep 0.005; done", end.display());
+    let words = ["run", "--lease", "10s", "--on-lost", "ignore", "a", "--", "sh", "-c", &script];
+    // The command has a tenth of a second to end. A busy machine may need more. Then the lock is lost indeed.
+    for _ in 0..5 {
+        let _ = fs::remove_file(&end);
+        let mut tool = tool(&server, &words).start();
+        held(&admin, "a").await;
+        while admin.pttl("lock:{a}").await > nearly.as_millis() as i64 {
+            sleep(Duration::from_millis(2)).await;
+        }
+        fs::write(&end, "").expect("a file");
+        match tool.code().await {
+            0 => return,
+            code => assert_eq!(code, 75),
+        }
+    }
+    panic!("it is told of a loss each time");
 }

@@ -7,7 +7,7 @@ use parklock::{Client, Config, Layout};
 use serde_json::Value;
 
 use crate::common::rights::{rules, user};
-use crate::common::{Server, eventually};
+use crate::common::{Proxy, Server, eventually};
 use crate::scene::{LONG, tool, tool_at};
 
 /// The lines of JSON that a call prints.
@@ -206,6 +206,41 @@ async fn locks_in_redissons_layout_are_shown_with_their_waiters_and_permits() {
 }
 
 #[tokio::test]
+async fn a_list_in_redissons_layout_reads_the_keys_once_for_each_type() {
+    let server = Server::start().await;
+    let (admin, redisson) = (server.admin().await, redisson(&server).await);
+    let uuid = "0".repeat(36);
+    let mut permits = Vec::new();
+    for name in ["a1", "a{2}", "b1", "{a}1"] {
+        permits.push(redisson.semaphore(name, 2).acquire().await.expect("free"));
+        let owner = format!("{uuid}:1");
+        let queue = if name.contains('{') { format!("{name}f") } else { format!("{{{name}f}}") };
+        admin.cmd::<()>(&["RPUSH", &format!("redisson_lock_queue:{queue}"), &owner]).await;
+        admin.cmd::<()>(&["HSET", &format!("{name}h"), &owner, "1"]).await;
+    }
+    for (pattern, names) in [
+        (
+            "*",
+            &[
+                "a1", "a1f", "a1h", "a{2}", "a{2}f", "a{2}h", "b1", "b1f", "b1h", "{a}1", "{a}1f",
+                "{a}1h",
+            ][..],
+        ),
+        ("a*", &["a1", "a1f", "a1h", "a{2}", "a{2}f", "a{2}h"]),
+        ("[^{]1", &["a1", "b1"]),
+        ("?1?", &["a1f", "a1h", "b1f", "b1h"]),
+        ("a\\{*f", &["a{2}f"]),
+    ] {
+        admin.reset_stats().await;
+        let list = lines(&server, &["ls", "--layout", "redisson", "--json", pattern]).await;
+        let listed: Vec<_> =
+            list.iter().map(|lock| lock["name"].as_str().expect("a name")).collect();
+        assert_eq!(listed, names, "{pattern}");
+        assert_eq!(admin.command_calls("scan").await, 3, "hashes, sorted sets and lists");
+    }
+}
+
+#[tokio::test]
 async fn a_hash_of_somebody_else_is_not_read() {
     let server = Server::start().await;
     let admin = server.admin().await;
@@ -401,6 +436,28 @@ async fn the_doctor_does_not_call_well_what_it_may_not_look_at() {
     rules.extend(["+scan", "~lock:grants", "~lock:{parklock-doctor-*"].map(str::to_owned));
     let url = user(&server, &rules).await;
     assert_eq!(verdicts(&server, &url, &[]).await["keys without TTL"], "warn");
+}
+
+#[tokio::test]
+async fn the_doctor_does_not_call_a_connection_that_carries_no_message_a_missing_right() {
+    let server = Server::start().await;
+    let remedy = async |url: &str| {
+        let mut asked = tool_at(url, server.dir(), &["doctor", "--json"]).start();
+        assert_eq!(asked.code().await, 1);
+        let text = asked.output();
+        let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let found = lines.find(|line| line["check"] == "messages").expect("it is checked");
+        found["remedy"].as_str().expect("a text").to_owned()
+    };
+    let proxy = Proxy::before(&server).await;
+    let cut = proxy.command("SUBSCRIBE").about("doctor").cut_before();
+    let said = remedy(&proxy.url()).await;
+    cut.happened().await;
+    assert!(said.starts_with("find out why no message arrives"), "{said}");
+    let mut rules = rules("../docs/operations.md");
+    rules.retain(|rule| rule != "+subscribe");
+    let said = remedy(&user(&server, &rules).await).await;
+    assert!(said.starts_with("the user needs"), "{said}");
 }
 
 #[tokio::test]

@@ -200,3 +200,10 @@ pub fn has_script() -> bool {
     }
     found
 }
+
+/// Waits until so many clients wait for a name.
+pub async fn in_line(admin: &Admin, name: &str, clients: usize) {
+    let key = format!("lock_queue:{{{name}}}");
+    let stand = async || admin.cmd::<usize>(&["ZCARD", &key]).await == clients;
+    eventually(LONG, &format!("{clients} wait for {name}"), stand).await;
+}

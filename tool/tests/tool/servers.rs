@@ -1,9 +1,10 @@
 //! A cluster, a primary behind Sentinel, a unix socket.
 
+use parklock::{Client, Config, Layout};
 use serde_json::Value;
 
 use crate::common::rights::{as_user, in_a_cluster, rules, user};
-use crate::common::{Cluster, Server, Watched, eventually};
+use crate::common::{Cluster, Proxy, Server, Watched, eventually};
 use crate::scene::{LONG, tool_at};
 
 /// Runs commands under locks of several names, and lists them meanwhile.
@@ -109,4 +110,108 @@ async fn one_primary_that_is_away_does_not_hide_the_locks_of_the_others() {
     assert_eq!((list.code().await, list.output()), (69, String::new()));
     assert!(list.complaint().contains("the cluster is down"), "{}", list.complaint());
     drop(holder);
+}
+
+/// What the doctor finds, one JSON object for each check, and its exit code.
+async fn examined(url: &str, node: &Server) -> (i32, Vec<Value>) {
+    let mut doctor = tool_at(url, node.dir(), &["doctor", "--json"]).start();
+    let code = doctor.code().await;
+    let lines = doctor.output();
+    let found = lines.lines().map(|line| serde_json::from_str(line).expect("a line of JSON"));
+    (code, found.collect())
+}
+
+#[tokio::test]
+async fn the_doctor_names_a_primary_that_is_away_and_examines_the_others() {
+    let cluster = Cluster::start().await;
+    let (url, node) = (cluster.url_of(1), &cluster.nodes[1]);
+    cluster.nodes[0].kill();
+    let (code, found) = examined(&url, node).await;
+    assert_eq!(code, 1, "{found:?}");
+    let of = |at: usize| {
+        let address = cluster.nodes[at].address().to_string();
+        found.iter().filter(move |line| line["server"] == address.as_str()).collect::<Vec<_>>()
+    };
+    let away = of(0);
+    assert_eq!(
+        (away.len(), &away[0]["check"], &away[0]["verdict"]),
+        (1, &"answers".into(), &"bad".into())
+    );
+    for at in [1, 2] {
+        assert!(of(at).iter().any(|line| line["check"] == "scripts" && line["verdict"] == "ok"));
+    }
+    let mut bench = tool_at(&url, node.dir(), &["bench", "--seconds", "1"]).start();
+    assert_eq!(bench.code().await, 69);
+    assert!(bench.complaint().contains("needs every primary"), "{}", bench.complaint());
+}
+
+#[tokio::test]
+async fn the_doctor_does_not_call_a_lost_connection_a_missing_right() {
+    let cluster = Cluster::start().await;
+    let proxy = Proxy::before(&cluster).await;
+    // From then on, this primary answers nothing.
+    let cut = proxy.command("SCAN").nth(1).cut_before();
+    let (code, found) = examined(&proxy.url(), &cluster.nodes[0]).await;
+    cut.happened().await;
+    assert_eq!(code, 0, "{found:?}");
+    for check in ["keys without TTL", "cluster"] {
+        let lines = found.iter().filter(|line| line["check"] == check && line["verdict"] != "ok");
+        let remedies: Vec<_> = lines.map(|line| line["remedy"].as_str()).collect();
+        assert_eq!(remedies, [Some("find out why the server does not answer")], "{check}");
+    }
+}
+
+#[tokio::test]
+async fn clients_that_wait_in_redissons_layout_are_counted_in_a_cluster() {
+    let cluster = Cluster::start().await;
+    let config = Config::default().layout(Layout::Redisson);
+    let connect = || Client::connect_with(cluster.url(), config.clone());
+    let (holder, waiter) =
+        (connect().await.expect("it is there"), connect().await.expect("it is there"));
+    let (mut guards, mut waiting) = (Vec::new(), Vec::new());
+    let names: Vec<_> = (0..3).map(|at| cluster.names_at(at, "wanted:", 1).remove(0)).collect();
+    for name in &names {
+        guards.push(holder.lock(name.as_str()).lock().await.expect("free"));
+        let lock = waiter.lock(name.as_str());
+        waiting.push(tokio::spawn(async move { lock.lock().await }));
+    }
+    let words = ["ls", "--layout", "redisson", "--json"];
+    let mut list = String::new();
+    let counted = async || {
+        list = tool_at(&cluster.url(), cluster.nodes[0].dir(), &words).output().await;
+        let locks: Vec<Value> =
+            list.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+        locks.len() == names.len()
+            && locks.iter().all(|lock| lock["listening"] == 1 && lock["waiting"] == 1)
+    };
+    eventually(LONG, "each lock shows the client that listens", counted).await;
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn the_doctor_tries_plain_channels_for_a_program_that_needs_them() {
+    let cluster = Cluster::start().await;
+    let info: String = cluster.admin(0).await.cmd(&["INFO", "server"]).await;
+    if info.contains("redis_version:6") {
+        return; // all channels are plain
+    }
+    let rules = in_a_cluster(rules("../docs/from-redisson.md"), &info);
+    let plain = ["+publish", "+subscribe", "+unsubscribe"].map(str::to_owned);
+    let messages = async |rules: &[String], words: &[&str]| {
+        for node in &cluster.nodes {
+            user(node, rules).await;
+        }
+        let words = [&["doctor", "--layout", "redisson"], words].concat();
+        let url = as_user(&cluster.url());
+        let mut doctor = tool_at(&url, cluster.nodes[0].dir(), &words).start();
+        doctor.code().await;
+        ["ok    messages", "BAD   messages"].map(|line| doctor.output().matches(line).count())
+    };
+    let all = cluster.nodes.len();
+    assert_eq!(messages(&rules, &[]).await, [all, 0]);
+    assert_eq!(messages(&rules, &["--plain-channels"]).await, [0, all]);
+    let both = [&rules[..], &plain[..]].concat();
+    assert_eq!(messages(&both, &["--plain-channels"]).await, [all, 0]);
+    let native = tool_at(&cluster.url(), cluster.nodes[0].dir(), &["doctor", "--plain-channels"]);
+    assert_eq!(native.code().await, 78, "only a Redisson needs them");
 }

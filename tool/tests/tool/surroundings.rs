@@ -51,6 +51,17 @@ async fn a_reader_may_close_the_pipe_of_a_list() {
 }
 
 #[tokio::test]
+async fn a_list_that_cannot_be_written_is_a_failure() {
+    let server = Server::start().await;
+    for words in ["ls", "doctor --json", "man", "completions bash"] {
+        let line = format!("$parklock {words} 2>&1 >/dev/full");
+        let (code, complaint) = shell(&server, &line).await;
+        assert_eq!(code, 71, "{words}");
+        assert!(complaint.starts_with("parklock: could not write"), "{complaint}");
+    }
+}
+
+#[tokio::test]
 async fn the_tool_needs_no_environment_variables() {
     let server = Server::start().await;
     let line = "env -i $parklock run --url $PARKLOCK_URL a -- /usr/bin/env";

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use parklock::Client;
 
 use crate::common::child::{self, Child};
-use crate::common::{Server, eventually};
-use crate::scene::{AS_IN_THE_FOREGROUND, LONG, PROGRAM, freed, has_script, held, is_free, tool};
+use crate::common::{Cluster, Server, eventually};
+use crate::scene::{
+    AS_IN_THE_FOREGROUND, LONG, PROGRAM, freed, has_script, held, is_free, tool, tool_at,
+};
 
 const CTRL_C: &str = "\x03";
 const CTRL_Z: &str = "\x1a";
@@ -158,4 +160,45 @@ async fn a_lock_is_not_taken_from_a_holder_that_the_user_was_not_asked_about() {
     shell.shows("other callers hold it now; nothing was done").await;
     shell.shows("[code-1]").await;
     guard.unlock().await.expect("nobody has taken it");
+}
+
+#[tokio::test]
+async fn a_lock_that_comes_free_before_it_is_taken_away_was_held_by_nobody() {
+    if !has_script() {
+        return;
+    }
+    let server = Server::start().await;
+    let client = Client::connect(server.url()).await.expect("it is there");
+    let guard = client.lock("a").lock().await.expect("free");
+    let mut shell = Shell::start(&server).await;
+    shell.types(&format!("{PROGRAM} unlock --force a\n"));
+    shell.shows("[y/N]").await;
+    guard.unlock().await.expect("it was ours");
+    shell.types("y\n");
+    shell.shows("nobody holds it any more").await;
+    shell.shows("[code-1]").await;
+}
+
+#[tokio::test]
+async fn a_primary_that_hangs_does_not_stop_the_view_of_the_others() {
+    if !has_script() {
+        return;
+    }
+    let cluster = Cluster::start().await;
+    let (url, dir) = (cluster.url_of(1), cluster.nodes[1].dir());
+    let mut shell = Shell::start(&cluster.nodes[1]).await;
+    shell.types(&format!("stty rows 24 cols 140; {PROGRAM} top --interval 100ms --url {url}\n"));
+    shell.shows("NAME").await;
+    cluster.nodes[0].pause();
+    let began = Instant::now();
+    shell.shows(&cluster.nodes[0].address().to_string()).await;
+    let name = cluster.names_at(1, "here:", 1).remove(0);
+    let holder = tool_at(&url, dir, &["hold", &name]).start();
+    holder.says("token").await;
+    shell.shows(&name).await;
+    // The tool would wait this long for an answer of the primary that hangs.
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    shell.types("q");
+    shell.shows("[code-0]").await;
+    cluster.nodes[0].resume();
 }

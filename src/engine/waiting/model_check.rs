@@ -740,8 +740,8 @@ fn told(field: Field) -> String {
 }
 
 mod tests {
-    use crate::engine::waiting::model::search::search;
-    use crate::engine::waiting::model::*;
+    use crate::engine::waiting::model_check::search::search;
+    use crate::engine::waiting::model_check::*;
 
     const TERMS: Terms = Terms {
         window: 2,

@@ -4,10 +4,10 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 
-use crate::engine::waiting::model::client::{Clock, Stage};
-use crate::engine::waiting::model::request::Request;
-use crate::engine::waiting::model::server::{Field, Word};
-use crate::engine::waiting::model::{Action, Setting, World, called, told};
+use crate::engine::waiting::model_check::client::{Clock, Stage};
+use crate::engine::waiting::model_check::request::Request;
+use crate::engine::waiting::model_check::server::{Field, Word};
+use crate::engine::waiting::model_check::{Action, Setting, World, called, told};
 
 /// The result of a search.
 pub(crate) struct Found {

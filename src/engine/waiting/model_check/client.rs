@@ -6,11 +6,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::grant::deadline;
-use crate::engine::waiting::model::behind::Behind;
-use crate::engine::waiting::model::keeping::Keeping;
-use crate::engine::waiting::model::request::{Answer, Request, tick_request};
-use crate::engine::waiting::model::server::{AcquireOptions, Call, Field, Ids, Reply, Terms, Word};
-use crate::engine::waiting::model::{Action, Mutation, PARK, TTL};
+use crate::engine::waiting::model_check::behind::Behind;
+use crate::engine::waiting::model_check::keeping::Keeping;
+use crate::engine::waiting::model_check::request::{Answer, Request, tick_request};
+use crate::engine::waiting::model_check::server::{
+    AcquireOptions, Call, Field, Ids, Reply, Terms, Word,
+};
+use crate::engine::waiting::model_check::{Action, Mutation, PARK, TTL};
 use crate::engine::waiting::{Event, Next, PushedGrant, Rules, SIGNS, Waiting};
 use crate::keys::TenureId;
 
