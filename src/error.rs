@@ -23,7 +23,8 @@ pub(crate) type Source = Arc<dyn std::error::Error + Send + Sync>;
 /// match client.lock("doc:error").try_lock().await {
 ///     Ok(Some(guard)) => guard.unlock().await?,
 ///     Ok(None) => println!("busy"),
-///     Err(Error::Unavailable { .. } | Error::Indeterminate { .. }) => println!("try again later"),
+///     Err(Error::TooManyWaiters { .. }) => println!("this process is overloaded"),
+///     Err(error) if error.may_pass() => println!("Redis does not answer: try again later"),
 ///     Err(error) => return Err(error),
 /// }
 /// # Ok::<(), parklock::Error>(()) }).unwrap();
@@ -212,8 +213,37 @@ impl Error {
         }
     }
 
-    /// Whether retrying may help.
-    pub(crate) fn is_passing(&self) -> bool {
+    /// Whether it may pass without anybody's doing: [`Unavailable`](Self::Unavailable) and
+    /// [`Indeterminate`](Self::Indeterminate) do, when Redis answers again. The same call may succeed later.
+    ///
+    /// A call has already tried again for [`Config::ride_out`](crate::Config::ride_out) if it may wait. So wait for some
+    /// time before you repeat it. Nothing is left behind that you have to undo: if the first call took a lock, the client
+    /// releases it. But if it was a [`try_lock`](crate::Lock::try_lock), the next one may find that lock still held.
+    ///
+    /// All other errors need somebody: the program, its settings, or the server. That includes
+    /// [`TooManyWaiters`](Self::TooManyWaiters): another call would only be one waiter more.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// # use std::time::Duration;
+    /// # use tokio::time::sleep;
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let lock = client.lock("doc:may_pass");
+    /// let guard = loop {
+    ///     match lock.lock().await {
+    ///         Err(error) if error.may_pass() => {
+    ///             eprintln!("not yet: {error}");
+    ///             sleep(Duration::from_secs(1)).await;
+    ///         }
+    ///         locked => break locked?,
+    ///     }
+    /// };
+    /// guard.unlock().await?;
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Indeterminate { .. })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ThreadId;
 
 /// An explicit owner of a [`ReentrantLock`](crate::ReentrantLock) or a [`ReentrantRwLock`](crate::ReentrantRwLock):
-/// calls with the same owner may nest.
+/// calls of one client with the same owner may nest.
 ///
 /// Without one, the owner is the current Tokio task. That is wrong in two cases. If one task polls several futures side
 /// by side (`join!`, `select!`, `FuturesUnordered`), all of them are one owner. If one piece of work spans several

@@ -30,7 +30,7 @@
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use std::process::Stdio;
 use std::time::Duration;
 use std::{env, fs, io};
@@ -104,7 +104,8 @@ pub struct RedisServer {
 impl RedisServer {
     /// Starts a server, and waits until it answers.
     ///
-    /// It runs the program named by the variable `PARKLOCK_SERVER`, or `redis-server` or `valkey-server` from the path.
+    /// It runs the program named by the variable `PARKLOCK_SERVER`, or `redis-server` or `valkey-server` from the path. A
+    /// relative name of a program begins at the current directory.
     ///
     /// # Cancel safety
     /// A dropped future leaves no server behind.
@@ -286,23 +287,22 @@ async fn answers(address: SocketAddr) -> io::Result<bool> {
     Ok(length > 0 && !answer.starts_with(b"-LOADING"))
 }
 
-/// The program to start.
+/// The program to start. Its name does not depend on the current directory: the server runs in another one.
 fn installed() -> io::Result<PathBuf> {
-    if let Some(program) = env::var_os("PARKLOCK_SERVER") {
-        return Ok(program.into());
-    }
-    let path = env::var_os("PATH").unwrap_or_default();
-    let is_there = |program: &PathBuf| program.is_file();
-    let found = ["redis-server", "valkey-server"]
-        .into_iter()
-        .find_map(|name| env::split_paths(&path).map(|dir| dir.join(name)).find(is_there));
-    found.ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::NotFound,
-            "neither redis-server nor valkey-server is on the path: install one of them, \
-             or name one in the variable PARKLOCK_SERVER",
-        )
-    })
+    let found = match env::var_os("PARKLOCK_SERVER").map(PathBuf::from) {
+        Some(program) if program.components().count() > 1 => Some(program),
+        Some(name) => on_path(&name),
+        None => ["redis-server", "valkey-server"].iter().find_map(on_path),
+    };
+    let none = "neither redis-server nor valkey-server is on the path: install one of them, \
+                or name one in the variable PARKLOCK_SERVER";
+    absolute(found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, none))?)
+}
+
+/// The program of this name in the first directory of the path that has one.
+fn on_path(name: &impl AsRef<Path>) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|dir| dir.join(name)).find(|program| program.is_file())
 }
 
 /// The shell that supervises the server.
@@ -311,6 +311,8 @@ struct Keeper {
     shell: Child,
     signals: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
+    /// How many answers will come. The future that was to read one may have been dropped.
+    unread: usize,
 }
 
 impl Keeper {
@@ -318,26 +320,33 @@ impl Keeper {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut shell = command.spawn()?;
         let (signals, answers) = shell.stdin.take().zip(shell.stdout.take()).ok_or_else(gone)?;
-        let mut keeper = Self { shell, signals, answers: BufReader::new(answers).lines() };
+        let answers = BufReader::new(answers).lines();
+        let mut keeper = Self { shell, signals, answers, unread: 1 };
         keeper.hear("started").await?;
         Ok(keeper)
     }
 
     async fn signal(&mut self, signal: &str) -> io::Result<()> {
+        // The shell gets the line as a whole or not at all, since it is far shorter than what a pipe takes at once.
         self.signals.write_all(format!("{signal}\n").as_bytes()).await?;
+        self.unread += 1;
         self.hear("sent").await
     }
 
+    /// Reads the last of the answers that will come.
     async fn hear(&mut self, expected: &str) -> io::Result<()> {
-        match self.answers.next_line().await? {
-            Some(answer) if answer == expected => Ok(()),
-            _ => Err(gone()),
+        loop {
+            let answer = self.answers.next_line().await?.ok_or_else(gone)?;
+            self.unread -= 1;
+            if self.unread == 0 {
+                return if answer == expected { Ok(()) } else { Err(gone()) };
+            }
         }
     }
 
     /// Closes the pipe, and waits until the shell has killed the server.
     async fn end(self) {
-        let Self { mut shell, signals, answers } = self;
+        let Self { mut shell, signals, answers, .. } = self;
         drop((signals, answers));
         let _ = shell.wait().await;
     }

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::header::{AsHeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Request, Response, StatusCode};
 use percent_encoding::percent_decode_str;
 use tower_layer::Layer;
@@ -123,19 +123,20 @@ pub enum Refusal {
     /// Others held the lock for as long as the layer waits. The inner service did not see the request.
     #[error("another request holds the lock")]
     Busy,
-    /// The lock was lost before the inner service answered. What it has done so far remains.
+    /// The lock was lost while the inner service handled the request. What it has done so far remains.
     #[error("the lock of the request was lost")]
     Lost,
-    /// The lock could not be acquired: see [`Error`]. The inner service did not see the request.
+    /// The lock could not be acquired, or was lost before the inner service was ready ([`Error::Lost`]): see [`Error`].
+    /// The inner service did not see the request.
     #[error("the lock of the request could not be taken: {0}")]
     Failed(#[source] Error),
 }
 
 impl Refusal {
     /// The default status of the layer's own response (see [`LockLayer::answer`]): 423 *Locked* (RFC 4918) if the lock
-    /// is busy; 503 if Redis cannot be reached, too many callers wait, or the client is closed; 400 if the name is
-    /// invalid; and 500 otherwise. That includes a lost lock: the request may be partly done, and a 503 would invite
-    /// the caller to repeat it.
+    /// is busy; 503 if Redis cannot be reached, too many callers wait, the client is closed, or the lock was lost before
+    /// the inner service was ready; 400 if the name is invalid; and 500 otherwise. That includes [`Lost`](Self::Lost): the
+    /// request may be partly done, and a 503 would invite the caller to repeat it.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -145,7 +146,8 @@ impl Refusal {
                 Error::Unavailable { .. }
                 | Error::Indeterminate { .. }
                 | Error::TooManyWaiters { .. }
-                | Error::Closed,
+                | Error::Closed
+                | Error::Lost,
             ) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Lost | Self::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -202,12 +204,14 @@ impl<B, R: Default> LockLayer<B, R> {
 
     /// The plain lock `header:<value>` of a header such as `idempotency-key`. A request without that header passes
     /// without a lock. A value that makes no valid lock name, for example one that is too long, gets a 400.
-    pub fn by_header(
-        client: &Client,
-        header: impl AsHeaderName + Clone + Send + Sync + 'static,
-    ) -> Self {
+    ///
+    /// # Panics
+    /// If `header` is no name of a header, such as `x order`: no request could have it, and all would pass without a lock.
+    #[track_caller]
+    pub fn by_header(client: &Client, header: impl TryInto<HeaderName, Error: fmt::Debug>) -> Self {
+        let header = header.try_into().expect("the name of a header");
         Self::new(client, move |request| {
-            let value = request.headers().get(header.clone())?;
+            let value = request.headers().get(&header)?;
             Some(format!("header:{}", String::from_utf8_lossy(value.as_bytes())))
         })
     }
@@ -282,10 +286,10 @@ impl<B, R> LockLayer<B, R> {
             Ok(guard) => guard,
             Err(refusal) => return Ok(self.refuse(refusal)),
         };
-        // The lock may be lost before the inner service is ready. Then the request has not begun.
+        // The lock may be lost before the inner service is ready. Then the request has not begun, and may be repeated.
         tokio::select! {
             ready = ready(&mut inner) => ready?,
-            _ = guard.ended() => return Ok(self.refuse(Refusal::Lost)),
+            _ = guard.ended() => return Ok(self.refuse(Refusal::Failed(Error::Lost))),
         }
         request.extensions_mut().insert(guard.hold());
         let work = inner.call(request);

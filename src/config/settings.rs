@@ -75,7 +75,9 @@ impl Serialize for Config {
                 map.serialize_entry(field, &Written(time))?;
             }
         }
-        map.serialize_entry("max_waiters", &self.max_waiters)?;
+        // TOML has no greater number, and no client has as many callers.
+        let max_waiters = i64::try_from(self.max_waiters).unwrap_or(i64::MAX);
+        map.serialize_entry("max_waiters", &max_waiters)?;
         map.serialize_entry("replicas", &self.replicas)?;
         map.serialize_entry("layout", layout_word(self.layout))?;
         map.serialize_entry("plain_channels", &self.plain_channels)?;

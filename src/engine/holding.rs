@@ -37,10 +37,13 @@ impl Engine {
     /// # Cancel safety
     /// A dropped future has not added a hold.
     pub(crate) async fn nest(&self, hold: &Hold, lease: Lease, patience: Patience) -> Result<bool> {
+        // A nested call waits for nobody. So `ride_out` and the time of one answer limit the whole call.
+        let response = self.config.response();
+        let longest = self.config.riding_out() + response;
         let limit = match patience {
-            Patience::None => self.config.response(),
-            Patience::For(limit) => limit.min(self.config.riding_out()),
-            Patience::Endless => self.config.riding_out(),
+            Patience::None => response,
+            Patience::For(limit) => limit.min(longest),
+            Patience::Endless => longest,
         };
         match timeout(limit, self.nest_again(hold, lease, patience)).await {
             Ok(nested) => nested,
@@ -52,15 +55,21 @@ impl Engine {
     }
 
     async fn nest_again(&self, hold: &Hold, lease: Lease, patience: Patience) -> Result<bool> {
+        let until = Instant::now() + self.config.riding_out();
         loop {
-            match self.nest_once(hold, lease).await {
+            let fault = match self.nest_once(hold, lease).await {
                 Ok(entered) => return entered,
                 Err(_) if hold.outcome() == Some(Ended::Lost) => return Err(Error::Lost),
-                Err(fault) if fault.is_passing() && !matches!(patience, Patience::None) => {
-                    sleep(jittered(RETRY_PAUSE)).await;
-                }
-                Err(fault) => return Err(self.commands.explained(fault, &hold.tenure.keys).await),
+                Err(fault) => fault,
+            };
+            let keys = &hold.tenure.keys;
+            if patience.is_none() || !fault.is_passing() {
+                return Err(self.commands.explained(fault, keys).await);
             }
+            if Instant::now() >= until {
+                return Err(fault.into_outage(&keys.lock().to_string()));
+            }
+            sleep(jittered(RETRY_PAUSE)).await;
         }
     }
 
@@ -140,7 +149,7 @@ impl Engine {
         let until = Instant::now() + self.config.riding_out();
         loop {
             match self.extend(hold, lease).await {
-                Err(error) if error.is_passing() && Instant::now() < until => {
+                Err(error) if error.may_pass() && Instant::now() < until => {
                     sleep(jittered(RETRY_PAUSE)).await;
                 }
                 extended => return extended,

@@ -92,6 +92,9 @@ impl Election {
 
     /// Waits until this candidate leads.
     ///
+    /// If it leads already, the call waits for the end of that term, like any other candidate. If the same task keeps the
+    /// [`Leadership`], it waits for itself. [`is_leader`](Self::is_leader) says whether it leads.
+    ///
     /// # Cancel safety
     /// Dropping the future withdraws the candidate. If it is elected after all, it steps down in the background. If the
     /// future has the lock and is not polled, it keeps the lock.
@@ -114,7 +117,7 @@ impl Election {
         }
     }
 
-    /// Becomes the leader if nobody else leads, in one attempt. Returns `None` otherwise.
+    /// Becomes the leader if nobody leads, in one attempt. Returns `None` otherwise, also if this candidate leads already.
     ///
     /// # Cancel safety
     /// Same as [`campaign`](Self::campaign).
@@ -160,7 +163,7 @@ impl Election {
         loop {
             let leadership = match self.campaign().await {
                 Ok(leadership) => leadership,
-                Err(error) if error.is_passing() => {
+                Err(error) if error.may_pass() => {
                     tracing::warn!(%error, "could not campaign: the candidate tries again");
                     sleep(jittered(RETRY_PAUSE)).await;
                     continue;

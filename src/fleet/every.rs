@@ -123,7 +123,7 @@ impl Every {
                 Err(error @ (Error::Lost | Error::TooLong { .. })) => {
                     tracing::warn!(name = &*self.lock.name(), %error, "the work of a job was dropped");
                 }
-                Err(error) if error.is_passing() => {
+                Err(error) if error.may_pass() => {
                     tracing::warn!(name = &*self.lock.name(), %error, "could not run the job: the client tries again");
                     sleep(jittered(AGAIN)).await;
                 }

@@ -102,7 +102,7 @@ impl Observer {
             let answer = self.office.leader().await;
             self.ask_at = Instant::now() + self.step.min(LONGEST_STEP);
             match answer {
-                Err(error) if error.is_passing() => {
+                Err(error) if error.may_pass() => {
                     tracing::debug!(%error, "could not ask who leads: the observer tries again");
                 }
                 Err(error) => return Err(error),

@@ -64,8 +64,8 @@ impl Reign {
                 }
             }
             is_failing = said.is_err();
-            let is_passing = said.is_err_and(|error| error.is_passing());
-            sleep(if is_passing { AGAIN.min(again) } else { again }).await;
+            let may_pass = said.is_err_and(|error| error.may_pass());
+            sleep(if may_pass { AGAIN.min(again) } else { again }).await;
         }
     }
 }

@@ -91,6 +91,10 @@ impl Guard {
         Self { hold, engine, left: false, notice: None, span }
     }
 
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// Releases the lock, waits for the condition, and takes the lock again.
     pub(crate) async fn wait_at(
         mut self,

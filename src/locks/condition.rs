@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::config::Layout;
 use crate::engine::{Engine, Woken};
 use crate::error::{Error, Result};
@@ -73,7 +75,8 @@ use crate::wire::Order;
 /// # Which guards can wait
 /// The guards of [`Lock`](crate::Lock), fair or not, and of [`ReentrantLock`](crate::ReentrantLock), and the
 /// [`WriteGuard`] of [`RwLock`](crate::RwLock) and [`ReentrantRwLock`](crate::ReentrantRwLock). Guards of readers and
-/// of permits cannot. One condition belongs to one lock; a lock may have many conditions.
+/// of permits cannot. One condition belongs to one lock; a lock may have many conditions. A guard and the condition that
+/// it waits for are of one [`Client`](crate::Client) or its clones. Any client of the server may notify.
 ///
 /// [`Layout::Redisson`] has no conditions: `RLock.newCondition()` throws an exception, so no Java process could ever
 /// notify. Every call returns [`Error::Unsupported`].
@@ -125,8 +128,14 @@ impl Condition {
         self.handle.order(Order::NotifyAll).await.map(drop)
     }
 
-    fn keys(&self) -> Result<&Arc<Keys>> {
-        self.handle.keys()
+    /// The keys, if the holder of this guard can wait for the condition.
+    fn keys_for(&self, guard: &Guard) -> Result<&Arc<Keys>> {
+        let keys = self.handle.keys()?;
+        // The condition of another client may lie on another server, where the client of the guard would wait forever.
+        if !self.handle.is_of_client(guard.engine()) {
+            return Err(Error::Unsupported { reason: "the condition is of another client" });
+        }
+        Ok(keys)
     }
 }
 
@@ -165,14 +174,15 @@ impl Guard {
     /// wait. [`Error::Unavailable`] or [`Error::Indeterminate`] if Redis does not answer for longer than
     /// [`Config::ride_out`](crate::Config::ride_out). [`Error::Unsupported`] if this guard cannot wait: it is the guard
     /// of a reader or a permit; or its owner has another hold within it (a read within a write), which would
-    /// remain; or the layout is Redisson's. [`Error::Conflict`] if the name of the condition is used for another kind.
+    /// remain; or the condition is of another client; or the layout is Redisson's. [`Error::Conflict`] if the name of the condition is used for another kind.
     /// [`Error::TooManyWaiters`] if too many callers of this client already wait. Otherwise as for
     /// [`Lock::lock`](crate::Lock::lock).
     ///
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
     pub async fn wait(self, condition: &Condition) -> Result<Self> {
-        Ok(self.wait_at(condition.keys()?, None).await?.0)
+        let keys = condition.keys_for(&self)?;
+        Ok(self.wait_at(keys, None).await?.0)
     }
 
     /// Same as [`wait`](Self::wait), but waits for the notification no longer than `limit`. Taking the lock again
@@ -203,7 +213,8 @@ impl Guard {
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
     pub async fn wait_for(self, condition: &Condition, limit: Duration) -> Result<(Self, Woken)> {
-        self.wait_at(condition.keys()?, Some(limit)).await
+        let keys = condition.keys_for(&self)?;
+        self.wait_at(keys, Some(limit)).await
     }
 
     /// Waits while `is_to_wait` returns `true`. It is called once before the first wait, and again after each wait,
@@ -245,6 +256,58 @@ impl Guard {
         }
         Ok(self)
     }
+
+    /// Same as [`wait_while`](Self::wait_while), but waits for notifications no longer than `limit` in all, which begins
+    /// with the call. Returns the guard, and [`Woken::TimedOut`] if the limit was reached and `is_to_wait` still returned
+    /// `true` after that. Taking the lock again afterwards can take longer: see [`wait_for`](Self::wait_for).
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// # let client = parklock::Client::connect(&url).await?;
+    /// # let (lock, not_full) = (client.lock("doc:busy"), client.condition("doc:busy:not-full"));
+    /// # async fn is_full() -> bool { true }
+    /// use parklock::Woken;
+    /// use std::time::Duration;
+    ///
+    /// let guard = lock.lock().await?;
+    /// let full = || async { Ok::<_, parklock::Error>(is_full().await) };
+    /// let (guard, woken) = guard.wait_while_for(&not_full, Duration::from_millis(50), full).await?;
+    /// if woken == Woken::TimedOut {
+    ///     // ... it is still full, and the lock is held ...
+    /// }
+    /// guard.unlock().await?;
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Cancel safety
+    /// Same as [`wait`](Self::wait).
+    ///
+    /// # Errors
+    /// Same as [`wait_while`](Self::wait_while).
+    ///
+    /// # Panics
+    /// Same as [`wait_while`](Self::wait_while).
+    pub async fn wait_while_for<E, F>(
+        mut self,
+        condition: &Condition,
+        limit: Duration,
+        mut is_to_wait: impl FnMut() -> F,
+    ) -> Result<(Self, Woken), E>
+    where
+        E: From<Error>,
+        F: Future<Output = Result<bool, E>>,
+    {
+        let started = Instant::now();
+        while is_to_wait().await? {
+            let left = limit.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                return Ok((self, Woken::TimedOut));
+            }
+            (self, _) = self.wait_for(condition, left).await?;
+        }
+        Ok((self, Woken::Notified))
+    }
 }
 
 /// Waiting for a [`Condition`].
@@ -260,7 +323,8 @@ impl WriteGuard {
     /// # Panics
     /// Same as [`Guard::wait`].
     pub async fn wait(self, condition: &Condition) -> Result<Self> {
-        Ok(self.wait_at(condition.keys()?, None).await?.0)
+        let keys = condition.keys_for(&self)?;
+        Ok(self.wait_at(keys, None).await?.0)
     }
 
     /// Same as [`Guard::wait_for`].
@@ -274,7 +338,8 @@ impl WriteGuard {
     /// # Panics
     /// Same as [`Guard::wait`].
     pub async fn wait_for(self, condition: &Condition, limit: Duration) -> Result<(Self, Woken)> {
-        self.wait_at(condition.keys()?, Some(limit)).await
+        let keys = condition.keys_for(&self)?;
+        self.wait_at(keys, Some(limit)).await
     }
 
     /// Same as [`Guard::wait_while`].
@@ -314,5 +379,36 @@ impl WriteGuard {
             self = self.wait(condition).await?;
         }
         Ok(self)
+    }
+
+    /// Same as [`Guard::wait_while_for`].
+    ///
+    /// # Cancel safety
+    /// Same as [`Guard::wait`].
+    ///
+    /// # Errors
+    /// Same as [`Guard::wait_while`].
+    ///
+    /// # Panics
+    /// Same as [`Guard::wait_while`].
+    pub async fn wait_while_for<E, F>(
+        mut self,
+        condition: &Condition,
+        limit: Duration,
+        mut is_to_wait: impl FnMut() -> F,
+    ) -> Result<(Self, Woken), E>
+    where
+        E: From<Error>,
+        F: Future<Output = Result<bool, E>>,
+    {
+        let started = Instant::now();
+        while is_to_wait().await? {
+            let left = limit.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                return Ok((self, Woken::TimedOut));
+            }
+            (self, _) = self.wait_for(condition, left).await?;
+        }
+        Ok((self, Woken::Notified))
     }
 }

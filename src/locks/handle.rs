@@ -17,8 +17,8 @@ use crate::kinds::Kind;
 use crate::owner::OwnerId;
 use crate::wire::{Fault, Order, Status};
 
-/// A lock, semaphore or latch by name. The first call reports an invalid name or lease, so that making
-/// a handle needs no error handling.
+/// A lock, semaphore or latch by name. The first call reports an invalid name, and the first call that asks for the lock
+/// an invalid lease. So making a handle needs no error handling.
 #[derive(Clone)]
 pub(crate) struct Handle {
     engine: Arc<Engine>,
@@ -39,15 +39,9 @@ impl Handle {
         Self { engine, keys, lease: Ok(Lease::Watched), permits, is_kept: true, asks_twice: true }
     }
 
-    /// A handle of the same name, as another kind.
-    pub(crate) fn of_kind(self, kind: Kind) -> Self {
-        let keys = self.keys.and_then(|keys| self.engine.keys(kind, keys.name().into_owned()));
-        Self { keys: keys.map(Arc::new), ..self }
-    }
-
-    /// A handle whose every call returns this error.
+    /// A handle whose every call returns this error, or reports the invalid name.
     pub(crate) fn failing(self, error: Error) -> Self {
-        Self { keys: Err(error), ..self }
+        Self { keys: self.keys.and(Err(error)), ..self }
     }
 
     /// A handle whose lock the client never keeps idle: whether it is held means something to other clients.
@@ -297,7 +291,11 @@ impl Handle {
     }
 
     pub(crate) fn is_of_same_client(&self, other: &Self) -> bool {
-        self.engine.is_of_same_client(&other.engine)
+        self.is_of_client(&other.engine)
+    }
+
+    pub(crate) fn is_of_client(&self, engine: &Engine) -> bool {
+        self.engine.is_of_same_client(engine)
     }
 
     /// Reports an invalid name or lease.

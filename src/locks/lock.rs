@@ -53,8 +53,8 @@ impl Lock {
 
     /// Holds the lock for a fixed time, between 10 ms and 24 h, instead of renewing it.
     ///
-    /// When the time is over, the lock is lost, unless [`Guard::extend`] extended it. The first call reports an invalid
-    /// lease.
+    /// When the time is over, the lock is lost, unless [`Guard::extend`] extended it. The first call that asks for the lock
+    /// reports an invalid lease.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

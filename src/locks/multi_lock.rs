@@ -417,12 +417,13 @@ async fn kept(locks: &[&Lock], held: &[Guard]) {
     }
 }
 
-/// Extends the locks that were held while the caller waited for another, each to its whole lease.
+/// Extends the locks that were held while the caller waited for another, each to its whole lease. The caller may have
+/// waited for long, so it does not give them up because one answer is missing.
 async fn refreshed(locks: &[&Lock], held: &[Guard]) -> Result<()> {
     let Some((_, earlier)) = held.split_last() else { return Ok(()) };
     let extended = locks.iter().zip(earlier).filter_map(|(lock, guard)| {
         let lease = lock.fixed_lease()?;
-        Some(guard.extend(lease))
+        Some(guard.extend_surely(lease))
     });
     try_join_all(extended).await.map(drop)
 }

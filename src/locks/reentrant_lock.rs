@@ -11,8 +11,8 @@ use crate::kinds::Kind;
 use crate::locks::handle::Handle;
 use crate::owner::{Owner, OwnerId};
 
-/// A lock that its owner may take again through any handle of its name, and must release as often. It is Redisson's
-/// `RLock`.
+/// A lock that its owner may take again through any handle of its name and client, and must release as often. It is
+/// Redisson's `RLock`. To another client, even in the same task, the lock is held by somebody else.
 ///
 /// **The owner is the current Tokio task**, or outside a task the current thread. So futures that one task polls side
 /// by side (`join!`, `select!`, `FuturesUnordered`) are one owner. If one of them holds the lock, another one nests at
@@ -50,8 +50,8 @@ impl ReentrantLock {
 
     /// Holds the lock for a fixed time, between 10 ms and 24 h, instead of renewing it.
     ///
-    /// When the time is over, the lock is lost, unless [`Guard::extend`] or a nested hold extended it. The first call
-    /// reports an invalid lease.
+    /// When the time is over, the lock is lost, unless [`Guard::extend`] or a nested hold extended it. The first call that
+    /// asks for the lock reports an invalid lease.
     pub fn lease(self, lease: Duration) -> Self {
         Self { handle: self.handle.lease(lease), ..self }
     }

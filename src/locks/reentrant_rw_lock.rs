@@ -9,8 +9,8 @@ use crate::guards::{Guard, WriteGuard};
 use crate::locks::rw_handle::RwHandle;
 use crate::owner::{Owner, OwnerId};
 
-/// A read-write lock that its owner may lock again through any handle of its name, and must unlock as often. It is to
-/// [`RwLock`](crate::RwLock) what [`ReentrantLock`](crate::ReentrantLock) is to [`Lock`](crate::Lock).
+/// A read-write lock that its owner may lock again through any handle of its name and client, and must unlock as often.
+/// It is to [`RwLock`](crate::RwLock) what [`ReentrantLock`](crate::ReentrantLock) is to [`Lock`](crate::Lock).
 /// [`RwLock::reentrant`](crate::RwLock::reentrant) and [`RwLock::owned_by`](crate::RwLock::owned_by) make it. It is
 /// Redisson's `RReadWriteLock`.
 ///

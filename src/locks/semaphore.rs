@@ -62,20 +62,24 @@ use crate::locks::handle::Handle;
 pub struct Semaphore {
     handle: Handle,
     permits: u32,
-    kind: fn(u32) -> Kind,
 }
 
 impl Semaphore {
     pub(crate) fn new(engine: Arc<Engine>, name: String, permits: u32) -> Self {
-        Self::of_kind(engine, name, permits, |permits| Kind::Semaphore { permits })
+        Self::of_kind(engine, name, Kind::Semaphore { permits }, permits)
     }
 
     pub(crate) fn expirable(engine: Arc<Engine>, name: String, permits: u32) -> Self {
-        Self::of_kind(engine, name, permits, |permits| Kind::Expirable { permits })
+        Self::of_kind(engine, name, Kind::Expirable { permits }, permits)
     }
 
-    fn of_kind(engine: Arc<Engine>, name: String, permits: u32, kind: fn(u32) -> Kind) -> Self {
-        Self { handle: Handle::new(engine, kind(permits), name), permits, kind }
+    fn of_kind(engine: Arc<Engine>, name: String, kind: Kind, permits: u32) -> Self {
+        let handle = Handle::new(engine, kind, name);
+        let handle = match checked(permits) {
+            Ok(()) => handle,
+            Err(error) => handle.failing(error),
+        };
+        Self { handle, permits }
     }
 
     /// Holds permits for a fixed time, between 10 ms and 24 h, instead of renewing them: see
@@ -193,7 +197,6 @@ impl Semaphore {
     where
         F: Future<Output = T>,
     {
-        self.check(1)?;
         self.handle.run(None, work).await
     }
 
@@ -205,7 +208,8 @@ impl Semaphore {
     /// The call changes nothing; its future may be dropped at any time.
     ///
     /// # Errors
-    /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
+    /// Same as [`Lock::is_locked`](crate::Lock::is_locked). [`Error::InvalidPermits`] if the number of the handle is not
+    /// between 1 and 2^30 - 1.
     ///
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
@@ -214,9 +218,9 @@ impl Semaphore {
         Ok(u32::try_from(status.capacity - status.used).unwrap_or(0))
     }
 
-    /// Sets the number of permits for all handles in all processes. Returns a handle that begins with this number. You
-    /// may call it at any time. If more permits are held than the new number, no holder loses one: the server grants
-    /// none until enough permits were released.
+    /// Sets the number of permits for all handles in all processes, also for this one. You may call it at any time. If
+    /// more permits are held than the new number, no holder loses one: the server grants none until enough permits were
+    /// released.
     ///
     /// A larger number lets waiting callers in at once. The others keep waiting. A caller that waits for more permits
     /// than there are now gets an [`Error::InvalidPermits`].
@@ -237,10 +241,10 @@ impl Semaphore {
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
     /// let client = parklock::Client::connect(&url).await?;
-    /// let two = client.semaphore("doc:resized", 2);
-    /// let three = two.set_permits(3).await?;
-    /// assert_eq!(three.available_permits().await?, 3);
-    /// let all = two.acquire_many(3).await?; // the number that was set applies to every handle
+    /// let uploads = client.semaphore("doc:resized", 2);
+    /// uploads.set_permits(3).await?;
+    /// assert_eq!(uploads.available_permits().await?, 3);
+    /// let all = uploads.acquire_many(3).await?; // the number that was set applies to every handle
     /// all.unlock().await?;
     /// # Ok::<(), parklock::Error>(()) }).unwrap();
     /// ```
@@ -250,16 +254,14 @@ impl Semaphore {
     /// be sure.
     ///
     /// # Errors
-    /// [`Error::InvalidPermits`] if the number is zero, or more than 2^30 - 1. [`Error::Conflict`] if the name is
-    /// used for another kind. Otherwise as [`Lock::is_locked`](crate::Lock::is_locked).
+    /// [`Error::InvalidPermits`] if the number, or that of the handle, is zero or more than 2^30 - 1. [`Error::Conflict`]
+    /// if the name is used for another kind. Otherwise as [`Lock::is_locked`](crate::Lock::is_locked).
     ///
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
-    pub async fn set_permits(&self, permits: u32) -> Result<Self> {
+    pub async fn set_permits(&self, permits: u32) -> Result<()> {
         checked(permits)?;
-        self.handle.resize(permits).await?;
-        let handle = self.handle.clone().of_kind((self.kind)(permits));
-        Ok(Self { handle, permits, kind: self.kind })
+        self.handle.resize(permits).await.map(drop)
     }
 
     /// Takes all permits away from their holders, as [`Lock::force_unlock`](crate::Lock::force_unlock) does. Returns
@@ -270,7 +272,7 @@ impl Semaphore {
     /// If the future is dropped before Redis has answered, the permits may or may not have been taken away.
     ///
     /// # Errors
-    /// Same as [`Lock::is_locked`](crate::Lock::is_locked).
+    /// Same as [`available_permits`](Self::available_permits).
     ///
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
@@ -281,11 +283,10 @@ impl Semaphore {
     /// Refuses a call that asks for no permits, or for more than a semaphore can have. The server checks whether this
     /// semaphore has that many, since another client may have set the number.
     fn check(&self, permits: u32) -> Result<()> {
-        checked(self.permits)?;
-        if permits == 0 {
-            return Err(Error::InvalidPermits { asked: 0, of: self.permits });
+        match permits {
+            0 => Err(Error::InvalidPermits { asked: 0, of: self.permits }),
+            _ => checked(permits),
         }
-        checked(permits)
     }
 }
 

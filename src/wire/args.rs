@@ -31,3 +31,22 @@ impl ToRedisArgs for Joined<'_> {
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }
+
+/// Same as [`millis`], for a time that must not be shorter in Redis than here.
+pub(crate) fn millis_at_least(time: Duration) -> u64 {
+    millis(time.saturating_add(Duration::from_nanos(999_999)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_no_shorter_in_redis() {
+        for (micros, expected) in [(10_000, 10), (10_001, 11), (10_100, 11), (10_999, 11)] {
+            let interval = Duration::from_micros(micros);
+            assert_eq!(millis_at_least(interval), expected, "{interval:?}");
+        }
+        assert_eq!(millis_at_least(Duration::from_nanos(10_000_001)), 11);
+    }
+}

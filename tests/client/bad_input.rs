@@ -62,6 +62,28 @@ async fn a_name_that_is_empty_or_longer_than_a_kib_is_refused_without_io() {
 }
 
 #[tokio::test]
+async fn a_number_of_permits_that_no_semaphore_can_have_is_refused_without_io() {
+    let (server, client) = server_and_client().await;
+    let before = scripts(&server.admin().await).await;
+    for number in [0, 1 << 30, u32::MAX] {
+        let refused = |error: Error| match error {
+            Error::InvalidPermits { asked, of } => assert_eq!((asked, of), (number, (1 << 30) - 1)),
+            error => panic!("{number}: {error}"),
+        };
+        let permits = client.semaphore("a", number);
+        refused(permits.acquire().await.expect_err("it is refused"));
+        refused(permits.try_acquire().await.expect_err("it is refused"));
+        refused(permits.run(async |_| ()).await.expect_err("it is refused"));
+        refused(permits.available_permits().await.expect_err("it is refused"));
+        refused(permits.set_permits(1).await.expect_err("it is refused"));
+        refused(permits.force_unlock().await.expect_err("it is refused"));
+        let nameless = client.semaphore("", number).available_permits().await;
+        assert!(matches!(nameless, Err(Error::InvalidName { .. })), "{nameless:?}");
+    }
+    assert_eq!(scripts(&server.admin().await).await, before);
+}
+
+#[tokio::test]
 async fn every_other_name_is_a_lock_of_its_own() {
     let server = Site::start().await;
     let longest = "x".repeat(1024);

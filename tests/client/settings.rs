@@ -67,6 +67,15 @@ fn what_is_written_is_read_again() {
     assert!(!written(&Config::default()).contains("ride_out"), "it follows from another setting");
 }
 
+/// TOML has no number greater than this one, which is no limit either.
+#[test]
+fn the_greatest_limit_of_waiters_can_be_written_and_read() {
+    let file = written(&Config::default().max_waiters(usize::MAX));
+    assert!(file.contains(&format!("max_waiters = {}\n", i64::MAX)), "{file}");
+    let again: Config = toml::from_str(&file).expect("it is understood");
+    assert_eq!(written(&again), file);
+}
+
 #[test]
 fn settings_that_are_not_named_keep_their_defaults() {
     let Settings { config, .. } = toml::from_str("url = \"redis://h\"").expect("it is enough");

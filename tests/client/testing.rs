@@ -1,8 +1,12 @@
 //! The server that users start for their own tests.
 
+use std::env;
+use std::fs::{create_dir, read_to_string};
+use std::os::unix::fs::symlink;
 use std::time::Duration;
 
-use crate::common::{eventually, fixture::SOON};
+use crate::common::{Worker, WorkerSide, eventually, fixture::SOON};
+use futures_util::FutureExt;
 use parklock::testing::RedisServer;
 use parklock::{Config, Error};
 use tokio::net::TcpStream;
@@ -42,6 +46,57 @@ async fn a_server_can_be_paused_killed_and_started_again() {
     assert!(server.pause().await.is_err(), "there is nothing to pause");
     server.restart().await.unwrap();
     eventually(SOON, "the client is back", free).await;
+}
+
+/// An order whose future was dropped is still carried out and answered. That answer is not the next order's.
+#[tokio::test]
+async fn an_order_that_was_dropped_does_not_answer_for_the_next_one() {
+    let mut server = RedisServer::start().await.unwrap();
+    for _ in 0..3 {
+        let _ = server.pause().now_or_never();
+    }
+    server.resume().await.unwrap();
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let info: redis::InfoDict =
+        redis::cmd("INFO").arg("server").query_async(&mut connection).await.unwrap();
+    let stat = format!("/proc/{}/stat", info.get::<u32>("process_id").unwrap());
+    let gone = redis::cmd("SHUTDOWN").query_async::<()>(&mut connection).await;
+    assert!(gone.is_err(), "it does not answer");
+    // Until the shell waits for it, a process that has ended is a zombie.
+    let has_ended = async || read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z "));
+    eventually(SOON, "the server has ended", has_ended).await;
+
+    assert!(server.pause().await.is_err(), "there is nothing to pause");
+}
+
+/// The server runs in a directory of its own, where the name of its program leads elsewhere.
+#[tokio::test]
+async fn a_program_that_is_named_relative_to_the_current_directory_is_found() {
+    let dir = env::temp_dir().join(format!("parklock-relative-{:x}", fastrand::u64(..)));
+    create_dir(&dir).unwrap();
+    let path = env::var_os("PATH").unwrap();
+    let mut programs = env::split_paths(&path).map(|dir| dir.join("redis-server"));
+    let program = programs.find(|program| program.is_file()).unwrap();
+    symlink(program, dir.join("redis-server")).unwrap();
+    let whole = path.to_str().unwrap();
+    let (first, dir_name) = (format!(".:{whole}"), dir.to_str().unwrap());
+    for named in [
+        [("IN", dir_name), ("PATH", whole), ("PARKLOCK_SERVER", "./redis-server")],
+        [("IN", dir_name), ("PATH", &first), ("PARKLOCK_SERVER", "redis-server")],
+    ] {
+        let mut worker = Worker::start("testing::starts_a_server_elsewhere", &named);
+        assert_eq!(worker.hear().await, "Ok(())", "{named:?}");
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[tokio::test]
+#[ignore = "a worker process"]
+async fn starts_a_server_elsewhere() {
+    let Some(boss) = WorkerSide::here() else { return };
+    env::set_current_dir(env::var_os("IN").unwrap()).unwrap();
+    boss.tell(&format!("{:?}", RedisServer::start().await.map(drop)));
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::fixture::{LONG, SOON, client, client_with, is_pending, parked, quick};
 use common::{Server, eventually};
 use http::header::RETRY_AFTER;
-use http::{HeaderName, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use parklock::tower::{LockLayer, LockLost, OnLoss, Refusal};
 use parklock::{Client, Error, Hold};
 use tokio::sync::Semaphore;
@@ -88,7 +88,7 @@ async fn requests_of_one_name_go_one_after_the_other_and_others_beside_them() {
 async fn a_request_without_a_name_passes_without_a_lock() {
     let server = Server::start().await;
     let client = client(&server).await;
-    let by_header = LockLayer::by_header(&client, HeaderName::from_static("idempotency-key"));
+    let by_header = LockLayer::by_header(&client, "Idempotency-Key");
     let service = behind(&by_header, &open());
     assert_eq!(answered(service.clone().oneshot(post("/a"))).await.into_body(), "no lock");
 
@@ -101,6 +101,14 @@ async fn a_request_without_a_name_passes_without_a_lock() {
     let endless = answered(service.oneshot(keyed(&"x".repeat(2_000)).unwrap())).await;
     assert_eq!(endless.status(), StatusCode::BAD_REQUEST);
     assert!(!endless.headers().contains_key(RETRY_AFTER));
+}
+
+/// Otherwise every request would pass without a lock, and nobody would know.
+#[tokio::test]
+#[should_panic(expected = "the name of a header")]
+async fn a_header_name_that_is_none_is_refused_when_the_layer_is_made() {
+    let server = Server::start().await;
+    let _layer = LockLayer::<String, String>::by_header(&client(&server).await, "x order");
 }
 
 #[tokio::test]
@@ -266,7 +274,8 @@ async fn a_request_that_loses_its_lock_before_the_inner_service_is_ready_is_refu
     let _only_place = limited.ready().await.expect("nobody has it yet");
 
     let (refused, ()) = tokio::join!(answered(service.oneshot(post("/"))), rob(&client));
-    assert_eq!(refused.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(refused.headers()[RETRY_AFTER], "1", "the inner service has not seen it");
 }
 
 #[test]
@@ -276,5 +285,5 @@ fn a_refusal_says_whether_a_retry_may_succeed() {
     assert_eq!(status(Refusal::Lost), (500, false));
     assert_eq!(status(Refusal::Failed(Error::TooManyWaiters { limit: 1 })), (503, true));
     assert_eq!(status(Refusal::Failed(Error::InvalidName { reason: "" })), (400, false));
-    assert_eq!(status(Refusal::Failed(Error::Lost)), (500, false));
+    assert_eq!(status(Refusal::Failed(Error::Lost)), (503, true));
 }

@@ -3,10 +3,11 @@
 use crate::common;
 
 use std::future::ready;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use common::fixture::{A_WHILE, LONG, SOON, client, client_with, comes_in, lock_keys};
-use common::{Admin, Proxy, Site, eventually};
+use common::{Admin, Cluster, Proxy, Server, Site, eventually};
 use futures_util::FutureExt;
 use parklock::{Client, Config, Ended, Error, Guard, HandOff, Layout, Owner, Result, Woken};
 use tokio::task::JoinHandle;
@@ -123,6 +124,81 @@ async fn a_notification_that_nobody_waits_for_is_forgotten() {
     let (guard, woken) = soon(guard.wait_for(&condition, limit)).await.unwrap();
     assert_eq!(woken, Woken::TimedOut);
     guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_guard_waits_while_there_is_a_reason_and_no_longer_than_its_limit() {
+    let server = Site::start().await;
+    let (admin, client) = (server.admin().await, client_with(&server, patient()).await);
+    let condition = client.condition("c");
+    let (left, limit) = (AtomicU32::new(2), Duration::from_millis(50));
+
+    // Nobody notifies it: it looks once before the wait, and once after it.
+    let writing = client.rw_lock("b").write().await.unwrap();
+    let always = async || {
+        left.fetch_add(1, SeqCst);
+        Ok::<_, Error>(true)
+    };
+    let (writing, woken) = soon(writing.wait_while_for(&condition, limit, always)).await.unwrap();
+    assert_eq!((woken, left.swap(2, SeqCst)), (Woken::TimedOut, 4));
+    assert!(writing.is_valid());
+    let (_writing, woken) =
+        soon(writing.wait_while_for(&condition, limit, async || Ok::<_, Error>(false)))
+            .await
+            .unwrap();
+    assert_eq!(woken, Woken::Notified, "it need not wait");
+
+    // The reason ends with the second notification.
+    let guard = client.lock("a").lock().await.unwrap();
+    let waits = async || Ok::<_, Error>(left.load(SeqCst) > 0);
+    let notifies = async {
+        for _ in 0..2 {
+            lined_up(&admin, 1).await;
+            let guard = client.lock("a").lock().await.unwrap();
+            left.fetch_sub(1, SeqCst);
+            condition.notify_one().await.unwrap();
+            lined_up(&admin, 0).await;
+            guard.unlock().await.unwrap();
+        }
+    };
+    let waited = guard.wait_while_for(&condition, LONG, waits);
+    let (waited, ()) = soon(async { tokio::join!(waited, notifies) }).await;
+    let (guard, woken) = waited.unwrap();
+    assert_eq!(woken, Woken::Notified);
+    guard.unlock().await.unwrap();
+
+    // An error of the check gives the lock back.
+    let guard = client.lock("a").lock().await.unwrap();
+    let fails = soon(guard.wait_while_for(&condition, LONG, async || Err(Error::Closed))).await;
+    assert!(matches!(fails, Err(Error::Closed)));
+    soon(client.lock("a").lock()).await.unwrap().unlock().await.unwrap();
+}
+
+/// Nobody can notify a waiter of another server, and a name of one server has no slot in a cluster.
+#[tokio::test]
+async fn the_condition_of_another_client_is_refused() {
+    let (here, there, cluster) =
+        (Server::start().await, Server::start().await, Cluster::start().await);
+    let clients =
+        [client(&here).await, client(&there).await, comes_in(cluster.url(), patient()).await];
+    for holder in &clients {
+        for other in clients.iter().filter(|other| !std::ptr::eq(*other, holder)) {
+            let (lock, condition) = (holder.lock("a"), other.condition("c"));
+            let lock = async || soon(lock.lock()).await.unwrap();
+            let limit = Duration::from_millis(50);
+            let write = soon(holder.rw_lock("b").write()).await.unwrap();
+            for refused in [
+                soon(lock().await.wait(&condition)).await.map(drop),
+                soon(lock().await.wait_for(&condition, limit)).await.map(drop),
+                soon(lock().await.wait_while(&condition, || ready(Ok::<_, Error>(true))))
+                    .await
+                    .map(drop),
+                soon(write.wait(&condition)).await.map(drop),
+            ] {
+                assert!(matches!(refused, Err(Error::Unsupported { .. })), "{refused:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

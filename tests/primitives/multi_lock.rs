@@ -907,6 +907,24 @@ async fn a_lease_is_kept_while_another_server_is_waited_for() {
     two.is_free().await;
 }
 
+/// The last lock is granted, and then the connection breaks: the caller may have waited for long, and keeps what it has.
+#[tokio::test]
+async fn a_call_in_order_rides_out_a_connection_that_breaks_after_the_last_lock() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
+    let (one, other) = (
+        comes_in(proxy.url(), Config::default()).await,
+        comes_in(proxy.url(), Config::default()).await,
+    );
+    let multi = MultiLock::new([one.lock("a"), other.lock("b")]).lease(SOON * 3);
+    let lost = proxy.script("renew").first(2).cut_after();
+    let guard = in_time(multi.lock()).await.unwrap();
+    assert_eq!(lost.fired(), 2);
+    assert!(guard.is_valid());
+    guard.unlock().await.unwrap();
+}
+
 /// Kinds of which no script takes several are taken one after the other.
 #[tokio::test]
 async fn other_kinds_of_locks_are_held_together_too() {

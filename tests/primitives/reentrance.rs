@@ -5,10 +5,11 @@ use crate::common;
 use std::time::Duration;
 
 use common::fixture::{
-    SOON, channel, client, is_pending, key, lock_keys, parked, server_and_client,
+    SOON, channel, client, client_with, comes_in, is_pending, key, lock_keys, parked,
+    server_and_client,
 };
-use common::{Site, eventually};
-use parklock::{Client, Ended, Error, Guard, Owner};
+use common::{Proxy, Server, Site, eventually};
+use parklock::{Client, Config, Ended, Error, Guard, Owner};
 use tokio::time::timeout;
 
 /// The hold count in Redis; 0 if nobody holds the lock.
@@ -64,6 +65,42 @@ async fn try_lock_enters_too_and_costs_one_script() {
 
     assert_eq!(admin.command_calls("evalsha").await, before + 2);
     assert_eq!(count(&server, "a").await, 3);
+}
+
+/// `ride_out` says for how long a call bears an outage. It is no limit for the answer of a server that is there.
+#[tokio::test]
+async fn a_nested_call_waits_for_its_answer_though_it_rides_out_nothing() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("count", include_str!("../../lua/lock/count.lua"));
+    let config = Config::default().watchdog_timeout(SOON * 8).response_timeout(SOON);
+    let client = comes_in(proxy.url(), config.ride_out(Duration::ZERO)).await;
+    let lock = client.reentrant_lock("a");
+    let _outer = lock.lock().await.unwrap();
+    let late = proxy.script("count").delay_reply(Duration::from_millis(50), Duration::ZERO);
+
+    let mut nested = vec![lock.lock().await.unwrap()];
+    nested.push(lock.try_lock().await.unwrap().unwrap());
+    nested.push(lock.try_lock_for(SOON).await.unwrap().unwrap());
+
+    assert_eq!((late.fired(), nested[0].hold_count()), (3, 4));
+}
+
+/// No answer can come any more, so the call need not wait for one.
+#[tokio::test]
+async fn a_nested_call_without_a_server_ends_at_once_if_it_rides_out_nothing() {
+    let server = Server::start().await;
+    let config = Config::default().watchdog_timeout(SOON * 8).response_timeout(SOON * 2);
+    let client = client_with(&server, config.ride_out(Duration::ZERO)).await;
+    let lock = client.reentrant_lock("a");
+    let _outer = lock.lock().await.unwrap();
+    server.kill();
+    for nested in [
+        timeout(SOON, lock.lock()).await.expect("at once").map(Some),
+        timeout(SOON, lock.try_lock_for(SOON * 4)).await.expect("at once"),
+    ] {
+        assert!(matches!(nested, Err(Error::Unavailable { .. })), "{nested:?}");
+    }
 }
 
 #[tokio::test]

@@ -313,13 +313,13 @@ async fn permits_that_are_added_while_others_are_held_let_in_waiters() {
         let waiter = waiting(&of.permits(&scene.another().await, 1), 1);
         scene.awaited_by(1).await;
 
-        let larger = permits.set_permits(2).await.unwrap();
+        permits.set_permits(2).await.unwrap();
 
         let second = granted(waiter).await;
-        assert_eq!(larger.available_permits().await.unwrap(), 0);
+        assert_eq!(permits.available_permits().await.unwrap(), 0);
         held.unlock().await.unwrap();
         second.unlock().await.unwrap();
-        assert_eq!(larger.available_permits().await.unwrap(), 2, "{of:?}: it stays as it was set");
+        assert_eq!(permits.available_permits().await.unwrap(), 2, "{of:?}: it stays as it was set");
     }
 }
 
@@ -333,7 +333,7 @@ async fn permits_that_are_taken_away_while_held_do_not_come_back() {
         for _ in 0..3 {
             held.push(permits.acquire().await.unwrap());
         }
-        let fewer = permits.set_permits(1).await.unwrap();
+        permits.set_permits(1).await.unwrap();
         assert!(held.iter().all(Guard::is_valid));
         let mut waiter = waiting(&of.permits(&scene.another().await, 1), 1);
         scene.awaited_by(1).await;
@@ -341,14 +341,14 @@ async fn permits_that_are_taken_away_while_held_do_not_come_back() {
         for guard in held.drain(1..) {
             guard.unlock().await.unwrap();
             assert!(is_pending(&mut waiter).await, "{of:?}");
-            assert_eq!(fewer.available_permits().await.unwrap(), 0);
+            assert_eq!(permits.available_permits().await.unwrap(), 0);
         }
         held.remove(0).unlock().await.unwrap();
 
         let last = granted(waiter).await;
-        assert_eq!(fewer.available_permits().await.unwrap(), 0, "{of:?}");
+        assert_eq!(permits.available_permits().await.unwrap(), 0, "{of:?}");
         last.unlock().await.unwrap();
-        assert_eq!(fewer.available_permits().await.unwrap(), 1);
+        assert_eq!(permits.available_permits().await.unwrap(), 1);
     }
 }
 
@@ -360,11 +360,11 @@ async fn to_set_the_same_number_again_changes_nothing() {
         let permits = scene.permits(3);
         let held = permits.acquire_many(2).await.unwrap();
         for _ in 0..3 {
-            let _ = permits.set_permits(5).await.unwrap();
+            permits.set_permits(5).await.unwrap();
         }
         let larger = of.permits(&scene.another().await, 5);
         assert_eq!(larger.available_permits().await.unwrap(), 3, "{of:?}");
-        let _ = larger.set_permits(4).await.unwrap();
+        larger.set_permits(4).await.unwrap();
         held.unlock().await.unwrap();
         assert_eq!(scene.permits(4).available_permits().await.unwrap(), 4);
         scene.nothing_is_eternal().await;
@@ -505,7 +505,8 @@ async fn a_waiter_goes_on_after_the_number_changed_and_an_answer_was_lost() {
     let behind = Native.client(&proxy.url(), Config::default().max_park(LONG)).await;
     let mut waiter = waiting(&Native.permits(&behind, 2), 1);
     scene.awaited_by(1).await;
-    let fewer = scene.permits(2).set_permits(1).await.unwrap();
+    let permits = scene.permits(2);
+    permits.set_permits(1).await.unwrap();
 
     let queue =
         async || -> Vec<String> { scene.admin.cmd(&["ZRANGE", "lock_queue:{a}", "0", "-1"]).await };
@@ -519,7 +520,7 @@ async fn a_waiter_goes_on_after_the_number_changed_and_an_answer_was_lost() {
     held.unlock().await.unwrap();
 
     let last = granted(waiter).await;
-    assert_eq!(fewer.available_permits().await.unwrap(), 0);
+    assert_eq!(permits.available_permits().await.unwrap(), 0);
     last.unlock().await.unwrap();
 }
 
@@ -658,13 +659,14 @@ async fn a_waiter_for_more_permits_than_there_will_be_is_told() {
         let (three, permits) = (waiting(&of.permits(&other, 3), 3), permits);
         scene.awaited_by(1).await;
 
-        let two = permits.set_permits(2).await.unwrap();
+        permits.set_permits(2).await.unwrap();
         held.unlock().await.unwrap();
 
         let answer = timeout(SOON, three).await.expect("it is told").unwrap();
         let refused = matches!(answer, Err(Error::InvalidPermits { asked: 3, of: 2 }));
         assert!(refused, "{of:?}: {answer:?}");
-        let both = timeout(SOON, two.acquire_many(2)).await.expect("no other caller comes first");
+        let both =
+            timeout(SOON, permits.acquire_many(2)).await.expect("no other caller comes first");
         both.unwrap().unlock().await.unwrap();
     }
 }
@@ -684,12 +686,12 @@ async fn redisson_is_told_how_many_permits_are_free() {
 
         let one = permits.acquire().await.unwrap(); // 2 are free, of a semaphore that is new
         let two = permits.acquire_many(2).await.unwrap();
-        let fewer = permits.set_permits(1).await.unwrap(); // -2
+        permits.set_permits(1).await.unwrap(); // -2
         two.unlock().await.unwrap(); // 0
         one.unlock().await.unwrap(); // 1
-        let more = fewer.set_permits(4).await.unwrap(); // 4
-        let _held = more.acquire_many(4).await.unwrap();
-        assert!(more.force_unlock().await.unwrap()); // 4
+        permits.set_permits(4).await.unwrap(); // 4
+        let _held = permits.acquire_many(4).await.unwrap();
+        assert!(permits.force_unlock().await.unwrap()); // 4
         scene.admin.publish("end", "end").await;
 
         let messages = told.on_message();
@@ -747,7 +749,7 @@ async fn a_number_that_was_set_counts_for_all_handles() {
         let scene = Scene::of(of).await;
         let permits = scene.permits(10);
         let held = permits.acquire().await.unwrap();
-        let _twenty = permits.set_permits(20).await.unwrap();
+        permits.set_permits(20).await.unwrap();
         let others = of.permits(&scene.another().await, 10);
         let fifteen = others.acquire_many(15).await.unwrap();
         assert_eq!(others.available_permits().await.unwrap(), 4, "{of:?}");
@@ -770,12 +772,12 @@ async fn a_number_that_was_set_counts_for_all_handles() {
 async fn the_number_can_be_set_while_nobody_holds_or_waits() {
     for of in ALL {
         let scene = Scene::of(of).await;
-        let _three = scene.permits(10).set_permits(3).await.unwrap();
+        scene.permits(10).set_permits(3).await.unwrap();
         let others = of.permits(&scene.another().await, 10);
         assert_eq!(others.available_permits().await.unwrap(), 3, "{of:?}");
         let _all = others.acquire_many(3).await.unwrap();
         assert!(others.try_acquire().await.unwrap().is_none(), "{of:?}");
-        let _four = others.set_permits(4).await.unwrap();
+        others.set_permits(4).await.unwrap();
         assert!(scene.permits(10).try_acquire().await.unwrap().is_some(), "{of:?}");
         scene.nothing_is_eternal().await;
     }
@@ -788,7 +790,7 @@ async fn a_number_that_was_set_is_forgotten_when_nobody_uses_it_for_long() {
     const WEEKS: i64 = 29 * 24 * 60 * 60 * 1000;
     let scene = Scene::of(Native).await;
     let permits = scene.permits(2);
-    let _three = permits.set_permits(3).await.unwrap();
+    permits.set_permits(3).await.unwrap();
     assert!(scene.admin.pttl(NOTES).await > WEEKS);
     scene.admin.cmd::<usize>(&["PEXPIRE", NOTES, "60000"]).await;
     permits.acquire_many(3).await.unwrap().unlock().await.unwrap();

@@ -298,13 +298,14 @@ async fn either_side_changes_the_number_while_it_is_held() {
         java.ask("permitresize a 3").await;
     } else {
         assert_eq!(java.refusal("permitresize a 3").await, NOT_THERE);
-        client.redisson().expirable_semaphore("a", 2).set_permits(3).await.map(drop).unwrap();
+        client.redisson().expirable_semaphore("a", 2).set_permits(3).await.unwrap();
     }
 
     let third = told(one).await;
     counts(&scene, &mut java, ["3", "3", "0"]).await;
     assert!(two.try_acquire().await.unwrap().is_none(), "all three are held");
-    let fewer = client.redisson().expirable_semaphore("a", 3).set_permits(1).await.unwrap();
+    let fewer = client.redisson().expirable_semaphore("a", 3);
+    fewer.set_permits(1).await.unwrap();
     counts(&scene, &mut java, ["1", "3", "-2"]).await;
     both.unlock().await.unwrap();
     assert_eq!(java.result("permitavailable a").await, "0");

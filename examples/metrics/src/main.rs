@@ -1,6 +1,8 @@
 //! A service that shows its locks to Prometheus: `GET /metrics`.
 //! Run it: `cargo run -p metrics-endpoint`, then `curl localhost:9898/metrics`
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::time::Duration;
 
 use axum::Router;
@@ -65,19 +67,10 @@ async fn work(client: Client, worker: u64) {
     }
 }
 
-/// Leads as long as it can: one process holds this lock, which is renewed, and the others wait.
+/// One process leads, and the others wait. It leads again when it has lost its term: `run` returns only with an error.
 async fn lead(client: Client) {
-    loop {
-        match client.lock("leader").lock().await {
-            Ok(term) => {
-                term.ended().await;
-            }
-            Err(error) => {
-                eprintln!("leader: {error}");
-                sleep(Duration::from_secs(1)).await;
-            }
-        }
-    }
+    let Err(error) = client.election("leader").run(|_term| pending::<Infallible>()).await;
+    eprintln!("leader: {error}");
 }
 
 /// Orders that are worked on, a report that many read, and a job that nobody waits for.

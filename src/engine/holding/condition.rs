@@ -32,7 +32,8 @@ use crate::keys::Keys;
 /// has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Woken {
-    /// The waiter was notified, or may have been: a wait can also end spuriously.
+    /// The waiter was notified, or may have been: a wait can also end spuriously. For
+    /// [`Guard::wait_while_for`](crate::Guard::wait_while_for): there is no more reason to wait.
     Notified,
     /// The limit was reached without a notification.
     TimedOut,

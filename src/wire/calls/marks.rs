@@ -6,7 +6,7 @@ use redis::{Cmd, Value};
 
 use crate::keys::{Keys, TenureId};
 use crate::token::FencingToken;
-use crate::wire::args::millis;
+use crate::wire::args::{millis, millis_at_least};
 use crate::wire::connection::Connection;
 use crate::wire::fault::Fault;
 use crate::wire::replies::{items, number, strange, word};
@@ -56,7 +56,7 @@ impl Connection<'_> {
         let common = self.common();
         let asked = |cmd: &mut Cmd, _| {
             cmd.arg(2).arg(keys.lock()).arg(keys.interval());
-            cmd.arg(id.of(&common.client)).arg(token.get()).arg(millis(interval));
+            cmd.arg(id.of(&common.client)).arg(token.get()).arg(millis_at_least(interval));
         };
         Ok(match number(self.call(&scripts::CLAIM, asked).await?)? {
             0 => Claim::Ours,
