@@ -474,6 +474,22 @@ async fn a_condition_and_another_kind_of_one_name_are_a_conflict() {
     comes_back(waiter).await.unlock().await.unwrap();
 }
 
+/// A task asks for a plain lock of the condition's name, and is cancelled before it hears of the conflict. Its client then
+/// gives back what it may have got.
+#[tokio::test]
+async fn a_cancelled_request_for_a_lock_of_its_name_wakes_no_waiter() {
+    let server = Site::start().await;
+    let (admin, client) = (server.admin().await, client_with(&server, patient()).await);
+    let waiter = next_in_line(&client, &admin).await;
+    let mistaken = client_with(&server, patient()).await;
+    assert!(mistaken.lock("c").lock().now_or_never().is_none());
+    mistaken.close().await;
+    lined_up(&admin, 1).await;
+    assert!(!admin.cmd::<bool>(&["EXISTS", "lock:{c}"]).await, "nobody has a lock of that name");
+    client.condition("c").notify_one().await.unwrap();
+    comes_back(waiter).await.unlock().await.unwrap();
+}
+
 #[tokio::test]
 async fn redisson_has_no_conditions() {
     let server = Site::start().await;

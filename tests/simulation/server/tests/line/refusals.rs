@@ -155,3 +155,18 @@ fn a_multi_lock_over_the_name_of_a_semaphore_lets_no_waiter_of_it_in() {
         name.release("b:1");
     });
 }
+
+/// The same, and the release of a cancelled acquire finds nothing to give back.
+#[test]
+fn a_release_of_a_plain_lock_lets_in_no_waiter_of_another_kind() {
+    in_virtual_time(SEMAPHORE, |name| {
+        name.acquire("a:1", &Ask { lease: 100, ..name.whole() });
+        name.acquire("b:1", &part(1));
+        name.pass(101);
+        (name.kind, name.capacity) = LOCK;
+        assert!(!name.release("c:1"), "nothing to give back");
+        (name.kind, name.capacity) = SEMAPHORE;
+        assert!(name.acquire("b:1", &part(1)).is_granted());
+        name.release("b:1");
+    });
+}
