@@ -32,19 +32,9 @@ impl Connection<'_> {
         keys: &Keys,
         fill: impl Fn(&mut Cmd, &str),
     ) -> Result<Value, Fault> {
-        let all = [keys.tokens(), keys.lock(), keys.line(), keys.notes()];
-        self.ask_of(script, keys, &all, fill).await
-    }
-
-    /// Same as [`ask`](Self::ask), with the key of the requests that were carried out.
-    pub(crate) async fn ask_with_requests(
-        &mut self,
-        script: &'static Script,
-        keys: &Keys,
-        fill: impl Fn(&mut Cmd, &str),
-    ) -> Result<Value, Fault> {
         let all = [keys.tokens(), keys.lock(), keys.line(), keys.notes(), keys.requests()];
-        self.ask_of(script, keys, &all, fill).await
+        let all = if keys.row.has_requests { &all[..] } else { &all[..4] };
+        self.ask_of(script, keys, all, fill).await
     }
 
     /// Same as [`ask`](Self::ask), for the holders alone. While a slot of a cluster moves, the other keys may be
