@@ -85,6 +85,7 @@ scripts! {
     REDISSON_FENCED_ACQUIRE = "lock/draw.lua" "redisson/count_up.lua" "redisson/lock/acquire.lua",
     REDISSON_LOCK_ACQUIRE_ALL = "lock/draw.lua" "redisson/lock/all_or_none.lua",
     REDISSON_LOCK_RELEASE = "redisson/lock/release.lua",
+    REDISSON_LOCK_STATUS = "redisson/lock/status.lua",
     REDISSON_LOCK_FORCE_UNLOCK = "redisson/lock/force_unlock.lua",
     REDISSON_FAIR_ACQUIRE = "lock/draw.lua" "redisson/fair/fair.lua" "redisson/fair/acquire.lua",
     REDISSON_FAIR_RELEASE = "lock/draw.lua" "redisson/fair/fair.lua" "redisson/fair/release.lua",
