@@ -247,7 +247,7 @@ impl Connection<'_> {
                 self.release_alone(release, fault).await
             }
             // The script released the lock, and then could not let in the next waiter. In all of the scripts, the
-            // release comes first.
+            // release comes first, and a script that finds no hold does not report this.
             Err(Fault::HalfRun(_)) => released_alone(release),
             answer => answer,
         }])
