@@ -1,7 +1,7 @@
--- The beginning of all scripts in this folder, after lua/lock/draw.lua and native.lua or lua/redisson/latch.lua. A
+-- The beginning of all scripts in this folder, after lua/lock/draw.lua and latch.lua of lua/line/ or lua/redisson/. A
 -- latch is a number that is counted down to zero, once for each request.
 --
--- KEYS   the token counter (not used), the count, and others: see native.lua and lua/redisson/latch.lua
+-- KEYS   the token counter (not used), the count, and others: see those two
 -- ARGV   the floor of the counter, 'latch', its capacity (not used), channel, message, waiter_ttl in ms (not used), then what
 --        the script asks for
 --

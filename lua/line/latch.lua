@@ -1,7 +1,7 @@
 -- parklock's own latch. At zero it stays in Redis, open, until its lease is over. A missing latch does not count as
 -- open: so nobody mistakes the end of a lease for a success.
 --
--- KEYS   see latch.lua; the line and the notes of another kind: see lua/line/line.lua; then the requests that were carried out
+-- KEYS   see lua/latch/latch.lua; then the line and the notes of another kind, and the requests that were carried out
 
 local GONE_IS_OPEN = false
 local requests = KEYS[5]
