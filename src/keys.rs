@@ -223,7 +223,7 @@ impl Keys {
         self.mark("}:interval", "::interval")
     }
 
-    /// The requests to a condition of this name that the server has carried out.
+    /// The requests to a native latch or a condition of this name that the server has carried out.
     pub(crate) fn requests(&self) -> Key<'_> {
         self.mark("}:requests", "::requests")
     }

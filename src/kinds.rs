@@ -64,8 +64,8 @@ pub(crate) enum KeyFormat {
 pub(crate) struct KeyFormats {
     /// The holders, or the count of a latch.
     pub(crate) lock: (KeyFormat, &'static str),
-    /// The waiters, in order; in Redisson's layout also the leases of permits. For a latch, the requests that the
-    /// server has carried out.
+    /// The waiters, in order; in Redisson's layout also the leases of permits. For a latch in that layout, the requests that
+    /// the server has carried out.
     pub(crate) line: (KeyFormat, &'static str),
     /// More notes about waiters and holders.
     pub(crate) notes: (KeyFormat, &'static str),
@@ -97,6 +97,8 @@ pub(crate) struct Row {
     /// One acquire can also release, in the same step, an earlier tenure of its client. Acquire and force then have the
     /// form that all native kinds share.
     pub(crate) exchanges: bool,
+    /// Its scripts get the key of the requests that the server has carried out, after the other keys.
+    pub(crate) has_requests: bool,
     /// Waiters stand in parklock's line on the server.
     pub(crate) has_line: bool,
     /// Each caller waits separately, since the server keeps the order of all callers. Otherwise one caller of a client
@@ -177,6 +179,7 @@ const NATIVE: Row = Row {
     waiter_has_channel: false,
     lies_as_plain: false,
     exchanges: true,
+    has_requests: false,
     has_line: true,
     waits_alone: false,
     is_renewed_alone: true,
@@ -219,6 +222,7 @@ static LATCH: Row = Row {
     word: "latch",
     family: Family::Latch,
     keys: native_keys("string"),
+    has_requests: true,
     has_line: false,
     is_shared: true,
     is_passed: true,
@@ -229,6 +233,7 @@ static LATCH: Row = Row {
 static CONDITION: Row = Row {
     word: "condition",
     family: Family::Condition,
+    has_requests: true,
     waits_alone: true,
     is_notice: true,
     ..NATIVE

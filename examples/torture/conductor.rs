@@ -123,9 +123,7 @@ async fn left(stage: &Stage) -> Vec<(String, String)> {
     let until = Instant::now() + LEASE.max(MAX_PARK * 2) + Duration::from_secs(1);
     loop {
         // Who has counted at a latch or has notified is remembered for longer than we wait here.
-        let is_record =
-            |key: &String| key.starts_with("lock_queue:{latch ") || key.ends_with(":requests");
-        let stays = |key: &String| key.starts_with("lock:grants") || is_record(key);
+        let stays = |key: &String| key.starts_with("lock:grants") || key.ends_with(":requests");
         let keys = stage.keys().await.into_iter().filter(|key| !stays(key));
         let keys = keys.map(|key| ("key".to_owned(), key));
         let channels = stage.channels().await.into_iter();

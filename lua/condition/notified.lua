@@ -13,15 +13,16 @@
 
 local IDLE = 3600000 -- no lease of a notified waiter ends before somebody is notified: an hour, in ms
 
-local requests = KEYS[5] -- see lua/latch/requests.lua; only notify.lua has this key
+local requests = KEYS[5] -- see lua/latch/requests.lua; only notify.lua needs this key
 
 local function open_holders(noted)
   local first = redis.call('zrange', lock, '0', '0', 'WITHSCORES')
   local known = first[1] and first[1]:match('^#(%a+ %d+)$')
-  said, used = nil, capacity
+  said, used, lock_is_new = nil, capacity, not first[1]
   if known then
     said, used = first[1], first[2] + UNUSED
   end
+  is_foreign = first[1] and not known
   local known_kind, known_capacity = (known or noted or ''):match('^(%a+) (%d+)$')
   return known_kind, tonumber(known_capacity)
 end
@@ -58,6 +59,7 @@ end
 
 -- Takes their notifications from waiters whose leases are over, since their clients are silent: at most BOUND of them.
 local function let_go()
+  if is_foreign then return end
   local over = redis.call('zrange', lock, '0', now, 'BYSCORE', 'LIMIT', '0', BOUND)
   for _, field in ipairs(over) do
     end_hold(field)
@@ -68,7 +70,7 @@ local function end_all_holds()
   local named = redis.call('zrange', lock, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', '0', BOUND)
   local gone = redis.call('zcount', lock, '(' .. now, '+inf')
   redis.call('del', lock)
-  used, said = capacity, nil
+  used, said, is_foreign = capacity, nil, false
   return gone, named
 end
 
@@ -79,6 +81,7 @@ end
 
 -- Writes how many notifications no waiter has yet: never more than there are waiters.
 local function settle_holders(is_waited_for)
+  if is_foreign then return end
   local left = capacity - used
   if left > 0 then left = is_waited_for and math.min(left, redis.call('zcard', line)) or 0 end
   used = capacity - left

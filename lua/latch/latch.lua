@@ -1,14 +1,14 @@
--- The beginning of all scripts in this folder, after lua/lock/draw.lua and native.lua or lua/redisson/latch.lua. A
+-- The beginning of all scripts in this folder, after lua/lock/draw.lua and latch.lua of lua/line/ or lua/redisson/. A
 -- latch is a number that is counted down to zero, once for each request.
 --
--- KEYS   the token counter (not used), the count, the requests that were carried out
+-- KEYS   the token counter (not used), the count, and others: see those two
 -- ARGV   the floor of the counter, 'latch', its capacity (not used), channel, message, waiter_ttl in ms (not used), then what
 --        the script asks for
 --
 -- Count     a number, with the TTL that it was set with; without a TTL if Java set it
 -- Requests  see requests.lua
 
-local latch, requests = KEYS[2], KEYS[3]
+local latch = KEYS[2]
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

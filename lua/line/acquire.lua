@@ -159,14 +159,22 @@ local function attempt()
   return ((manner == 'wait' or manner == 'rest') and wait or try_once)()
 end
 
--- A command was refused: undo the others. Only a key that this script has created has no TTL yet.
+-- Only this script adds the caller to a line, so a line in which nobody else stands is its own.
+local function others_stand()
+  for _, member in ipairs(redis.call('zrange', line, '0', '2')) do
+    if member ~= field and member ~= '<' .. field then return true end
+  end
+end
+
+-- A command was refused: undo the others. A key that this script has created may have no TTL yet, and is deleted. A key of
+-- others may have none either: somebody has persisted it, or another program has written it.
 local function undo()
   entering, somebody_waits = {}, false
   if not left then pcall(end_hold, field) end
   pcall(leave, own)
   pcall(settle)
-  for i = 2, 4 do
-    if redis.pcall('pttl', KEYS[i]) == -1 then redis.pcall('del', KEYS[i]) end
+  for key, is_new in pairs({ [lock] = lock_is_new, [line] = not others_stand(), [notes] = notes_are_new }) do
+    if is_new and redis.pcall('pttl', key) == -1 then redis.pcall('del', key) end
   end
 end
 

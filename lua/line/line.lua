@@ -43,6 +43,7 @@ local asks_again -- the reply has to report whether the caller is near the front
 local relies_on_asker
 local entering -- waiters that are let in, but not written yet
 local noted_kind, notes_are_new, somebody_waits
+local others_set -- the notes are a capacity that was set for another kind, which nobody uses
 local sign_is_due -- there is room for a silent waiter, reserved until it shows a sign or waiter_ttl is over
 local blocked_by -- the head, if there is room, but too little for what it wants
 
@@ -511,6 +512,12 @@ local function admit()
   send()
 end
 
+-- Nobody uses the name as the kind in its notes. They stay until somebody holds it as ours or waits for it: a mere look must
+-- not forget a capacity that was set.
+local function pass_over_notes()
+  others_set, is_set, noted_kind, notes_are_new = is_set, false, nil, true
+end
+
 local function remember_capacity()
   redis.call('hset', notes, 'kind', kind .. ' ' .. capacity, 'set', 1)
   redis.call('pexpire', notes, string.format('%.0f', REMEMBERED))
@@ -522,6 +529,10 @@ end
 local function settle()
   local waits = somebody_waits or redis.call('exists', line) == 1
   settle_holders(waits)
+  if others_set and (waits or redis.call('exists', lock) == 1) then
+    redis.call('pexpire', notes, '0')
+    others_set = false
+  end
   if waits then
     last_look = now
     note('state', state_note())
@@ -529,7 +540,7 @@ local function settle()
     if notes_are_new and redis.call('pttl', notes) == -1 then
       redis.call('pexpire', notes, math.max(redis.call('pttl', line), 5 * waiter_ttl))
     end
-  elseif redis.call('pexpire', notes, '0') == 1 and is_set then
+  elseif not others_set and redis.call('pexpire', notes, '0') == 1 and is_set then
     remember_capacity()
   end
   somebody_waits = false

@@ -18,25 +18,27 @@ end
 -- The holders and waiters of a name determine its kind. A dead holder counts until its lease is over, a dead waiter until
 -- its time to answer is over.
 local known, known_capacity = open()
--- A plain lock is taken without a look at the notes. So they may still be those of another kind that nobody uses any more.
-if known and known ~= kind and ARGV[2] == 'lock' and redis.call('exists', line) == 0 then
-  redis.call('pexpire', notes, '0')
-  known, known_capacity = open()
-end
 if known and known ~= kind then
   local ours, our_capacity = kind, capacity
   -- The scripts of one kind know the holders of another, except for those of plain locks and of conditions.
   local is_alien = { lock = true, condition = true }
-  if not is_alien[ARGV[2]] and not is_alien[known] then
+  -- A plain lock is taken without a look at the notes. So they may still be those of another kind that nobody uses any more.
+  local is_left_over = ours == 'lock' and redis.call('exists', line) == 0
+  kind, capacity = known, known_capacity
+  if is_left_over then
+    settle()
+  elseif not is_alien[ours] and not is_alien[known] then
     check_writable(false)
-    kind, capacity = known, known_capacity
     admit()
     settle()
   end
-  if not nobody_is_left() then return redis.error_reply(string.format('CONFLICT %s %.0f', known, known_capacity)) end
-  redis.call('pexpire', notes, '0')
+  if not is_left_over and not nobody_is_left() then
+    return redis.error_reply(string.format('CONFLICT %s %.0f', known, known_capacity))
+  end
   kind, capacity = ours, our_capacity
-  known, known_capacity = open()
+  open()
+  known, known_capacity = nil, nil
+  pass_over_notes()
 end
 capacity = known_capacity or capacity
 

@@ -4,6 +4,7 @@
 local kind, capacity, is_set = 'lock', 1, false
 local lock, line, notes, channel
 local used
+local lock_is_new -- the key did not exist when the script began
 
 -- As in scored.lua, with one difference: a newcomer to a held lock may line up although the memory is full. Otherwise it
 -- might never get the lock.
@@ -17,6 +18,7 @@ end
 
 local function open_holders(noted)
   used = redis.call('hlen', lock) > 0 and 1 or 0
+  lock_is_new = used == 0
   local known_kind, known_capacity = (noted or ''):match('^(%a+) (%d+)$')
   return known_kind, tonumber(known_capacity)
 end

@@ -8,6 +8,8 @@ local lock, line, notes, channel
 local kind, capacity, is_set = ARGV[2], tonumber(ARGV[3]), false
 local used -- how much of the capacity is in use
 local said -- the member with the kind and the capacity, if there is one
+local lock_is_new -- the key did not exist when the script began
+local is_foreign -- another program has written the key: it counts as held, and its members are left alone
 
 -- Two writes that change nothing; a replica refuses both. The first needs memory: so a newcomer is refused if the
 -- memory is full. The second needs none, and after it Redis allows every write: so holders and waiters can continue.

@@ -14,12 +14,12 @@ local WAITED_FOR = '-2251799813685248' -- -2^51
 local function open_holders(noted)
   local first = redis.call('zrange', lock, '0', '0', 'WITHSCORES')
   local known = first[1] and first[1]:match('^#(%a+ %d+)$')
-  said, used = nil, 0
+  said, used, lock_is_new = nil, 0, not first[1]
   if known then
     said, used = first[1], first[2] + UNUSED
-  elseif first[1] then
-    used = redis.call('zcard', lock) * capacity -- the member is not ours: its writer holds everything
   end
+  is_foreign = first[1] and not known
+  if is_foreign then used = redis.call('zcard', lock) * capacity end
   local known_kind, known_capacity = (known or noted or ''):match('^(%a+) (%d+)$')
   return known_kind, tonumber(known_capacity)
 end
@@ -51,6 +51,7 @@ end
 -- Removes holds whose leases are over, at most BOUND of them. Further calls remove the rest, which counts as held until
 -- then.
 local function let_go()
+  if is_foreign then return end
   local over = redis.call('zrange', lock, '0', now, 'BYSCORE', 'LIMIT', '0', BOUND)
   if #over == 0 then return end
   local gone = {}
@@ -72,12 +73,13 @@ local function end_all_holds()
   local named = redis.call('zrange', lock, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', '0', BOUND)
   local gone = redis.call('zcount', lock, '(' .. now, '+inf')
   redis.call('del', lock)
-  used, said = 0, nil
+  used, said, is_foreign = 0, nil, false
   return gone, named
 end
 
--- How long the shortest lease still lasts, in ms.
+-- How long the shortest lease still lasts, in ms (-1: the key has no TTL).
 local function shortest_lease()
+  if is_foreign then return redis.call('pttl', lock) end
   local first = redis.call('zrange', lock, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
   return first[2] and math.max(1, first[2] - now)
 end
@@ -85,6 +87,7 @@ end
 -- Writes how much is in use and whether anybody waits, and lets the key live as long as the longest lease. Without
 -- holders, it deletes the key.
 local function settle_holders(is_waited_for)
+  if is_foreign then return end
   local last = redis.call('zrange', lock, '-1', '-1', 'WITHSCORES')
   if not last[2] or tonumber(last[2]) < 0 then
     redis.call('del', lock)

@@ -11,5 +11,7 @@ if number then
   if type(added) == 'number' and (ttl >= lease or redis.pcall('pexpire', KEYS[2], ARGV[5]) == 1) then
     return number
   end
+  -- The expiry was refused. No key ever remains without a TTL, and acquire.lua deletes only what it has created itself.
+  if ttl == -2 then redis.pcall('del', KEYS[2]) end
 end
 

@@ -230,10 +230,14 @@ impl Connection<'_> {
         &mut self,
         releases: &[Release],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
-        let answers = if releases.iter().all(|release| release.keys.row.lies_as_plain) {
-            self.release_together(releases).await
-        } else {
-            Ok(self.leave_each(releases).await)
+        let answers = match releases {
+            releases if releases.iter().all(|release| release.keys.row.lies_as_plain) => {
+                self.release_together(releases).await
+            }
+            // In a cluster each request goes alone, and this connection follows it: its generation then says where the
+            // request ran.
+            [release] => Ok(vec![self.leave(release).await]),
+            releases => Ok(self.leave_each(releases).await),
         };
         let [release] = releases else { return answers };
         let answer =
@@ -243,7 +247,7 @@ impl Connection<'_> {
                 self.release_alone(release, fault).await
             }
             // The script released the lock, and then could not let in the next waiter. In all of the scripts, the
-            // release comes first.
+            // release comes first, and a script that finds no hold does not report this.
             Err(Fault::HalfRun(_)) => released_alone(release),
             answer => answer,
         }])

@@ -209,7 +209,8 @@ impl Cluster {
         }
     }
 
-    /// Ends the links to nodes that have left. Requests in flight there hold on to their connection.
+    /// Ends the links to nodes that have left, except those that a request still uses: without its link, it would be told that
+    /// the client is closed, and leave no ghost.
     fn end_unused(&self) {
         let (map, now) = (Arc::clone(&self.map.borrow()), Instant::now());
         let used = map.nodes();
@@ -220,7 +221,8 @@ impl Cluster {
                 return true;
             }
             let since = *known.unused.get_or_insert(now);
-            if now < since + LEFT {
+            // A request gets the shard under this lock. So no other one can come if the map alone has it.
+            if now < since + LEFT || Arc::strong_count(&known.shard) > 1 {
                 return true;
             }
             ended.push(known.stop.clone());
@@ -309,5 +311,21 @@ mod tests {
         assert!(is_change(7000));
         assert!(!is_change(7000), "it has the slot already");
         assert!(is_change(7001));
+    }
+
+    /// A long request would be told that the client is closed, though it may have run.
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_has_left_keeps_its_links_until_the_last_request_there_is_answered() {
+        let (cluster, node) = (cluster(), Node::new("127.0.0.1", 7000));
+        let nobody_is_left = || {
+            cluster.adopt(SlotMap::default());
+            cluster.shards().is_empty()
+        };
+        let asked = cluster.shard(&node).unwrap();
+        assert!(!nobody_is_left());
+        tokio::time::advance(LEFT).await;
+        assert!(!nobody_is_left(), "somebody waits for an answer");
+        drop(asked);
+        assert!(nobody_is_left());
     }
 }

@@ -74,7 +74,7 @@ async fn every_kind_behind_sentinels_goes_on_over_a_failover() {
     eventually(SOON, "the clients leave the one before", left).await;
     each_is_taken_and_waited_for((&ours, &theirs), &names("after:"), "after:latch").await;
     let keys = watched.servers[new].admin().await.keys().await;
-    let left = |key: &&String| !key.starts_with("lock_queue:{") && *key != COUNTER;
+    let left = |key: &&String| !key.ends_with(":requests") && *key != COUNTER;
     assert_eq!(keys.iter().filter(left).count(), 0, "{keys:?}");
 }
 

@@ -14,6 +14,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 const LINE: &str = "lock_queue:{c}";
+/// The requests that the server has carried out.
+const RECORD: &str = "lock_notes:{c}:requests";
 
 /// No lease, place or park ends by itself while a test runs: what happens was told.
 fn patient() -> Config {
@@ -611,6 +613,60 @@ async fn a_condition_and_another_kind_of_one_name_are_a_conflict() {
     assert!(!waiter.is_finished());
     client.condition("c").notify_one().await.unwrap();
     comes_back(waiter).await.unlock().await.unwrap();
+}
+
+/// A task asks for a plain lock of the condition's name, and is cancelled before it hears of the conflict. Its client then
+/// gives back what it may have got.
+#[tokio::test]
+async fn a_cancelled_request_for_a_lock_of_its_name_wakes_no_waiter() {
+    let server = Site::start().await;
+    let (admin, client) = (server.admin().await, client_with(&server, patient()).await);
+    let waiter = next_in_line(&client, &admin).await;
+    let mistaken = client_with(&server, patient()).await;
+    assert!(mistaken.lock("c").lock().now_or_never().is_none());
+    mistaken.close().await;
+    lined_up(&admin, 1).await;
+    assert!(!admin.cmd::<bool>(&["EXISTS", "lock:{c}"]).await, "nobody has a lock of that name");
+    client.condition("c").notify_one().await.unwrap();
+    comes_back(waiter).await.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_latch_does_not_take_the_name_of_a_condition_that_somebody_waits_for() {
+    let server = Site::start().await;
+    let (admin, client) = (server.admin().await, client_with(&server, patient()).await);
+    let waiter = next_in_line(&client, &admin).await;
+    let latch = client.count_down_latch("c");
+    let is_conflict = |error: Error| error.to_string().contains("holds a condition");
+    assert!(latch.set(1).await.is_err_and(is_conflict));
+    assert!(latch.count_down().await.is_err_and(is_conflict));
+    assert!(latch.wait().await.is_err_and(is_conflict));
+    assert!(latch.count().await.is_err_and(is_conflict));
+    assert!(latch.delete().await.is_err_and(is_conflict));
+    lined_up(&admin, 1).await;
+    client.condition("c").notify_one().await.unwrap();
+    comes_back(waiter).await.unlock().await.unwrap();
+}
+
+/// The server still remembers the requests to a latch that is gone. They are no waiters.
+#[tokio::test]
+async fn a_condition_with_the_name_of_a_deleted_latch_forgets_none_of_its_requests() {
+    let server = Site::start().await;
+    let (admin, client) = (server.admin().await, client_with(&server, patient()).await);
+    let requests = async || admin.cmd::<Vec<String>>(&["ZRANGE", RECORD, "0", "-1"]).await;
+    let latch = client.count_down_latch("c");
+    assert!(latch.set(1).await.unwrap());
+    assert!(matches!(client.condition("c").notify_one().await, Err(Error::Conflict { .. })));
+    assert!(latch.delete().await.unwrap());
+    let before = requests().await;
+    let waiter = next_in_line(&client, &admin).await;
+    client.condition("c").notify_one().await.unwrap();
+    comes_back(waiter).await.unlock().await.unwrap();
+    let after = requests().await;
+    assert!(
+        !before.is_empty() && before.iter().all(|request| after.contains(request)),
+        "{after:?}"
+    );
 }
 
 #[tokio::test]

@@ -152,7 +152,7 @@ async fn a_count_that_arrives_twice_counts_once() {
 #[tokio::test]
 async fn a_client_with_a_short_ride_out_does_not_forget_the_requests_of_one_with_a_long_ride_out() {
     for (layout, requests) in
-        [(Layout::Native, "lock_queue:{a}"), (Layout::Redisson, "lock_requests:{a}")]
+        [(Layout::Native, "lock_notes:{a}:requests"), (Layout::Redisson, "lock_requests:{a}")]
     {
         let server = Site::start().await;
         let admin = server.admin().await;
@@ -419,7 +419,7 @@ async fn closing_a_client_answers_its_waiters() {
 async fn the_record_of_many_counts_is_small() {
     const COUNTS: u64 = 20_000;
     for (layout, requests) in
-        [(Layout::Native, "lock_queue:{a}"), (Layout::Redisson, "lock_requests:{a}")]
+        [(Layout::Native, "lock_notes:{a}:requests"), (Layout::Redisson, "lock_requests:{a}")]
     {
         let server = Site::start().await;
         let (admin, client) = (server.admin().await, client_of(&server.url(), layout).await);

@@ -698,9 +698,12 @@ async fn a_plain_lock_and_a_read_write_lock_of_one_name_are_a_conflict() {
         let read = rw.read().await.unwrap();
         assert!(lock.try_lock().await.is_err_and(is_conflict));
         assert!(lock.lock().await.is_err_and(is_conflict));
+        assert!(lock.is_locked().await.is_err_and(is_conflict));
+        assert!(lock.force_unlock().await.is_err_and(is_conflict));
         read.unlock().await.unwrap();
         let write = rw.write().await.unwrap();
         assert!(lock.lock().await.is_err_and(is_conflict));
+        assert!(lock.force_unlock().await.is_err_and(is_conflict));
         write.unlock().await.unwrap();
 
         let key = if scene.layout == Layout::Native { "lock:{a}" } else { "a" };

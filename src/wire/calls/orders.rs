@@ -59,10 +59,6 @@ impl Connection<'_> {
             }
         };
         let script = existing(order.script(scripts_of(keys)), keys)?;
-        number(if keys.row.is_notice {
-            self.ask_with_requests(script, keys, fill).await?
-        } else {
-            self.ask(script, keys, fill).await?
-        })
+        number(self.ask(script, keys, fill).await?)
     }
 }

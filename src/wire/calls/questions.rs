@@ -32,19 +32,9 @@ impl Connection<'_> {
         keys: &Keys,
         fill: impl Fn(&mut Cmd, &str),
     ) -> Result<Value, Fault> {
-        let all = [keys.tokens(), keys.lock(), keys.line(), keys.notes()];
-        self.ask_of(script, keys, &all, fill).await
-    }
-
-    /// Same as [`ask`](Self::ask), with the key of the requests that were carried out.
-    pub(crate) async fn ask_with_requests(
-        &mut self,
-        script: &'static Script,
-        keys: &Keys,
-        fill: impl Fn(&mut Cmd, &str),
-    ) -> Result<Value, Fault> {
         let all = [keys.tokens(), keys.lock(), keys.line(), keys.notes(), keys.requests()];
-        self.ask_of(script, keys, &all, fill).await
+        let all = if keys.row.has_requests { &all[..] } else { &all[..4] };
+        self.ask_of(script, keys, all, fill).await
     }
 
     /// Same as [`ask`](Self::ask), for the holders alone. While a slot of a cluster moves, the other keys may be
@@ -125,21 +115,25 @@ impl Connection<'_> {
         self.ask(scripts_of(keys).acquire, keys, fill).await
     }
 
+    /// Releases a lock that is not plain, or leaves its line.
+    pub(crate) async fn leave(&mut self, release: &Release) -> Result<bool, Fault> {
+        let Release { keys, id, is_taken, served } = release;
+        let fill = |cmd: &mut Cmd, client: &str| {
+            cmd.arg(id.of(client));
+            served.iter().for_each(|served| _ = cmd.arg(served.of(client)));
+        };
+        let scripts = scripts_of(keys);
+        let taken = scripts.condition.as_ref().filter(|_| *is_taken);
+        let script = taken.map_or(scripts.release, |condition| condition.taken);
+        found(self.ask(script, keys, fill).await)
+    }
+
     /// Asks about all plain locks in one request, and about each other lock in a separate request, all at once.
     pub(crate) async fn leave_each(&self, releases: &[Release]) -> Vec<Result<bool, Fault>> {
         let is_plain = |release: &Release| release.keys.row.lies_as_plain;
         let plain: Vec<_> = releases.iter().filter(|release| is_plain(release)).collect();
         let others = releases.iter().filter(|release| !is_plain(release));
-        let leave = others.map(async |Release { keys, id, is_taken, served }| {
-            let fill = |cmd: &mut Cmd, client: &str| {
-                cmd.arg(id.of(client));
-                served.iter().for_each(|served| _ = cmd.arg(served.of(client)));
-            };
-            let scripts = scripts_of(keys);
-            let taken = scripts.condition.as_ref().filter(|_| *is_taken);
-            let script = taken.map_or(scripts.release, |condition| condition.taken);
-            found(self.again().ask(script, keys, fill).await)
-        });
+        let leave = others.map(async |release| self.again().leave(release).await);
         let mut together = self.again();
         let (answers, others) = join(together.release_together(&plain), join_all(leave)).await;
         in_order(releases.iter().map(is_plain), each_of(plain.len(), answers), others)

@@ -89,6 +89,43 @@ async fn a_request_that_was_sent_on_is_a_ghost_where_it_was_sent_last() {
     );
 }
 
+/// The same for a lock of another kind, whose slot stands open: only the request itself may go to the node to which its keys
+/// have moved, and so must its release.
+#[tokio::test]
+async fn a_ghost_of_a_fair_lock_in_an_open_slot_is_settled_where_it_was_sent_last() {
+    let Some(scene) = Scene::new(2, 2).await else { return };
+    let (from, to) = (scene.cluster.home("a"), 1 - scene.cluster.home("a"));
+    let release = include_str!("../../../lua/line/zset_release_uncontended.lua");
+    scene.proxies[to].name_script("release_in_line", release);
+    let (client, others) = tokio::join!(scene.client(attentive()), scene.client(patient()));
+    let known = scene.cluster.names_at(to, "known:", 1).remove(0);
+    client.lock(known).lock().await.expect("it is free").unlock().await.expect("it is ours");
+    let held = others.fair_lock("a").lock().await.expect("it is free");
+    let waiter = waiting(others.fair_lock("a"));
+    stand_in_line(&scene.cluster.admin(from).await, "a", 1).await;
+    scene.cluster.open(slot("a"), from, to).await;
+    while scene.cluster.move_keys(slot("a"), from, to, 10).await > 0 {}
+
+    // Only a try says so. The waiter may ask too.
+    let lost = scene.proxies[to].script("acquire").about("once").nth(1).hold_reply();
+    let released = scene.proxies[to].script("release_in_line").about("lock:{a}").count();
+    let answer = soon(client.fair_lock("a").try_lock()).await;
+    assert!(matches!(answer, Err(Error::Indeterminate { .. })), "{answer:?}");
+    assert_eq!(lost.fired(), 1, "it was sent on");
+    lost.lift();
+    // Nothing is in doubt any more, long before the lease of a minute.
+    soon(client.close()).await;
+    assert!(
+        (1..=2).contains(&released.fired()),
+        "{} releases: the first answer will do",
+        released.fired()
+    );
+    scene.cluster.close(slot("a"), from, to).await;
+    held.unlock().await.expect("it is theirs");
+    granted(waiter).await.unlock().await.expect("it is theirs");
+    is_clean(&scene.cluster).await;
+}
+
 /// 1: an acquire is still in flight to one node when its slot moves to another. The other node's "not found" says
 /// nothing about that acquire.
 #[tokio::test]

@@ -195,6 +195,29 @@ async fn a_slot_that_is_left_open_keeps_its_holders_and_lets_them_go() {
     is_clean(&cluster).await;
 }
 
+/// Somebody has deleted a hold, and another client has the lock. While its slot stands open, a script that has removed the last
+/// waiter, which is dead, cannot say that nobody waits any more. The release of the lost hold has found nothing all the same.
+#[tokio::test]
+async fn an_unlock_in_an_open_slot_that_finds_no_hold_is_lost() {
+    let cluster = pair().await;
+    let ours = client(&cluster.url(), patient()).await;
+    let plain = (ours.lock("a"), "a", "lock 1", ["HSET", "lock:{a}", "other:1", "1"].as_slice());
+    let used = ["ZADD", "lock:{b}", "9999999999999", "other:1", "-4503599627370495", "#fair 1"];
+    let fair = (ours.fair_lock("b"), "b", "fair 1", used.as_slice());
+    for (lock, name, kind, others_hold) in [plain, fair] {
+        let guard = lock.lock().await.expect("it is free");
+        let (from, to) = ways(&cluster, name);
+        let admin = cluster.admin(from).await;
+        admin.cmd::<()>(&["DEL", &format!("lock:{{{name}}}")]).await;
+        admin.cmd::<()>(others_hold).await;
+        admin.cmd::<()>(&["ZADD", &format!("lock_queue:{{{name}}}"), "1", "dead:1"]).await;
+        admin.cmd::<()>(&["HSET", &format!("lock_notes:{{{name}}}"), "kind", kind]).await;
+        cluster.open(slot(name), from, to).await;
+        let told = soon(guard.unlock()).await;
+        assert!(matches!(told, Err(Error::Lost)), "{kind}: {told:?}");
+    }
+}
+
 /// A client has handed a fair lock on in line, and its last holder unlocks while the slot stands open half-way. The lock is
 /// released at once, and the callers that have had it leave the line as soon as that is possible.
 #[tokio::test]

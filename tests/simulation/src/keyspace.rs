@@ -47,25 +47,18 @@ pub fn channel(layout: Layout, name: &Name) -> String {
 
 /// The key of the line, in which waiters stand in their order.
 pub fn queue(name: &Name) -> String {
-    format!("{}}}", begin_of_queue(name))
-}
-
-/// How that key begins. The names of latches go on from here.
-fn begin_of_queue(name: &Name) -> String {
-    format!("lock_queue:{{{}", escaped(&name.text))
+    format!("lock_queue:{{{}}}", escaped(&name.text))
 }
 
 /// Whether a key remembers for minutes that a latch was counted down, that a condition was notified, or that permits were
 /// set.
-pub fn remembers(names: &[Name], key: &str, content: &Content) -> bool {
-    let mut latches = names.iter().filter(|name| name.kind == Kind::Latch);
-    let is_set = |content: &Content| match content {
+pub fn remembers(key: &str, content: &Content) -> bool {
+    let is_set = match content {
         Content::Hash(fields) => fields.iter().any(|(field, _)| field == b"set"),
         _ => false,
     };
-    latches.any(|name| key.starts_with(&begin_of_queue(name)))
-        || key.starts_with("lock_requests:")
-        || key.starts_with("lock_notes:") && (key.ends_with(":requests") || is_set(content))
+    key.starts_with("lock_requests:")
+        || key.starts_with("lock_notes:") && (key.ends_with(":requests") || is_set)
 }
 
 /// So much later than their own end the places of our clients stand in Redisson's fair queue: see

@@ -160,7 +160,7 @@ impl Watch {
             if entry.pttl < 0 && !counts && !is_permits(&entry.content) {
                 board::wrong("a key without a TTL is left", format!("{key}: {:?}", entry.content));
             } else if !counts
-                && !keyspace::remembers(&self.plan.names, &key, &entry.content)
+                && !keyspace::remembers(&key, &entry.content)
                 && !dead.contains(&key)
                 && !self.is_over(&key, &entry.content, time)
                 && entry.pttl >= 0

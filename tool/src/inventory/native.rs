@@ -62,8 +62,7 @@ pub(crate) async fn locks(
         let noted: Option<String> = value(answers.next()).unwrap_or_default();
         let line = scored(answers.next());
         lock.listening = listening.get(&place.channel).copied();
-        // A line has a note of its kind. Without that note this is a latch, and the key has the requests that it has
-        // carried out.
+        // A line has a note of its kind. Without that note this is a latch, or nobody knows what these waiters wait for.
         if let Some((kind, capacity)) = noted.as_deref().and_then(kind_and_capacity) {
             lock.waiting = waiting;
             lock.line = line.into_iter().map(|entry| waiter(entry, now)).collect();

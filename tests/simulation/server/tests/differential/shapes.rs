@@ -13,9 +13,10 @@ const FAIR: &str = "tokens fair fair_queue deadlines | floor kind 1 channel mess
 const RW: &str = "tokens rw unused readers | floor rw 1000000 channel client patience";
 const SEMAPHORE: &str =
     "tokens free leases permits | floor skind capacity channel message patience";
-const CONDITION: &str =
-    "tokens notified waiters waiter_notes | floor condition 1073741824 channel client patience";
-const LATCH: &str = "tokens latch requests | floor latch 1 channel message patience";
+const CONDITION: &str = "tokens notified waiters waiter_notes requests \
+                         | floor condition 1073741824 channel client patience";
+const LATCH: &str = "tokens latch line line_notes requests | floor latch 1 channel client patience";
+const REDISSON_LATCH: &str = "tokens latch requests | floor latch 1 channel message patience";
 
 /// Scripts whose KEYS and ARGV begin as those of their family do, and what follows.
 fn families() -> Vec<(&'static Script, &'static str, &'static str)> {
@@ -27,6 +28,7 @@ fn families() -> Vec<(&'static Script, &'static str, &'static str)> {
         (&s::LINE_RESIZE, LINE, "capacity"),
         (&s::CONDITION_RELEASE, CONDITION, "field"),
         (&s::CONDITION_TAKEN, CONDITION, "field"),
+        (&s::CONDITION_NOTIFY, CONDITION, "request keep whom"),
         (&s::CONDITION_STATUS, CONDITION, ""),
         (&s::CONDITION_FORCE_UNLOCK, CONDITION, ""),
         (&s::LOCK_FORCE_UNLOCK, LOCK, ""),
@@ -55,11 +57,11 @@ fn families() -> Vec<(&'static Script, &'static str, &'static str)> {
         (&s::LATCH_SET, LATCH, "request keep count lease"),
         (&s::LATCH_COUNT_DOWN, LATCH, "request keep"),
         (&s::LATCH_DELETE, LATCH, "request keep"),
-        (&s::REDISSON_LATCH_ACQUIRE, LATCH, ""),
-        (&s::REDISSON_LATCH_STATUS, LATCH, ""),
-        (&s::REDISSON_LATCH_SET, LATCH, "request keep count lease"),
-        (&s::REDISSON_LATCH_COUNT_DOWN, LATCH, "request keep"),
-        (&s::REDISSON_LATCH_DELETE, LATCH, "request keep"),
+        (&s::REDISSON_LATCH_ACQUIRE, REDISSON_LATCH, ""),
+        (&s::REDISSON_LATCH_STATUS, REDISSON_LATCH, ""),
+        (&s::REDISSON_LATCH_SET, REDISSON_LATCH, "request keep count lease"),
+        (&s::REDISSON_LATCH_COUNT_DOWN, REDISSON_LATCH, "request keep"),
+        (&s::REDISSON_LATCH_DELETE, REDISSON_LATCH, "request keep"),
     ]
 }
 
@@ -88,11 +90,6 @@ fn locks() -> Vec<Shape> {
         (&s::LOCK_RELEASE, "tokens (lock line line_notes)+ | terms (field)+"),
         (&s::LOCK_RELEASE_ALONE, "lock | field channel message"),
         (&s::LINE_RELEASE_ALONE, "lock | field channel message"),
-        (
-            &s::CONDITION_NOTIFY,
-            "tokens notified waiters waiter_notes requests \
-             | floor condition 1073741824 channel client patience request keep whom",
-        ),
         (&s::COUNT, "lock | field count lease"),
         (&s::RENEW, "(lock)+ | (field lease)+"),
         (&s::STATUS, "lock |"),
@@ -104,6 +101,7 @@ fn locks() -> Vec<Shape> {
         (&s::REDISSON_FENCED_ACQUIRE, "fenced (lock)+ | floor (field lease)+"),
         (&s::REDISSON_LOCK_ACQUIRE_ALL, "tokens (lock)+ | floor (field lease)+"),
         (&s::REDISSON_LOCK_RELEASE, "(lock)+ | message (field channel)+"),
+        (&s::REDISSON_LOCK_STATUS, "lock |"),
         (&s::REDISSON_LOCK_FORCE_UNLOCK, "lock | channel message"),
     ]
 }

@@ -155,3 +155,85 @@ fn a_multi_lock_over_the_name_of_a_semaphore_lets_no_waiter_of_it_in() {
         name.release("b:1");
     });
 }
+
+/// The same, and the release of a cancelled acquire finds nothing to give back.
+#[test]
+fn a_release_of_a_plain_lock_lets_in_no_waiter_of_another_kind() {
+    in_virtual_time(SEMAPHORE, |name| {
+        name.acquire("a:1", &Ask { lease: 100, ..name.whole() });
+        name.acquire("b:1", &part(1));
+        name.pass(101);
+        (name.kind, name.capacity) = LOCK;
+        assert!(!name.release("c:1"), "nothing to give back");
+        (name.kind, name.capacity) = SEMAPHORE;
+        assert!(name.acquire("b:1", &part(1)).is_granted());
+        name.release("b:1");
+    });
+}
+
+/// Somebody has persisted the keys. A caller that is refused half-way undoes its own writes, and no others.
+#[test]
+fn a_refused_caller_deletes_no_keys_of_others() {
+    for kind in EXCLUSIVE {
+        everywhere(kind, |name| {
+            if !name.stage.is_real() {
+                return;
+            }
+            let boss = name.stage.connect();
+            name.stage.ask(boss, &["ACL", "SETUSER", "boss", "on", "nopass", "~*", "&*", "+@all"]);
+            assert_eq!(name.stage.ask(boss, &["AUTH", "boss", ""]).text, b"OK");
+            name.lock("a:1");
+            name.lock("b:1");
+            for key in &Name::keys()[1..] {
+                name.command(&["PERSIST", key]);
+            }
+            name.stage.ask(boss, &["ACL", "SETUSER", "default", "-pexpire"]);
+            error(name.lock("c:1"));
+            name.stage.ask(boss, &["ACL", "SETUSER", "default", "+pexpire"]);
+            assert!(name.release("a:1"), "{kind:?}: it still holds");
+            assert!(name.release("b:1"), "{kind:?}: it waited, and holds");
+            assert_eq!(name.keys_left(), [""; 0]);
+        });
+    }
+}
+
+/// F31: the scores of another program's sorted set are no ends of leases.
+#[test]
+fn a_sorted_set_of_another_program_is_held_by_somebody_else_and_left_alone() {
+    for kind in [FAIR, RW, SEMAPHORE] {
+        everywhere(kind, |name| {
+            name.command(&["ZADD", "lock:{a}", "1", "one", "2", "two"]);
+            assert_eq!(name.status()[0], -1, "held, without an end");
+            assert_eq!(name.acquire("a:1", &once()), Answer::Held { ttl: -1 });
+            assert!(matches!(name.lock("a:1"), Answer::Waits { ttl: -1, .. }), "{kind:?}");
+            assert!(!name.release("a:1"));
+            assert_eq!(name.keys_left(), ["lock:{a}"]);
+            assert_eq!(name.number(&["ZCARD", "lock:{a}"]), 2);
+            assert_eq!(name.number(&["PTTL", "lock:{a}"]), -1);
+        });
+    }
+}
+
+/// A capacity that was set is remembered for thirty days. Only a lock that takes its name ends that.
+#[test]
+fn a_look_at_the_name_of_a_semaphore_as_another_kind_forgets_no_permits() {
+    everywhere(SEMAPHORE, |name| {
+        name.resize(5);
+        for kind in [FAIR, RW] {
+            (name.kind, name.capacity) = kind;
+            assert_eq!(name.status()[..2], [-2, 0], "free");
+            assert_eq!(name.force_unlock(), 0);
+            assert!(!name.release("a:1"));
+        }
+        (name.kind, name.capacity) = LOCK;
+        assert_eq!(name.force_unlock(), 0);
+        (name.kind, name.capacity) = SEMAPHORE;
+        assert_eq!(name.status(), [-2, 0, 5]);
+        (name.kind, name.capacity) = FAIR;
+        assert!(name.lock("a:1").is_granted());
+        name.lock("b:1").place();
+        assert!(name.release("a:1") && name.release("b:1"));
+        assert_eq!(name.keys_left(), [""; 0], "the name was that of a fair lock");
+        name.assert_all_end();
+    });
+}
