@@ -2,13 +2,14 @@
 -- work. For a waiter, the call is also a sign of life.
 --
 -- KEYS   the token counter, the holders, the line, the notes
--- ARGV   the floor of the counter, the kind, its capacity
+-- ARGV   the floor of the counter
+--        the kind, its capacity (left out in a request for a plain lock)
 --        owner field
 --        lease in ms
---        a secret, which a grant by message repeats: so the caller knows that the message is no forgery
---        four words with blanks between them, since one argument costs the server less time than four: the client's waiter_ttl
+--        five words with blanks between them, since one argument costs the server less time than four: the client's waiter_ttl
 --            (how long after a sign of life it counts as alive) in ms; how long a line is kept without a sign of life, in
---            ms; the client that publishes; the lock's channel, which may have blanks
+--            ms; the client that publishes; a secret, which a grant by message repeats: so the caller knows that the
+--            message is no forgery; the lock's channel, which may have blanks
 --        Most requests have no further arguments. The others have these, up to the last one that differs from its default:
 --        the part wanted (1)
 --        manner: 'wait', in line if there is no room now (so do most); 'rest', as 'wait', and the caller shows its next sign of
@@ -35,16 +36,15 @@
 -- granted the lock meanwhile, it now has the whole lease. A caller names its former place if it was removed from the
 -- line, or if it has a new owner field because an answer was lost. Then it gets that place back.
 
-local field, lease, secret = ARGV[4], tonumber(ARGV[5]), ARGV[6]
-local life_text, line_ttl_text, publisher, its_channel = (ARGV[7] or ''):match('^(%d+) (%d+) (%S+) (.*)$')
+local field, lease = ARGV[4], tonumber(ARGV[5])
+local life_text, line_ttl_text, publisher, secret, its_channel = (ARGV[6] or ''):match('^(%d+) (%d+) (%S+) (%d+) (.*)$')
 local line_ttl = tonumber(line_ttl_text or nil)
-local part, manner, within = tonumber(ARGV[8] or 1), ARGV[9] or 'wait', ARGV[10] or ''
-local had, old = tonumber(ARGV[11] or 0), ARGV[12] or ''
+local part, manner, within = tonumber(ARGV[7] or 1), ARGV[8] or 'wait', ARGV[9] or ''
+local had, old = tonumber(ARGV[10] or 0), ARGV[11] or ''
 ARGV[4], ARGV[5], ARGV[6] = its_channel, publisher, life_text -- where open_name.lua expects them
 
 if out_of_range(lease) then return redis.error_reply('ERR lease out of range') end
 if not part or part < 1 then return redis.error_reply('ERR part out of range') end
 if not had or had < 0 then return redis.error_reply('ERR place out of range') end
-if not (secret or ''):match('^%d+$') then return redis.error_reply('ERR secret out of range') end
-if not line_ttl or line_ttl < 1 then return redis.error_reply('ERR line_ttl out of range') end
+if not line_ttl or line_ttl < 1 then return redis.error_reply('ERR the words of the line are out of range') end
 

@@ -19,11 +19,11 @@ local function is_all_quick()
 end
 
 local function line_up_as_usual()
-  local field, lease, secret, line, notes = ARGV[4], ARGV[5], ARGV[6], KEYS[3], KEYS[4]
+  local field, lease, line, notes = ARGV[4], ARGV[5], KEYS[3], KEYS[4]
   local client = field:match('^(.*):%d+$')
-  local waiter_ttl, line_ttl, publisher, channel = ARGV[7]:match('^(%d+) (%d+) (%S+) (.*)$')
+  local waiter_ttl, line_ttl, publisher, secret, channel = ARGV[6]:match('^(%d+) (%d+) (%S+) (%d+) (.*)$')
   local ttl_of_life = tonumber(waiter_ttl) or 0
-  if not client or ttl_of_life < 1 or line_ttl == '0' or (lease .. secret):find('%D') then return end
+  if not client or ttl_of_life < 1 or line_ttl == '0' or lease:find('%D') then return end
   local life, for_one = 'life:' .. client, ARGV[2] .. ' 1'
   local noted = redis.pcall('hmget', notes, 'state', 'kind', field, life)
   local state, known, stands, alive = noted[1], noted[2], noted[3], noted[4]
@@ -63,7 +63,7 @@ local function line_up_as_usual()
   end
 end
 
-if is_sound and ARGV[3] == '1' and not ARGV[8] then
+if is_sound and ARGV[3] == '1' and not ARGV[7] then
   local lined_up = line_up_as_usual()
   if lined_up then return lined_up end
 end

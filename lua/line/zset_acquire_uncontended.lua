@@ -2,7 +2,7 @@
 -- before any function is created. In every other case acquire.lua continues from here. See acquire_args.lua for KEYS and ARGV,
 -- and zset.lua for the holders.
 
-local is_unlike = (ARGV[10] or '') ~= '' or (ARGV[12] or '') ~= ''
+local is_unlike = (ARGV[9] or '') ~= '' or (ARGV[11] or '') ~= ''
 local room = not is_unlike and redis.pcall('exists', KEYS[2], KEYS[3], KEYS[4])
 local in_use, says, ttl = 0, '#' .. ARGV[2] .. ' ' .. ARGV[3], -2
 if room == 1 then
@@ -12,7 +12,7 @@ if room == 1 then
     room, in_use, ttl = 0, scores[1] + 4503599627370496, redis.pcall('pttl', KEYS[2])
   end
 end
-local capacity, part, lease = tonumber(ARGV[3]), tonumber(ARGV[8] or 1), tonumber(ARGV[5])
+local capacity, part, lease = tonumber(ARGV[3]), tonumber(ARGV[7] or 1), tonumber(ARGV[5])
 local is_sound = not is_unlike and lease and lease >= 1 and lease <= 86400000
 local is_free = is_sound and room == 0 and capacity and part and part >= 1 and in_use + part <= capacity
 

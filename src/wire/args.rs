@@ -1,5 +1,6 @@
 //! How the client writes the arguments of scripts. It assembles most of them only while it writes the request.
 
+use std::fmt::Arguments;
 use std::time::Duration;
 
 use redis::{RedisWrite, ToRedisArgs};
@@ -18,12 +19,12 @@ impl ToRedisArgs for Field<'_> {
     }
 }
 
-/// Two texts as one argument.
-pub(crate) struct Joined<'a>(pub(crate) &'a str, pub(crate) &'a str);
+/// Several texts and numbers as one argument.
+pub(crate) struct Joined<'a>(pub(crate) Arguments<'a>);
 
 impl ToRedisArgs for Joined<'_> {
     fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
-        out.write_arg_fmt(format_args!("{}{}", self.0, self.1));
+        out.write_arg_fmt(self.0);
     }
 }
 

@@ -56,7 +56,7 @@ macro_rules! scripts {
 
 scripts! {
     TAKE = "line/plain_take_uncontended.lua" "lock/draw_uncontended.lua" "line/plain_put_uncontended.lua" "lock/draw.lua" "line/plain_take.lua",
-    LOCK_ACQUIRE = "line/plain_acquire_uncontended.lua" "lock/draw_uncontended.lua" "line/plain_put_uncontended.lua" "line/clock.lua" "line/keeper.lua" "line/plain_held.lua" "line/ahead.lua" "line/acquire_line_up.lua" "lock/draw.lua" "line/acquire_args.lua" "line/plain.lua" "line/line.lua" "line/open_name.lua" "line/acquire.lua",
+    LOCK_ACQUIRE = "line/plain_acquire_uncontended.lua" "lock/draw_uncontended.lua" "line/plain_put_uncontended.lua" "line/plain_args.lua" "line/clock.lua" "line/keeper.lua" "line/plain_held.lua" "line/ahead.lua" "line/acquire_line_up.lua" "lock/draw.lua" "line/acquire_args.lua" "line/plain.lua" "line/line.lua" "line/open_name.lua" "line/acquire.lua",
     LOCK_ACQUIRE_ALL = "lock/draw.lua" "line/clock.lua" "line/keeper.lua" "line/plain.lua" "line/line.lua" "line/acquire_all.lua",
     LOCK_RELEASE = "line/plain_release_uncontended.lua" "lock/draw.lua" "line/clock.lua" "line/plain_release_to_head.lua" "line/plain.lua" "line/line.lua" "line/plain_release.lua",
     LOCK_FORCE_UNLOCK = "lock/draw.lua" "line/clock.lua" "line/plain.lua" "line/line.lua" "line/open_name.lua" "line/force_unlock.lua",

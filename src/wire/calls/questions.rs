@@ -97,9 +97,12 @@ impl Connection<'_> {
         let common = self.common();
         let fill = |cmd: &mut Cmd, floor: u64| {
             cmd.arg(4).arg(keys.tokens()).arg(keys.lock()).arg(keys.line()).arg(keys.notes());
-            cmd.arg(floor).arg(keys.row.word).arg(keys.kind.capacity());
-            cmd.arg(id.of(&common.client)).arg(millis(*lease)).arg(secret);
-            cmd.arg(Joined(&common.line_terms, &keys.channel));
+            cmd.arg(floor);
+            if !keys.row.lies_as_plain {
+                cmd.arg(keys.row.word).arg(keys.kind.capacity());
+            }
+            cmd.arg(id.of(&common.client)).arg(millis(*lease));
+            cmd.arg(Joined(format_args!("{}{secret} {}", common.line_terms, keys.channel)));
             unusual(cmd, acquire, &common.client);
         };
         self.call(scripts_of(keys).acquire, fill).await

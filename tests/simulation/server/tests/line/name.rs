@@ -1,5 +1,7 @@
 //! One name, and the scripts as several clients call them.
 
+use std::iter;
+
 use crate::frame::Frame;
 use crate::scripts as s;
 use crate::stage::{Client, Stage};
@@ -109,14 +111,11 @@ pub fn asks(
     ask: &Ask,
 ) -> Vec<String> {
     let client = field.split(':').next().expect("a client");
+    let kind_and_capacity = [kind.to_owned(), capacity.to_string()];
     let usual = [
-        floor.to_owned(),
-        kind.to_owned(),
-        capacity.to_string(),
         field.to_owned(),
         ask.lease.to_string(),
-        ask.secret.to_string(),
-        format!("{waiter_ttl} {LINE_TTL} {client} lock_channel:{{a}}"),
+        format!("{waiter_ttl} {LINE_TTL} {client} {} lock_channel:{{a}}", ask.secret),
     ];
     let unusual = [
         (ask.part.to_string(), "1"),
@@ -126,7 +125,9 @@ pub fn asks(
         (ask.old.to_owned(), ""),
     ];
     let last = unusual.iter().rposition(|(word, usual)| word != usual).map_or(0, |last| last + 1);
-    usual.into_iter().chain(unusual.into_iter().take(last).map(|(word, _)| word)).collect()
+    let kind_and_capacity = kind_and_capacity.into_iter().filter(|_| kind != "lock");
+    let usual = iter::once(floor.to_owned()).chain(kind_and_capacity).chain(usual);
+    usual.chain(unusual.into_iter().take(last).map(|(word, _)| word)).collect()
 }
 
 pub fn once() -> Ask {

@@ -78,8 +78,8 @@ fn a_user_without_a_permission_leaves_nothing_without_a_ttl() {
             name.stage.ask(boss, &["ACL", "SETUSER", "boss", "on", "nopass", "~*", "&*", "+@all"]);
             assert_eq!(name.stage.ask(boss, &["AUTH", "boss", ""]).text, b"OK");
             let commands = [
-                "exists", "set", "hset", "pexpire", "pttl", "zadd", "hdel", "zrem", "time",
-                "hmget", "zrange", "zscore", "zmscore", "del", "hlen", "publish",
+                "exists", "set", "incrby", "hset", "pexpire", "pttl", "zadd", "hdel", "zrem",
+                "time", "hmget", "zrange", "zscore", "zmscore", "del", "hlen", "publish",
             ];
             for command in commands {
                 name.stage.ask(boss, &["ACL", "SETUSER", "default", &format!("-{command}")]);
