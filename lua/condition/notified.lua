@@ -22,7 +22,8 @@ local function open_holders(noted)
   if known then
     said, used = first[1], first[2] + UNUSED
   end
-  is_foreign = first[1] and not known
+  -- Another program's sorted set is refused as a key of another type is: a hash command says WRONGTYPE.
+  if first[1] and not known then redis.call('hlen', lock) end
   local known_kind, known_capacity = (known or noted or ''):match('^(%a+) (%d+)$')
   return known_kind, tonumber(known_capacity)
 end
@@ -59,7 +60,6 @@ end
 
 -- Takes their notifications from waiters whose leases are over, since their clients are silent: at most BOUND of them.
 local function let_go()
-  if is_foreign then return end
   local over = redis.call('zrange', lock, '0', now, 'BYSCORE', 'LIMIT', '0', BOUND)
   for _, field in ipairs(over) do
     end_hold(field)
@@ -70,7 +70,7 @@ local function end_all_holds()
   local named = redis.call('zrange', lock, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', '0', BOUND)
   local gone = redis.call('zcount', lock, '(' .. now, '+inf')
   redis.call('del', lock)
-  used, said, is_foreign = capacity, nil, false
+  used, said = capacity, nil
   return gone, named
 end
 
@@ -81,7 +81,6 @@ end
 
 -- Writes how many notifications no waiter has yet: never more than there are waiters.
 local function settle_holders(is_waited_for)
-  if is_foreign then return end
   local left = capacity - used
   if left > 0 then left = is_waited_for and math.min(left, redis.call('zcard', line)) or 0 end
   used = capacity - left

@@ -23,16 +23,16 @@ if known and known ~= kind then
   -- The scripts of one kind know the holders of another, except for those of plain locks and of conditions.
   local is_alien = { lock = true, condition = true }
   -- A plain lock is taken without a look at the notes. So they may still be those of another kind that nobody uses any more.
-  local is_left_over = ours == 'lock' and redis.call('exists', line) == 0
+  local are_left_over = ours == 'lock' and redis.call('exists', line) == 0
   kind, capacity = known, known_capacity
-  if is_left_over then
+  if are_left_over then
     settle()
   elseif not is_alien[ours] and not is_alien[known] then
     check_writable(false)
     admit()
     settle()
   end
-  if not is_left_over and not nobody_is_left() then
+  if not are_left_over and not nobody_is_left() then
     return redis.error_reply(string.format('CONFLICT %s %.0f', known, known_capacity))
   end
   kind, capacity = ours, our_capacity

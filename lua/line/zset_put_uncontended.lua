@@ -11,7 +11,12 @@ if number then
   if type(added) == 'number' and (ttl >= lease or redis.pcall('pexpire', KEYS[2], ARGV[5]) == 1) then
     return number
   end
-  -- The expiry was refused. No key ever remains without a TTL, and acquire.lua deletes only what it has created itself.
-  if ttl == -2 then redis.pcall('del', KEYS[2]) end
+  -- The expiry was refused. No key ever remains without a TTL, and acquire.lua undoes only what it has done itself.
+  if ttl == -2 then
+    redis.pcall('del', KEYS[2])
+  elseif type(added) == 'number' then
+    redis.pcall('zrem', KEYS[2], ARGV[4], '=' .. ARGV[4])
+    redis.pcall('zadd', KEYS[2], string.format('%.0f', in_use - 4503599627370496), says)
+  end
 end
 

@@ -6,7 +6,7 @@ if is_free then
   local next = floor and floor >= 0 and floor < 9007199254740992 and redis.pcall('incrby', KEYS[1], '1')
   if type(next) == 'number' and next > 2 and next < 9007199254740992 and next <= floor + 1099511627776 then
     number = next
-    if next < floor then
+    if next < floor - 32768 then
       number = floor
       redis.call('set', KEYS[1], ARGV[1])
     end

@@ -24,6 +24,7 @@ mod side_by_side;
 mod table;
 mod visit;
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Wake;
@@ -31,7 +32,7 @@ use std::task::Wake;
 use tokio::time::Instant;
 
 use crate::engine::compact_instant::{CompactInstant, SharedInstant};
-use crate::engine::ghost::{Ghost, PATIENCE};
+use crate::engine::ghost::Ghost;
 use crate::engine::keep::Keep;
 use crate::engine::tenure;
 use crate::engine::waiting::{Event, Rules, Waiting};
@@ -52,6 +53,10 @@ use permit::Seat;
 use queue::Queue;
 use side_by_side::SideBySide;
 use table::EntryKey;
+
+/// The most ghosts that a contender keeps, so that they do not pile up for as long as its requests get no answer. If an
+/// older one runs after all, its grant comes by message to nobody, and the listener has it released.
+const MOST_HELD_BACK: usize = 256;
 
 /// One grant by Redis to this client, with its part of the entry.
 pub(crate) type Tenure = tenure::Tenure<Stay>;
@@ -82,7 +87,7 @@ pub(crate) struct Entry {
     pub(crate) gate: Gate,
     tenure: Mutex<Option<Arc<Tenure>>>,
     /// The owner fields under which the contender got no answer. They are released once it gets one.
-    held_back: Mutex<Vec<Ghost>>,
+    held_back: Mutex<VecDeque<Ghost>>,
     /// Since when every attempt has failed.
     failing: SharedInstant,
     /// When a holder was last known.
@@ -289,11 +294,11 @@ impl Entry {
 
     /// Keeps a ghost until [`take_held_back`](Self::take_held_back), which the caller that ends the wait has to call.
     pub(crate) fn hold_back(&self, ghost: Ghost) {
-        let now = Instant::now();
         let mut ghosts = self.held_back.lock().expect("no panic under this lock");
-        // The releaser would give up such a former one. So they do not pile up for as long as requests get no answer.
-        ghosts.retain(|former| now < former.until + PATIENCE);
-        ghosts.push(ghost);
+        if ghosts.len() == MOST_HELD_BACK {
+            ghosts.pop_front();
+        }
+        ghosts.push_back(ghost);
     }
 
     /// Whether a ghost of this owner field is kept.
@@ -302,7 +307,7 @@ impl Entry {
         ghosts.iter().any(|ghost| ghost.id == id)
     }
 
-    pub(crate) fn take_held_back(&self) -> Vec<Ghost> {
+    pub(crate) fn take_held_back(&self) -> VecDeque<Ghost> {
         std::mem::take(&mut *self.held_back.lock().expect("no panic under this lock"))
     }
 
@@ -511,26 +516,22 @@ impl Wake for Entry {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::config::Layout;
     use crate::engine::debts::Debts;
     use crate::kinds::Kind;
 
     #[test]
-    fn ghosts_that_the_releaser_would_give_up_are_kept_no_longer() {
+    fn of_many_ghosts_the_latest_are_kept() {
         let keys = Arc::new(Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap());
         let visit = Arc::new(Table::default()).visit(&keys, 1).unwrap();
-        let (now, debts) = (Instant::now(), Debts::default());
-        let hold_back = |id, until| {
+        let (until, debts) = (Instant::now(), Debts::default());
+        let most = MOST_HELD_BACK as u64;
+        for id in (1..=most + 2).map(TenureId) {
             let (keys, debt) = (Arc::clone(&keys), debts.tidying());
-            visit.entry.hold_back(Ghost { keys, id: TenureId(id), sent_on: 1, until, debt });
-        };
-        hold_back(1, now - PATIENCE);
-        hold_back(2, now - PATIENCE / 2);
-        hold_back(3, now + Duration::from_secs(1));
+            visit.entry.hold_back(Ghost { keys, id, sent_on: 1, until, debt });
+        }
         let kept: Vec<_> = visit.entry.take_held_back().iter().map(|ghost| ghost.id.0).collect();
-        assert_eq!(kept, [2, 3]);
+        assert_eq!(kept, (3..=most + 2).collect::<Vec<_>>());
     }
 }

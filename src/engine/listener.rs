@@ -89,8 +89,8 @@ impl Listener {
                     entry.step(Event::Near { at_once }, self.rules);
                 }
                 // Any client may send this word. It concerns the holder with this owner field, or a contender that was granted the
-                // lock and is about to hold it. The contender is told first: if its tenure begins just now, either the contender
-                // knows by then, or it is found as the holder.
+                // lock by message and is about to hold it. The contender is told first: if its tenure begins just now, either the
+                // contender knows by then, or it is found as the holder.
                 (What::Out, Some(entry)) => {
                     entry.step(Event::Lost(Some(word.id)), self.rules);
                     entry.holder(word.id).iter().for_each(|tenure| self.timetable.hasten(tenure));

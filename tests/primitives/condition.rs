@@ -615,6 +615,20 @@ async fn a_condition_and_another_kind_of_one_name_are_a_conflict() {
     comes_back(waiter).await.unlock().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_sorted_set_of_another_program_is_a_conflict_and_left_alone() {
+    let server = Site::start().await;
+    let (client, admin) = (client(&server).await, server.admin().await);
+    admin.cmd::<u32>(&["ZADD", "lock:{c}", "1", "one", "2", "two"]).await;
+    let is_conflict = |error: Error| matches!(error, Error::Conflict { .. });
+    let condition = client.condition("c");
+    assert!(condition.notify_one().await.is_err_and(is_conflict));
+    assert!(condition.notify_all().await.is_err_and(is_conflict));
+    let guard = client.lock("a").lock().await.unwrap();
+    assert!(guard.wait(&condition).await.is_err_and(is_conflict));
+    assert_eq!(admin.cmd::<u32>(&["ZCARD", "lock:{c}"]).await, 2);
+}
+
 /// A task asks for a plain lock of the condition's name, and is cancelled before it hears of the conflict. Its client then
 /// gives back what it may have got.
 #[tokio::test]

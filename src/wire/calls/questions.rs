@@ -17,7 +17,7 @@ use crate::wire::scripts::Script;
 /// How much of a lock, semaphore or latch is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Status {
-    /// How long the longest lease still lasts; negative: there is none.
+    /// How long the longest lease still lasts; -1: another program holds it without an end; less: nobody holds it.
     pub(crate) ttl: i64,
     pub(crate) used: i64,
     pub(crate) capacity: i64,

@@ -9,9 +9,10 @@ use tokio::time::Instant;
 /// Subtracted from the estimate, so that a fast monotonic clock does not put the counter ahead of the server's clock.
 const MARGIN: Duration = Duration::from_millis(50);
 
-/// The floor moves in steps of this many microseconds, so it mostly stays below the counter. Then a script only counts up,
-/// which takes the server half as long as to write the floor.
-const STEP: u64 = 1 << 16;
+/// A script lets the counter fall this many microseconds behind the floor before it writes the floor. So most grants only
+/// count up, which takes the server half as long as to write. The scripts have the same number. It is less than
+/// [`MARGIN`], so that no number is ahead of the clock.
+const SLACK: u64 = 1 << 15;
 
 /// The server's time in microseconds. Between two heartbeats our monotonic clock continues it.
 #[derive(Debug, Default)]
@@ -35,8 +36,7 @@ struct Reading {
     at: Instant,
     /// The greatest error of the reading.
     error: Duration,
-    /// The first time that this connection reported. The floor is never below it, although it moves in steps: the server
-    /// may be a replica that has just taken over, and the grants that it lacks may have numbers of this step.
+    /// The first time that this connection reported.
     first: u64,
 }
 
@@ -70,7 +70,8 @@ impl ServerClock {
         let reading = *self.reading.lock().expect("no panic under this lock");
         if let Some(reading) = reading {
             let latest = self.time(now) + micros(MARGIN * 2) + micros(reading.error_at(now));
-            self.beyond.fetch_max(latest, Ordering::Relaxed);
+            // The floor adds the slack again.
+            self.beyond.fetch_max(latest - SLACK, Ordering::Relaxed);
         }
     }
 
@@ -98,14 +99,13 @@ impl ServerClock {
         }
     }
 
-    /// The floor: the least value that the token counter should have now.
+    /// The floor: a counter that is more than [`SLACK`] behind it continues from it.
     pub(crate) fn floor(&self, now: Instant) -> u64 {
         let reading = *self.reading.lock().expect("no panic under this lock");
-        let step = reading.map_or(0, |reading| {
-            let time = reading.time(now);
-            (time - time % STEP).max(reading.first.saturating_sub(micros(MARGIN)))
-        });
-        step.max(self.beyond.load(Ordering::Relaxed))
+        let (time, first) = reading.map_or((0, 0), |reading| (reading.time(now), reading.first));
+        // There is no slack here. The server may be a replica that has just taken over, and lacks grants of a moment ago.
+        let least = first.saturating_sub(micros(MARGIN)).max(self.beyond.load(Ordering::Relaxed));
+        time.max(if least > 0 { least + SLACK } else { 0 })
     }
 
     /// The server's time or slightly earlier; 0 if it is not known.
@@ -130,22 +130,24 @@ mod tests {
         clock.learn(10_000_000, start, start + Duration::from_millis(20));
         let later = start + Duration::from_millis(1_020);
         assert_eq!(clock.time(later), 10_000_000 + 1_000_000 - 50_000);
-        assert_eq!(clock.floor(later), clock.time(later) / STEP * STEP);
+        assert_eq!(clock.floor(later), clock.time(later));
     }
 
     #[test]
-    fn the_floor_moves_in_steps_but_begins_at_the_time_that_a_new_server_reports() {
+    fn a_new_connection_gives_the_counter_no_slack_below_the_time_that_its_server_reports() {
         let (clock, start) = (ServerClock::default(), Instant::now());
-        let within = |micros| start + Duration::from_micros(micros);
-        clock.learn(STEP * 100 + 60_000, start, start);
-        assert_eq!(clock.floor(start), STEP * 100 + 10_000, "exactly");
-        assert_eq!(clock.floor(within(50_000)), STEP * 100 + 10_000);
-        assert_eq!(clock.floor(within(60_000)), STEP * 101, "the next step");
-        clock.learn(STEP * 101 + 60_000, within(STEP), within(STEP));
-        assert_eq!(clock.floor(within(STEP)), STEP * 101, "a heartbeat moves nothing");
+        let after = |micros| start + Duration::from_micros(micros);
+        let (first, margin) = (10_000_000, 50_000);
+        clock.learn(first, start, start);
+        assert_eq!(clock.floor(start) - SLACK, first - margin);
+        assert_eq!(clock.floor(after(SLACK)) - SLACK, first - margin);
+        assert_eq!(clock.floor(after(SLACK + 9)), first + SLACK + 9 - margin, "the clock again");
+        let later = first + 1_000_000;
+        clock.learn(later, after(1_000_000), after(1_000_000));
+        assert_eq!(clock.floor(after(1_000_000)), later - margin, "a heartbeat changes nothing");
         clock.forget();
-        clock.learn(STEP * 101 + 60_000, within(STEP), within(STEP));
-        assert_eq!(clock.floor(within(STEP)), STEP * 101 + 10_000, "another server");
+        clock.learn(later, after(1_000_000), after(1_000_000));
+        assert_eq!(clock.floor(after(1_000_000)) - SLACK, later - margin, "another server");
     }
 
     #[test]
@@ -153,10 +155,10 @@ mod tests {
         let (clock, now) = (ServerClock::default(), Instant::now());
         clock.granted(70, now);
         clock.granted(50, now);
-        assert_eq!(clock.floor(now), 71);
+        assert_eq!(clock.floor(now) - SLACK, 71);
         clock.granted((1 << 53) - 3, now);
         clock.granted(AHEAD + 1, now);
-        assert_eq!(clock.floor(now), 71);
+        assert_eq!(clock.floor(now) - SLACK, 71);
     }
 
     #[test]
@@ -165,7 +167,7 @@ mod tests {
         let [old, new] = [(); 2].map(|()| ServerClock::with(Arc::clone(&beyond)));
         old.learn(10_000_000, now, now);
         new.learn(9_800_000, now, now);
-        assert_eq!(new.floor(now), 9_800_000 - 50_000);
+        assert_eq!(new.floor(now) - SLACK, 9_800_000 - 50_000);
         old.hand_on(now);
         assert_eq!(new.floor(now), 10_000_000 + 50_000, "more than the old one can have shown");
         ServerClock::with(Arc::clone(&beyond)).hand_on(now);

@@ -34,7 +34,7 @@ fn commands(name: &mut Name, work: impl FnOnce(&mut Name)) -> (u64, String) {
     let mut stats = stats(name);
     // The clock is read once for each script, as the library's own floor.
     let scripts = stats.remove("evalsha").expect("a script ran").0;
-    // The counter of tokens is written once in each step of the floor.
+    // The counter of tokens is written only when the clock has left it behind.
     stats.retain(|command, _| {
         !command.starts_with("config") && command != "info" && command != "set"
     });

@@ -161,9 +161,9 @@ impl Name {
         ["lock:grants", "lock:{a}", "lock_queue:{a}", "lock_notes:{a}"].map(str::to_owned)
     }
 
-    /// As a client knows the server's clock: in steps.
+    /// As a client knows the server's clock.
     pub fn floor(&mut self) -> String {
-        (self.stage.time(self.boss) >> 16 << 16).to_string()
+        self.stage.time(self.boss).to_string()
     }
 
     fn run(&mut self, script: &s::Script, from: &str, rest: &[String]) -> Frame {

@@ -1,7 +1,7 @@
 //! What the server refuses has done nothing, and leaves nothing without a TTL.
 
 use crate::name::{Answer, Ask, FAIR, LOCK, Name, RW, SEMAPHORE, asks, once, part};
-use crate::{everywhere, in_virtual_time};
+use crate::{everywhere, in_virtual_time, really};
 
 const EXCLUSIVE: [(&str, u32); 3] = [LOCK, FAIR, RW];
 
@@ -195,6 +195,22 @@ fn a_refused_caller_deletes_no_keys_of_others() {
             assert_eq!(name.keys_left(), [""; 0]);
         });
     }
+}
+
+#[test]
+fn a_permit_whose_expiry_is_refused_is_not_in_use() {
+    really(SEMAPHORE, |name| {
+        let boss = name.stage.connect();
+        name.stage.ask(boss, &["ACL", "SETUSER", "boss", "on", "nopass", "~*", "&*", "+@all"]);
+        assert_eq!(name.stage.ask(boss, &["AUTH", "boss", ""]).text, b"OK");
+        assert!(name.acquire("a:1", &Ask { lease: 500, ..part(1) }).is_granted());
+        name.stage.ask(boss, &["ACL", "SETUSER", "default", "-pexpire"]);
+        error(name.acquire("b:1", &part(1)));
+        name.stage.ask(boss, &["ACL", "SETUSER", "default", "+pexpire"]);
+        assert_eq!(name.status()[1], 1, "only the first");
+        assert!(name.release("a:1") && !name.release("b:1"));
+        assert_eq!(name.keys_left(), [""; 0]);
+    });
 }
 
 /// F31: the scores of another program's sorted set are no ends of leases.
