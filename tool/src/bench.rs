@@ -104,7 +104,7 @@ impl Tally {
         self.commands += other.commands;
     }
 
-    /// This share of all waits is no longer than the result.
+    /// The longest wait among the shortest `share` of all waits: a quantile.
     fn wait(&self, share: f64) -> Duration {
         let last = self.waits.len().saturating_sub(1);
         let at = (last as f64 * share).round() as usize;
@@ -209,7 +209,7 @@ async fn lock(
     }
 }
 
-/// Same as `waits`, with the simple lock.
+/// Same as `lock`, with the simple lock.
 async fn polled(
     mut conn: MultiplexedConnection,
     key: String,

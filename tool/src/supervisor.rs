@@ -370,12 +370,12 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The moment from which on a command has ended too late, even if this process was stopped at that time.
+    /// A command that ends after this moment has ended too late. This process may have been stopped at that moment.
     fn end_of(&self, running: &Running) -> Moment {
         match self.work.on_lost {
             // Nobody kills the command, so it may use its lock to the end.
             OnLost::Ignore => running.until,
-            // The keeper has killed it.
+            // By then the keeper has killed the command.
             OnLost::Term | OnLost::Kill => self.limits.kill_at(running.until),
         }
     }

@@ -75,7 +75,8 @@ async fn watch(
         let Some(looked) = beside_keys(&mut view, terminal, look).await? else { break };
         view.take(looked, &reached, began.elapsed());
         if !view.trouble.is_empty() {
-            // A primary may have failed over. The view goes on meanwhile: a server that hangs holds the search up.
+            // A primary may have failed over. Search in the background: a server that hangs delays the search, and must not
+            // delay the view.
             let url = url.clone();
             search.get_or_insert_with(|| tokio::spawn(async move { servers::reach(&url).await }));
         }
