@@ -289,21 +289,19 @@ async fn answers(address: SocketAddr) -> io::Result<bool> {
 
 /// The program to start. Its name does not depend on the current directory: the server runs in another one.
 fn installed() -> io::Result<PathBuf> {
-    let none = |why: String| io::Error::new(io::ErrorKind::NotFound, why);
-    let found = match env::var_os("PARKLOCK_SERVER").map(PathBuf::from) {
-        Some(program) if program.components().count() > 1 => Ok(program),
-        Some(name) => on_path(&name).ok_or_else(|| {
-            none(format!("PARKLOCK_SERVER names {name:?}, which is not on the path"))
-        }),
-        None => ["redis-server", "valkey-server"].iter().find_map(on_path).ok_or_else(|| {
-            none(
-                "neither redis-server nor valkey-server is on the path: install one of them, \
-                 or name one in the variable PARKLOCK_SERVER"
-                    .to_owned(),
-            )
-        }),
+    let (found, none) = match env::var_os("PARKLOCK_SERVER").map(PathBuf::from) {
+        Some(program) if program.components().count() > 1 => return absolute(program),
+        Some(name) => {
+            let none = format!("PARKLOCK_SERVER names {name:?}, which is not on the path");
+            (on_path(&name), none)
+        }
+        None => {
+            let none = "neither redis-server nor valkey-server is on the path: install one of \
+                        them, or name one in the variable PARKLOCK_SERVER";
+            (["redis-server", "valkey-server"].iter().find_map(on_path), none.to_owned())
+        }
     };
-    absolute(found?)
+    absolute(found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, none))?)
 }
 
 /// The program of this name in the first directory of the path that has one.
