@@ -555,7 +555,7 @@ pub struct HandOff {
     ///
     /// A greater number is faster, but other clients wait longer.
     pub max_consecutive: u32,
-    /// The longest time for which the client hands the lock from caller to caller. Default 2 ms. Any time is allowed.
+    /// How long the client may hand the lock from caller to caller. Default 2 ms. Every value is valid.
     pub max_time: Duration,
 }
 

@@ -24,7 +24,7 @@ pub(crate) type Source = Arc<dyn std::error::Error + Send + Sync>;
 ///     Ok(Some(guard)) => guard.unlock().await?,
 ///     Ok(None) => println!("busy"),
 ///     Err(Error::TooManyWaiters { .. }) => println!("this process is overloaded"),
-///     Err(error) if error.may_pass() => println!("Redis does not answer: try again later"),
+///     Err(error) if error.is_transient() => println!("Redis does not answer: try again later"),
 ///     Err(error) => return Err(error),
 /// }
 /// # Ok::<(), parklock::Error>(()) }).unwrap();
@@ -162,7 +162,7 @@ pub enum Error {
         limit: Duration,
     },
 
-    /// This guard, or this layout, does not support the call.
+    /// This guard, this condition or this layout does not support the call.
     #[error("unsupported: {reason}")]
     Unsupported {
         /// What is not supported.
@@ -179,7 +179,7 @@ impl Error {
         Self::Config { reason: reason.into() }
     }
 
-    /// A time limit ended, and no request of the call may have taken the lock.
+    /// A time limit ended, and no request of the call can have taken the lock.
     pub(crate) fn unanswered(limit: impl fmt::Debug) -> Self {
         Self::Unavailable { source: said(format!("no answer within the limit of {limit:?}")) }
     }
@@ -213,14 +213,23 @@ impl Error {
         }
     }
 
-    /// Whether it may pass without anybody's doing: [`Unavailable`](Self::Unavailable) and
-    /// [`Indeterminate`](Self::Indeterminate) do, when Redis answers again. The same call may succeed later.
+    /// Whether the cause may go away by itself. This is so for [`Unavailable`](Self::Unavailable) and
+    /// [`Indeterminate`](Self::Indeterminate): when Redis answers again, the same call may succeed.
     ///
-    /// A call has already tried again for [`Config::ride_out`](crate::Config::ride_out) if it may wait. So wait for some
-    /// time before you repeat it. Nothing is left behind that you have to undo: if the first call took a lock, the client
-    /// releases it. But if it was a [`try_lock`](crate::Lock::try_lock), the next one may find that lock still held.
+    /// A call that may wait has already repeated its requests for [`Config::ride_out`](crate::Config::ride_out). So pause
+    /// before you repeat the call. If a call that takes a lock fails, you have nothing to undo: if one of its requests did
+    /// take the lock, the client releases it. Until then, a [`try_lock`](crate::Lock::try_lock) may find that lock still
+    /// held.
     ///
-    /// All other errors need somebody: the program, its settings, or the server. That includes
+    /// After `Indeterminate`, a call that changes something may already have taken effect, and each call is a new order. If
+    /// you repeat it, it may take effect twice: a second [`count_down`](crate::CountDownLatch::count_down) counts once more,
+    /// a second [`notify_one`](crate::Condition::notify_one) wakes one more waiter, and a second
+    /// [`force_unlock`](crate::Lock::force_unlock) may take the lock from the next holder. A second
+    /// [`set`](crate::CountDownLatch::set) may close a latch that has opened meanwhile, and a second
+    /// [`set_permits`](crate::Semaphore::set_permits) may undo what another caller has set. A call that uses up its guard ([`unlock`](crate::Guard::unlock), [`wait`](crate::Guard::wait))
+    /// cannot be repeated.
+    ///
+    /// After all other errors, something has to change: the program, its settings, or the server. That includes
     /// [`TooManyWaiters`](Self::TooManyWaiters): another call would only be one waiter more.
     ///
     /// ```
@@ -229,10 +238,10 @@ impl Error {
     /// # use std::time::Duration;
     /// # use tokio::time::sleep;
     /// let client = parklock::Client::connect(&url).await?;
-    /// let lock = client.lock("doc:may_pass");
+    /// let lock = client.lock("doc:is_transient");
     /// let guard = loop {
     ///     match lock.lock().await {
-    ///         Err(error) if error.may_pass() => {
+    ///         Err(error) if error.is_transient() => {
     ///             eprintln!("not yet: {error}");
     ///             sleep(Duration::from_secs(1)).await;
     ///         }
@@ -243,7 +252,7 @@ impl Error {
     /// # Ok::<(), parklock::Error>(()) }).unwrap();
     /// ```
     #[must_use]
-    pub fn may_pass(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Indeterminate { .. })
     }
 }

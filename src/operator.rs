@@ -66,8 +66,8 @@ pub fn pattern(glob: &str) -> String {
     format!("lock*:{{{}}}", glob.replace('%', "%25").replace('{', "%7B").replace('}', "%7D"))
 }
 
-/// What a lock in Redisson's layout may have beside the key of its own name: patterns for `SCAN` that match these keys of
-/// all names, and the types of the keys. [`part_of`] tells the name.
+/// The further keys of locks in Redisson's layout. For each kind of key: a pattern for `SCAN` that matches it for every
+/// name, and its type. [`part_of`] tells the name.
 #[must_use]
 pub fn redisson_patterns() -> [(String, &'static str); 2] {
     let permits = PERMITS.trim_end_matches('{');

@@ -289,13 +289,18 @@ async fn answers(address: SocketAddr) -> io::Result<bool> {
 
 /// The program to start. Its name does not depend on the current directory: the server runs in another one.
 fn installed() -> io::Result<PathBuf> {
-    let found = match env::var_os("PARKLOCK_SERVER").map(PathBuf::from) {
-        Some(program) if program.components().count() > 1 => Some(program),
-        Some(name) => on_path(&name),
-        None => ["redis-server", "valkey-server"].iter().find_map(on_path),
+    let (found, none) = match env::var_os("PARKLOCK_SERVER").map(PathBuf::from) {
+        Some(program) if program.components().count() > 1 => return absolute(program),
+        Some(name) => {
+            let none = format!("PARKLOCK_SERVER names {name:?}, which is not on the path");
+            (on_path(&name), none)
+        }
+        None => {
+            let none = "neither redis-server nor valkey-server is on the path: install one of \
+                        them, or name one in the variable PARKLOCK_SERVER";
+            (["redis-server", "valkey-server"].iter().find_map(on_path), none.to_owned())
+        }
     };
-    let none = "neither redis-server nor valkey-server is on the path: install one of them, \
-                or name one in the variable PARKLOCK_SERVER";
     absolute(found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, none))?)
 }
 

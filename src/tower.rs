@@ -128,7 +128,7 @@ pub enum Refusal {
     Lost,
     /// The lock could not be acquired, or was lost before the inner service was ready ([`Error::Lost`]): see [`Error`].
     /// The inner service did not see the request.
-    #[error("the lock of the request could not be taken: {0}")]
+    #[error("the request could not begin under its lock: {0}")]
     Failed(#[source] Error),
 }
 
@@ -206,7 +206,8 @@ impl<B, R: Default> LockLayer<B, R> {
     /// without a lock. A value that makes no valid lock name, for example one that is too long, gets a 400.
     ///
     /// # Panics
-    /// If `header` is no name of a header, such as `x order`: no request could have it, and all would pass without a lock.
+    /// If `header` is not a valid header name, for example `x order`. No request can have such a header, so all requests
+    /// would pass without a lock.
     #[track_caller]
     pub fn by_header(client: &Client, header: impl TryInto<HeaderName, Error: fmt::Debug>) -> Self {
         let header = header.try_into().expect("the name of a header");

@@ -149,7 +149,7 @@ impl Engine {
         let until = Instant::now() + self.config.riding_out();
         loop {
             match self.extend(hold, lease).await {
-                Err(error) if error.may_pass() && Instant::now() < until => {
+                Err(error) if error.is_transient() && Instant::now() < until => {
                     sleep(jittered(RETRY_PAUSE)).await;
                 }
                 extended => return extended,

@@ -92,8 +92,8 @@ impl Election {
 
     /// Waits until this candidate leads.
     ///
-    /// If it leads already, the call waits for the end of that term, like any other candidate. If the same task keeps the
-    /// [`Leadership`], it waits for itself. [`is_leader`](Self::is_leader) says whether it leads.
+    /// If it leads already, the call waits for the end of that term, like any other candidate. A task that keeps the
+    /// [`Leadership`] and calls this waits for itself, forever. [`is_leader`](Self::is_leader) says whether it leads.
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the candidate. If it is elected after all, it steps down in the background. If the
@@ -163,7 +163,7 @@ impl Election {
         loop {
             let leadership = match self.campaign().await {
                 Ok(leadership) => leadership,
-                Err(error) if error.may_pass() => {
+                Err(error) if error.is_transient() => {
                     tracing::warn!(%error, "could not campaign: the candidate tries again");
                     sleep(jittered(RETRY_PAUSE)).await;
                     continue;

@@ -26,7 +26,7 @@ const PERIODS: RangeInclusive<Duration> =
 /// this time.
 const SPREAD: Duration = Duration::from_millis(100);
 
-/// The pause after a failure that may pass.
+/// The pause after a transient failure.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A job that one process of a fleet does in each interval: cron for many servers, of which one does the work.
@@ -123,7 +123,7 @@ impl Every {
                 Err(error @ (Error::Lost | Error::TooLong { .. })) => {
                     tracing::warn!(name = &*self.lock.name(), %error, "the work of a job was dropped");
                 }
-                Err(error) if error.may_pass() => {
+                Err(error) if error.is_transient() => {
                     tracing::warn!(name = &*self.lock.name(), %error, "could not run the job: the client tries again");
                     sleep(jittered(AGAIN)).await;
                 }

@@ -102,7 +102,7 @@ impl Observer {
             let answer = self.office.leader().await;
             self.ask_at = Instant::now() + self.step.min(LONGEST_STEP);
             match answer {
-                Err(error) if error.may_pass() => {
+                Err(error) if error.is_transient() => {
                     tracing::debug!(%error, "could not ask who leads: the observer tries again");
                 }
                 Err(error) => return Err(error),

@@ -64,8 +64,8 @@ impl Reign {
                 }
             }
             is_failing = said.is_err();
-            let may_pass = said.is_err_and(|error| error.may_pass());
-            sleep(if may_pass { AGAIN.min(again) } else { again }).await;
+            let is_transient = said.is_err_and(|error| error.is_transient());
+            sleep(if is_transient { AGAIN.min(again) } else { again }).await;
         }
     }
 }

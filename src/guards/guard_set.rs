@@ -111,7 +111,7 @@ impl View {
 }
 
 /// Returns as soon as enough of these requests have succeeded, and leaves the others in `asked`. If too few succeed,
-/// and one of them reports a loss, the error is the loss.
+/// the error is a loss if any request reports one.
 async fn agreed<F>(asked: &mut FuturesUnordered<F>, needed: usize) -> Result<()>
 where
     F: Future<Output = Result<()>>,

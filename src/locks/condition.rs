@@ -174,9 +174,9 @@ impl Guard {
     /// wait. [`Error::Unavailable`] or [`Error::Indeterminate`] if Redis does not answer for longer than
     /// [`Config::ride_out`](crate::Config::ride_out). [`Error::Unsupported`] if this guard cannot wait: it is the guard
     /// of a reader or a permit; or its owner has another hold within it (a read within a write), which would
-    /// remain; or the condition is of another client; or the layout is Redisson's. [`Error::Conflict`] if the name of the condition is used for another kind.
-    /// [`Error::TooManyWaiters`] if too many callers of this client already wait. Otherwise as for
-    /// [`Lock::lock`](crate::Lock::lock).
+    /// remain; or the condition is of another client; or the layout is Redisson's. [`Error::Conflict`] if the name of
+    /// the condition is used for another kind. [`Error::TooManyWaiters`] if too many callers of this client already
+    /// wait. Otherwise as for [`Lock::lock`](crate::Lock::lock).
     ///
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
@@ -257,9 +257,9 @@ impl Guard {
         Ok(self)
     }
 
-    /// Same as [`wait_while`](Self::wait_while), but waits for notifications no longer than `limit` in all, which begins
-    /// with the call. Returns the guard, and [`Woken::TimedOut`] if the limit was reached and `is_to_wait` still returned
-    /// `true` after that. Taking the lock again afterwards can take longer: see [`wait_for`](Self::wait_for).
+    /// Same as [`wait_while`](Self::wait_while), with a limit for the whole call. When `limit` is over since the call
+    /// began, and `is_to_wait` still returns `true`, the call returns [`Woken::TimedOut`]. It first takes the lock again,
+    /// which can take longer: see [`wait_for`](Self::wait_for).
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -432,7 +432,7 @@ impl RedLock {
                     }
                 }
                 // A permanent error: waiting longer does not help.
-                Some((_, Err(error))) if !error.may_pass() => return Err(error),
+                Some((_, Err(error))) if !error.is_transient() => return Err(error),
                 // The next round asks the others.
                 Some((_, Ok(None) | Err(_))) => {}
             }

@@ -26,7 +26,7 @@ impl Retry {
 
     /// Sleeps before a retry. Returns a permanent error at once, and any other after `ride_out`.
     pub(crate) async fn failed(&mut self, error: Error, ride_out: Duration) -> Result<()> {
-        if !error.may_pass() {
+        if !error.is_transient() {
             return Err(error);
         }
         let since = self.failing.take().map_or_else(Instant::now, |(since, _)| since);

@@ -92,6 +92,15 @@ async fn a_program_that_is_named_relative_to_the_current_directory_is_found() {
 }
 
 #[tokio::test]
+async fn a_program_that_is_not_on_the_path_is_named() {
+    let here = [("IN", "."), ("PARKLOCK_SERVER", "no-such-server")];
+    let mut worker = Worker::start("testing::starts_a_server_elsewhere", &here);
+    let said = worker.hear().await;
+    let why = r#"PARKLOCK_SERVER names \"no-such-server\", which is not on the path"#;
+    assert!(said.contains(why), "{said}");
+}
+
+#[tokio::test]
 #[ignore = "a worker process"]
 async fn starts_a_server_elsewhere() {
     let Some(boss) = WorkerSide::here() else { return };

@@ -268,7 +268,8 @@ pub(crate) struct Unlock {
 pub(crate) struct Doctor {
     #[command(flatten)]
     pub(crate) server: Server,
-    /// For a program with Config::plain_channels: it shares a cluster with a Redisson that has no sharded channels
+    /// For a program with Config::plain_channels: it shares a cluster with a Redisson that has no sharded channels. Needs
+    /// --layout redisson
     #[arg(long)]
     pub(crate) plain_channels: bool,
     /// One JSON object per line
@@ -280,7 +281,7 @@ pub(crate) struct Doctor {
 pub(crate) struct Bench {
     #[command(flatten)]
     pub(crate) server: Server,
-    /// How many seconds the measurement takes in all
+    /// The length of the whole measurement in seconds
     #[arg(short, long, value_name = "N", default_value_t = 60)]
     pub(crate) seconds: u64,
     /// How many clients want the same lock

@@ -33,10 +33,7 @@ library.
 
 pub(crate) async fn bench(asked: &Bench) -> Result<u8, Failure> {
     if asked.seconds == 0 || asked.clients == 0 {
-        return Err(Failure {
-            code: exit::USAGE,
-            why: "--seconds and --clients must be at least 1".to_owned(),
-        });
+        return Err(Failure::usage("--seconds and --clients must be at least 1"));
     }
     let servers = primaries(&asked.server.url()).await?;
     let stage = Stage::new(asked, &servers).await?;
@@ -104,7 +101,7 @@ impl Tally {
         self.commands += other.commands;
     }
 
-    /// This share of all waits is no longer than the result.
+    /// The longest wait among the shortest `share` of all waits: a quantile.
     fn wait(&self, share: f64) -> Duration {
         let last = self.waits.len().saturating_sub(1);
         let at = (last as f64 * share).round() as usize;
@@ -138,7 +135,7 @@ impl Stage {
     }
 
     async fn play(&self, case: &Case, slice: Duration) -> Result<Tally, Failure> {
-        let (before, began) = (self.commands().await, Instant::now());
+        let (before, began) = (self.commands().await?, Instant::now());
         let until = began + slice;
         let waits = match case.poll {
             None => {
@@ -155,16 +152,17 @@ impl Stage {
             }
         };
         let took = began.elapsed();
-        let commands = self.commands().await.saturating_sub(before);
+        let commands = self.commands().await?.saturating_sub(before);
         Ok(Tally { waits: waits.concat(), took, commands })
     }
 
     /// All commands that all servers have run.
-    async fn commands(&self) -> u64 {
+    async fn commands(&self) -> Result<u64, Failure> {
         let each = self.servers.iter().map(async |server| {
-            server.info("stats").await.number("total_commands_processed").unwrap_or(0)
+            let stats = server.info("stats").await?;
+            Ok::<_, Failure>(stats.number("total_commands_processed").unwrap_or(0))
         });
-        join_all(each).await.iter().sum()
+        Ok(try_join_all(each).await?.into_iter().sum())
     }
 
     async fn close(&self) {
@@ -209,7 +207,7 @@ async fn lock(
     }
 }
 
-/// Same as `waits`, with the simple lock.
+/// Same as `lock`, with the simple lock.
 async fn polled(
     mut conn: MultiplexedConnection,
     key: String,

@@ -128,23 +128,40 @@ fn no_answer(failure: &Failure) -> Finding {
 
 /// What to do about a question that has failed. If the server refuses, the user lacks this right.
 fn remedy(failure: &Failure, right: &'static str) -> &'static str {
-    if failure.is_refusal() { right } else { "find out why the server does not answer" }
+    match failure {
+        failure if failure.is_refusal() => right,
+        Failure { is_answer: true, .. } => "see what the server says, and why",
+        _ => "find out why the server does not answer",
+    }
 }
 
 async fn examine(server: &Server, asked: &Doctor) -> Vec<Finding> {
-    // Any answer will do, even a refusal. Each further question to a server that hangs would wait as long.
-    if let Err(failure) = server.ask(pipe().cmd("TIME")).await {
-        return vec![no_answer(&failure)];
+    let mut findings = Vec::new();
+    if let Err(failure) = check_all(server, asked, &mut findings).await {
+        findings.push(no_answer(&failure));
     }
-    let about = server.info("server").await;
-    let memory = server.info("memory").await;
-    let replication = server.info("replication").await;
-    let mut findings = vec![version(&about), role(&replication), eviction(&memory)];
-    findings.push(room(&memory));
-    findings.push(evicted(&server.info("stats").await));
-    findings.push(persistence(server).await);
-    findings.extend(replicas(server, &replication).await);
-    findings.push(idle_limit(server).await);
+    findings
+}
+
+/// # Errors
+/// If the server does not answer one of the questions for which a user may lack the permission: the next ones would have
+/// no answer either, and the doctor must not call that a missing permission.
+async fn check_all(
+    server: &Server,
+    asked: &Doctor,
+    findings: &mut Vec<Finding>,
+) -> Result<(), Failure> {
+    // Any answer will do, even a refusal. Each further question to a server that hangs would wait as long.
+    server.ask(pipe().cmd("TIME")).await?;
+    findings.push(version(&server.info("server").await?));
+    let replication = server.info("replication").await?;
+    findings.push(role(&replication));
+    let memory = server.info("memory").await?;
+    findings.extend([eviction(&memory), room(&memory)]);
+    findings.push(evicted(&server.info("stats").await?));
+    findings.push(persistence(server).await?);
+    findings.extend(replicas(server, &replication).await?);
+    findings.push(idle_limit(server).await?);
     findings.push(scripts(server).await);
     findings.push(round_trip(server).await);
     findings.push(message(server, asked).await);
@@ -153,7 +170,7 @@ async fn examine(server: &Server, asked: &Doctor) -> Vec<Finding> {
     if server.database.is_none() {
         findings.push(cluster(server).await);
     }
-    findings
+    Ok(())
 }
 
 fn version(about: &Info) -> Finding {
@@ -232,10 +249,10 @@ fn evicted(stats: &Info) -> Finding {
     }
 }
 
-async fn persistence(server: &Server) -> Finding {
-    let info = server.info("persistence").await;
-    let (fsync, save) = (server.setting("appendfsync").await, server.setting("save").await);
-    kept(&info, fsync.as_deref(), save.as_deref())
+async fn persistence(server: &Server) -> Result<Finding, Failure> {
+    let info = server.info("persistence").await?;
+    let (fsync, save) = (server.setting("appendfsync").await?, server.setting("save").await?);
+    Ok(kept(&info, fsync.as_deref(), save.as_deref()))
 }
 
 /// What a restart keeps. The settings are `None` if the user may not ask for them.
@@ -270,14 +287,13 @@ fn kept(info: &Info, fsync: Option<&str>, save: Option<&str>) -> Finding {
     }
 }
 
-async fn replicas(server: &Server, replication: &Info) -> Vec<Finding> {
-    let Some(connected) = replication.number("connected_slaves") else {
-        return vec![Finding::unknown("replicas")];
-    };
-    if connected == 0 {
-        return vec![Finding::ok("replicas", "none: if this server fails, nobody gets a lock")];
-    }
-    vec![lag(replication, connected), least_replicas(server).await]
+async fn replicas(server: &Server, replication: &Info) -> Result<Vec<Finding>, Failure> {
+    let none = "none: if this server fails, nobody gets a lock";
+    Ok(match replication.number("connected_slaves") {
+        None => vec![Finding::unknown("replicas")],
+        Some(0) => vec![Finding::ok("replicas", none)],
+        Some(connected) => vec![lag(replication, connected), least_replicas(server).await?],
+    })
 }
 
 fn lag(replication: &Info, connected: u64) -> Finding {
@@ -297,9 +313,9 @@ fn lag(replication: &Info, connected: u64) -> Finding {
     }
 }
 
-async fn least_replicas(server: &Server) -> Finding {
+async fn least_replicas(server: &Server) -> Result<Finding, Failure> {
     let check = "min-replicas-to-write";
-    match server.setting(check).await.as_deref() {
+    Ok(match server.setting(check).await?.as_deref() {
         None => Finding::unknown(check),
         Some("0") => Finding::warn(
             check,
@@ -307,11 +323,11 @@ async fn least_replicas(server: &Server) -> Finding {
             "set min-replicas-to-write 1 and min-replicas-max-lag 10, or use Config::replicas",
         ),
         Some(least) => Finding::ok(check, least),
-    }
+    })
 }
 
-async fn idle_limit(server: &Server) -> Finding {
-    match server.setting("timeout").await.and_then(|text| text.parse::<u64>().ok()) {
+async fn idle_limit(server: &Server) -> Result<Finding, Failure> {
+    Ok(match server.setting("timeout").await?.and_then(|text| text.parse::<u64>().ok()) {
         None => Finding::unknown("timeout"),
         Some(0) => Finding::ok("timeout", "0: idle connections stay open"),
         Some(seconds @ 1..10) => Finding::warn(
@@ -322,7 +338,7 @@ async fn idle_limit(server: &Server) -> Finding {
         Some(seconds) => {
             Finding::ok("timeout", format!("{seconds} s, more than between two heartbeats"))
         }
-    }
+    })
 }
 
 async fn scripts(server: &Server) -> Finding {
@@ -587,6 +603,18 @@ mod tests {
 
     fn info(text: &str) -> Info {
         Info::of(text)
+    }
+
+    #[test]
+    fn a_server_that_answers_with_an_error_is_not_called_silent() {
+        let remedy = |answer: &[u8]| {
+            let answer = redis::parse_redis_value(answer).expect("an answer");
+            remedy(&refusal(&answer).expect("an error"), "a right")
+        };
+        assert_eq!(remedy(b"-NOPERM no\r\n"), "a right");
+        for answer in ["-BUSY a script\r\n", "-LOADING the data\r\n", "-CLUSTERDOWN no\r\n"] {
+            assert_eq!(remedy(answer.as_bytes()), "see what the server says, and why", "{answer}");
+        }
     }
 
     #[test]

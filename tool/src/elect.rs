@@ -26,9 +26,7 @@ fn lead(asked: &Elect, arguments: &[OsString]) -> io::Result<u8> {
             Outcome::Lost => {}
             // If Redis has never answered, the URL may be wrong, and the user has to know. If it has answered before,
             // it comes back.
-            Outcome::Failed(exit::UNAVAILABLE)
-                if supervisor.has_connected() && !supervisor.is_ending() =>
-            {
+            Outcome::Failed(exit::UNAVAILABLE) if supervisor.has_connected() => {
                 if let Some(signal) = supervisor.rest(PAUSE.mul_f64(0.5 + fastrand::f64()))? {
                     return Ok(exit::of_signal(signal as i32));
                 }

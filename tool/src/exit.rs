@@ -22,13 +22,13 @@ const SIGNAL: u8 = 128;
 pub(crate) const TABLE: &str = "\
 Exit codes:
   the command's own, or 128+n if signal n ended it
-        1  busy: the lock was not free in time (-E changes this code, -x makes it 0)
+    1  busy: the lock was not free in time (-E changes this code, -x makes it 0)
    64  wrong usage
    69  Redis is not available
-   71  the system refused to start a process, or to write the output
+   71  the system could not start a process, or the output could not be written
    75  the lock was lost while the command ran, or within --min-hold
    77  Redis refuses: password or permission
-      78  invalid settings, or the name is in use as another kind
+   78  invalid settings, or the name is in use as another kind
   126  the command cannot be executed
   127  the command was not found
   130  interrupted while waiting (129 by HUP, 131 by QUIT, 143 by TERM)";
@@ -49,5 +49,20 @@ pub(crate) fn of_error(error: &Error) -> u8 {
         | Error::InvalidPermits { .. } => CONFIG,
         Error::InvalidName { .. } => USAGE,
         _ => UNAVAILABLE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_codes_of_the_table_end_in_the_same_column() {
+        let end = |line: &str| {
+            let code = line.split_whitespace().next()?;
+            code.parse::<u8>().ok().and(line.find(code)).map(|at| at + code.len())
+        };
+        let ends: Vec<_> = TABLE.lines().filter_map(end).collect();
+        assert_eq!(ends, [5; 10]);
     }
 }

@@ -10,15 +10,21 @@ use crate::exit;
 pub(crate) struct Failure {
     pub(crate) code: u8,
     pub(crate) why: String,
+    /// The server has answered, with an error.
+    pub(crate) is_answer: bool,
 }
 
 impl Failure {
+    pub(crate) fn usage(why: impl Into<String>) -> Self {
+        Self { code: exit::USAGE, why: why.into(), is_answer: false }
+    }
+
     pub(crate) fn config(why: impl Into<String>) -> Self {
-        Self { code: exit::CONFIG, why: why.into() }
+        Self { code: exit::CONFIG, ..Self::usage(why) }
     }
 
     pub(crate) fn unavailable(why: impl Into<String>) -> Self {
-        Self { code: exit::UNAVAILABLE, why: why.into() }
+        Self { code: exit::UNAVAILABLE, ..Self::usage(why) }
     }
 
     /// Says which server it is about.
@@ -26,7 +32,7 @@ impl Failure {
         Self { why: format!("{address}: {}", self.why), ..self }
     }
 
-    /// Whether the server refuses. Otherwise it does not answer, or the question is wrong.
+    /// Whether the server refuses this user.
     pub(crate) fn is_refusal(&self) -> bool {
         self.code == exit::PERMISSION
     }
@@ -40,7 +46,7 @@ impl fmt::Display for Failure {
 
 impl From<parklock::Error> for Failure {
     fn from(error: parklock::Error) -> Self {
-        Self { code: exit::of_error(&error), why: error.to_string() }
+        Self { code: exit::of_error(&error), why: error.to_string(), is_answer: false }
     }
 }
 
@@ -59,6 +65,6 @@ impl From<RedisError> for Failure {
         } else {
             error.to_string()
         };
-        Self { code, why }
+        Self { code, why, is_answer: error.code().is_some() }
     }
 }

@@ -1,6 +1,5 @@
 //! `parklock hold`: the lock without a command, until a signal ends it.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use parklock::{Error, Guard};
@@ -11,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::args::{Hold, Lock};
 use crate::signals::Ignored;
 use crate::voice::Voice;
-use crate::{exit, lock};
+use crate::{exit, lock, output};
 
 /// How long the release may take. After that, the lease frees the lock.
 const GIVING_BACK: Duration = Duration::from_secs(5);
@@ -56,8 +55,12 @@ async fn stay(guard: Guard, lock: &Lock, voice: &Voice, ends: &mut Ends) -> u8 {
         "token": guard.token().get(),
         "lease_ms": u64::try_from(lock.lease().as_millis()).unwrap_or(u64::MAX),
     });
-    let mut out = io::stdout();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    if let Err(error) = output::write(&format!("{line}\n")) {
+        // Nobody learns that the lock is held.
+        voice.warn("failed", &json!({ "code": exit::BROKEN }), &output::unwritten(&error));
+        give_back(guard, voice).await;
+        return exit::BROKEN;
+    }
     tokio::select! {
         _ = guard.ended() => {
             voice.warn("lost", &json!({}), "the lock is lost");
@@ -70,6 +73,10 @@ async fn stay(guard: Guard, lock: &Lock, voice: &Voice, ends: &mut Ends) -> u8 {
         () = sleep(rest) => {}
         _ = ends.next() => {}
     }
+    give_back(guard, voice).await
+}
+
+async fn give_back(guard: Guard, voice: &Voice) -> u8 {
     match timeout(GIVING_BACK, guard.unlock()).await {
         Ok(Ok(())) => exit::OK,
         Ok(Err(Error::Lost)) => {

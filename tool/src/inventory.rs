@@ -140,8 +140,10 @@ impl Inventory {
 #[derive(Debug, Default)]
 pub(crate) struct Partial {
     pub(crate) inventory: Inventory,
-    /// One for each server that does not answer.
+    /// One for each question that a server has not answered.
     pub(crate) failures: Vec<Failure>,
+    /// At least one server has listed its locks.
+    pub(crate) has_looked: bool,
 }
 
 impl Partial {
@@ -158,6 +160,7 @@ impl Partial {
                 answering.push(server);
             }
         }
+        found.has_looked = !answering.is_empty();
         found.inventory.locks.sort_by(|a, b| a.name.cmp(&b.name));
         let ids = found.inventory.ids();
         let asked = join_all(answering.iter().map(|server| cards(server, &ids))).await;

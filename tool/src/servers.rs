@@ -43,7 +43,7 @@ impl Server {
             self.conn.clone().send_packed_commands(pipe, 0, pipe.len()).await?;
         if answers.iter().any(is_of_cluster_that_is_down) {
             let why = "the cluster is down: some of its slots are not served";
-            return Err(Failure::unavailable(why));
+            return Err(Failure { is_answer: true, ..Failure::unavailable(why) });
         }
         Ok(answers)
     }
@@ -65,14 +65,25 @@ impl Server {
     }
 
     /// A section of INFO. Empty if the user may not ask for it.
-    pub(crate) async fn info(&self, section: &str) -> Info {
-        Info(self.query(&["INFO", section]).await.unwrap_or_default())
+    pub(crate) async fn info(&self, section: &str) -> Result<Info, Failure> {
+        Ok(Info(self.query_if_allowed(&["INFO", section]).await?))
     }
 
     /// A setting, if the user may ask for it.
-    pub(crate) async fn setting(&self, name: &str) -> Option<String> {
-        let pair: Vec<String> = self.query(&["CONFIG", "GET", name]).await.ok()?;
-        pair.into_iter().nth(1)
+    pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>, Failure> {
+        let pair: Vec<String> = self.query_if_allowed(&["CONFIG", "GET", name]).await?;
+        Ok(pair.into_iter().nth(1))
+    }
+
+    /// Asks one question. The answer is empty if the user may not ask it.
+    async fn query_if_allowed<T>(&self, words: &[&str]) -> Result<T, Failure>
+    where
+        T: FromRedisValue + Default,
+    {
+        match self.query(words).await {
+            Err(failure) if failure.is_refusal() => Ok(T::default()),
+            answer => answer,
+        }
     }
 
     /// Another connection to the same server.
@@ -253,7 +264,8 @@ fn encrypt() {
 
 async fn alone(url: &str) -> Result<Server, Failure> {
     let server = Server::connect(url.into_connection_info()?, false).await?;
-    match server.info("server").await.get("redis_mode") {
+    // If it does not answer, the next question says so.
+    match server.info("server").await.unwrap_or_default().get("redis_mode") {
         Some("cluster") => Err(Failure::config(
             "the server is a node of a cluster: write redis-cluster:// instead of redis://",
         )),
@@ -328,6 +340,7 @@ async fn connect_all(seed: &ConnectionInfo) -> Result<Reached, Failure> {
 async fn connect_node(info: ConnectionInfo) -> Result<Server, Failure> {
     let server = Server::connect(info, true).await?;
     let version = server.info("server").await;
+    let version = version.map_err(|failure| failure.of_server(&server.address))?;
     let major = version.get("redis_version").and_then(|version| version.split('.').next());
     // Valkey reports itself as Redis 7.2 here.
     let is_sharded =

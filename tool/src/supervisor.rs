@@ -49,8 +49,8 @@ pub(crate) struct Supervisor<'a> {
     signals: Signals,
     alarm: Alarm,
     terminal: Option<Terminal>,
-    /// A signal has asked the tool to end.
-    is_ending: bool,
+    /// The first signal that has asked the tool to end.
+    ending: Option<Signal>,
     /// A keeper has reached Redis.
     has_connected: bool,
 }
@@ -113,14 +113,14 @@ impl<'a> Supervisor<'a> {
             terminal: Terminal::ours(),
             signals: Signals::take()?,
             alarm: Alarm::new()?,
-            is_ending: false,
+            ending: None,
             has_connected: false,
         })
     }
 
     /// Whether a signal has asked the tool to end.
     pub(crate) fn is_ending(&self) -> bool {
-        self.is_ending
+        self.ending.is_some()
     }
 
     /// Whether a keeper has ever connected to Redis.
@@ -128,23 +128,20 @@ impl<'a> Supervisor<'a> {
         self.has_connected
     }
 
-    /// Sleeps, but wakes at a signal that asks the tool to end, and returns it.
+    /// Sleeps until a signal asks the tool to end, but no longer than this. Returns that signal. If it has already come,
+    /// the call does not sleep.
     pub(crate) fn rest(&mut self, span: Duration) -> io::Result<Option<Signal>> {
         let until = Moment::now().after(span);
         self.alarm.set(Some(until))?;
-        while !until.ahead().is_zero() {
+        while self.ending.is_none() && !until.ahead().is_zero() {
             let mut fds = [
                 PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.alarm.as_fd(), PollFlags::POLLIN),
             ];
             wait_for(&mut fds, PollTimeout::NONE)?;
-            let signal = std::iter::from_fn(|| self.signals.next()).find(|signal| ends(*signal));
-            if signal.is_some() {
-                self.is_ending = true;
-                return Ok(signal);
-            }
+            self.ending = std::iter::from_fn(|| self.signals.next()).find(|signal| ends(*signal));
         }
-        Ok(None)
+        Ok(self.ending)
     }
 
     /// Gets the lock, runs the command, and gives the lock back: once.
@@ -298,7 +295,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn signalled(&mut self, signal: Signal, phase: Phase, link: &mut Link) -> Phase {
-        self.is_ending |= ends(signal);
+        self.ending = self.ending.or(ends(signal).then_some(signal));
         match phase {
             Phase::Running(running) if signal == Signal::SIGCHLD => self.look_at_job(running, link),
             Phase::Running(running) => {
@@ -370,12 +367,12 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The moment from which on a command has ended too late, even if this process was stopped at that time.
+    /// A command that ends after this moment has ended too late. This process may have been stopped at that moment.
     fn end_of(&self, running: &Running) -> Moment {
         match self.work.on_lost {
             // Nobody kills the command, so it may use its lock to the end.
             OnLost::Ignore => running.until,
-            // The keeper has killed it.
+            // By then the keeper has killed the command.
             OnLost::Term | OnLost::Kill => self.limits.kill_at(running.until),
         }
     }

@@ -1,5 +1,7 @@
 //! `parklock top`: the list, live.
 
+mod search;
+
 use std::io::{self, IsTerminal};
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -17,6 +19,7 @@ use crate::failure::Failure;
 use crate::inventory::{Inventory, Lock, Partial};
 use crate::servers::{Reached, Server};
 use crate::span::short;
+use crate::top::search::Search;
 use crate::{deadlocks, exit, info, list, output, servers, table};
 
 /// How often `top` checks for pressed keys.
@@ -68,20 +71,19 @@ async fn watch(
 ) -> Result<u8, Failure> {
     let mut view = View::new(&reached.servers, &asked.pattern);
     let (url, layout) = (asked.server.url(), asked.server.layout());
-    let mut search = None;
+    let mut search = Search::default();
     loop {
         let began = Instant::now();
         let look = Inventory::load_what_answers(&reached.servers, layout, &asked.pattern, WAITERS);
         let Some(looked) = beside_keys(&mut view, terminal, look).await? else { break };
         view.take(looked, &reached, began.elapsed());
-        if !view.trouble.is_empty() {
-            // A primary may have failed over. The view goes on meanwhile: a server that hangs holds the search up.
+        let has_trouble = !view.trouble.is_empty();
+        if has_trouble {
+            // A primary may have failed over.
             let url = url.clone();
-            search.get_or_insert_with(|| tokio::spawn(async move { servers::reach(&url).await }));
+            search.begin(async move { servers::reach(&url).await });
         }
-        if let Some(ended) = search.take_if(|search| search.is_finished())
-            && let Ok(Ok(found)) = ended.await
-        {
+        if let Some(found) = search.found(has_trouble).await {
             reached = found.within(PATIENCE);
         }
         let pause = asked.interval.max(KEYS).saturating_sub(began.elapsed());
@@ -168,7 +170,7 @@ impl View {
         let missing = reached.missing.iter().map(|missing| &missing.failure);
         let troubles = looked.failures.iter().chain(missing).map(Failure::to_string);
         self.trouble = troubles.collect::<Vec<_>>().join("; ");
-        if looked.failures.is_empty() || looked.failures.len() < reached.servers.len() {
+        if looked.has_looked {
             self.inventory = looked.inventory;
         }
         self.sort();
@@ -299,7 +301,7 @@ mod tests {
 
     fn found(locks: Vec<Lock>) -> Partial {
         let inventory = Inventory { locks, ..Inventory::default() };
-        Partial { inventory, ..Partial::default() }
+        Partial { inventory, has_looked: true, ..Partial::default() }
     }
 
     fn view(locks: Vec<Lock>) -> View {
@@ -366,5 +368,13 @@ mod tests {
         view.take(silent, &Reached::default(), Duration::ZERO);
         let lines = screen(&mut view);
         assert!(lines[0].ends_with("no answer") && lines[2].starts_with('a'), "{lines:?}");
+    }
+    #[test]
+    fn the_list_of_one_server_is_shown_however_many_questions_others_leave_open() {
+        let mut view = view(vec![lock("a", 0, 9)]);
+        let failures = vec![Failure::unavailable("no list"), Failure::unavailable("no names")];
+        let looked = Partial { failures, ..found(vec![lock("b", 0, 9)]) };
+        view.take(looked, &Reached::default(), Duration::ZERO);
+        assert!(screen(&mut view)[2].starts_with('b'));
     }
 }

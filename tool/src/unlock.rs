@@ -69,8 +69,7 @@ fn has_others(now: &Inventory, before: &[Holder]) -> bool {
 /// Asks the user at the terminal.
 fn agreed(name: &str) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
-        let why = "stdin is not a terminal, so the tool cannot ask: add --yes".to_owned();
-        return Err(Failure { code: exit::USAGE, why });
+        return Err(Failure::usage("stdin is not a terminal, so the tool cannot ask: add --yes"));
     }
     complain(&format!(
         "take {name} away? Its holder works without protection until it learns of the loss. [y/N] "

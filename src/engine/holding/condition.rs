@@ -33,7 +33,7 @@ use crate::keys::Keys;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Woken {
     /// The waiter was notified, or may have been: a wait can also end spuriously. For
-    /// [`Guard::wait_while_for`](crate::Guard::wait_while_for): there is no more reason to wait.
+    /// [`Guard::wait_while_for`](crate::Guard::wait_while_for): `is_to_wait` has returned `false`.
     Notified,
     /// The limit was reached without a notification.
     TimedOut,

@@ -3,8 +3,8 @@
 /// Whether a name fits a pattern: `*`, `?`, `[ab]`, `[a-z]`, `[^a]`, and `\` before a character that stands for itself.
 pub(crate) fn fits(pattern: &str, name: &str) -> bool {
     let (mut pattern, mut name) = (pattern.as_bytes(), name.as_bytes());
-    // What follows the last star, and the part of the name that the star may still take. A star further left has no need to
-    // take more than it has.
+    // What follows the last star, and the part of the name that the star may still take. An earlier star never needs to
+    // take more than it has taken.
     let mut star = None;
     loop {
         if let [b'*', after @ ..] = pattern {

@@ -29,7 +29,8 @@ pub(crate) async fn names(server: &Server, pattern: &str) -> Result<BTreeSet<Str
     })
     .await?;
     for (keys, kind) in operator::redisson_patterns() {
-        // A name with braces has a key of another form. So no pattern for SCAN matches the keys of all names that fit.
+        // A name with braces has a key of another form. So no single pattern for SCAN finds the keys of all names that
+        // fit, and the tool compares the names itself.
         scan(server, &keys, Some(kind), |key| {
             let name = match operator::part_of(key) {
                 Some((Part::Permits, name)) => name,

@@ -106,3 +106,23 @@ async fn a_signal_while_the_server_is_away_is_what_the_tool_ended_by() {
     tool.signal("TERM");
     assert_eq!(tool.code().await, 143, "{}", tool.complaint());
 }
+
+#[tokio::test]
+async fn a_signal_that_comes_with_the_end_of_a_campaign_is_what_the_tool_ended_by() {
+    let server = Server::start().await;
+    let holder = tool(&server, &["hold", "a"]).start();
+    holder.says("token").await;
+    let mut candidate = tool(&server, &["elect", "--watchdog", "2s", "a", "--", "true"]).start();
+    in_line(&server.admin().await, "a", 1).await;
+    let keeper = candidate.keeper();
+    // The tool reads of the failed campaign and of the signal at once.
+    candidate.signal("STOP");
+    server.kill();
+    // Nobody reaps the keeper meanwhile. A process that has ended has no command line.
+    let line = format!("/proc/{keeper}/cmdline");
+    let has_ended = async || fs::read_to_string(&line).is_ok_and(|line| line.is_empty());
+    eventually(LONG, "the campaign fails", has_ended).await;
+    candidate.signal("TERM");
+    candidate.signal("CONT");
+    assert_eq!(candidate.code().await, 143, "{}", candidate.complaint());
+}

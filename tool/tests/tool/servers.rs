@@ -162,6 +162,20 @@ async fn the_doctor_does_not_call_a_lost_connection_a_missing_right() {
 }
 
 #[tokio::test]
+async fn the_doctor_does_not_call_a_connection_that_breaks_a_user_who_may_not_ask() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    // The first one is of the connection, and comes before the doctor's first question.
+    let cut = proxy.command("INFO").nth(2).cut_before();
+    let (code, found) = examined(&proxy.url(), &server).await;
+    cut.happened().await;
+    assert_eq!(code, 1, "{found:?}");
+    let checks: Vec<_> = found.iter().map(|line| line["check"].as_str()).collect();
+    assert_eq!(checks, [Some("answers"), Some("a lock, taken and given back")], "{found:?}");
+    assert_eq!(found[0]["remedy"], "find out why the server does not answer");
+}
+
+#[tokio::test]
 async fn clients_that_wait_in_redissons_layout_are_counted_in_a_cluster() {
     let cluster = Cluster::start().await;
     let config = Config::default().layout(Layout::Redisson);

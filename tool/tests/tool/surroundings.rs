@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use crate::common::Server;
-use crate::scene::{PROGRAM, freed, has_script, tool};
+use crate::scene::{PROGRAM, freed, has_script, is_free, tool};
 
 /// Runs a line of a shell that knows the tool as `$parklock` and the server as `$PARKLOCK_URL`.
 async fn shell(server: &Server, line: &str) -> (i32, String) {
@@ -59,6 +59,15 @@ async fn a_list_that_cannot_be_written_is_a_failure() {
         assert_eq!(code, 71, "{words}");
         assert!(complaint.starts_with("parklock: could not write"), "{complaint}");
     }
+}
+
+#[tokio::test]
+async fn a_hold_whose_line_cannot_be_written_is_given_back() {
+    let server = Server::start().await;
+    let (code, complaint) = shell(&server, "timeout 20 $parklock hold a 2>&1 >/dev/full").await;
+    assert_eq!(code, 71, "{complaint}");
+    assert!(complaint.starts_with("parklock: could not write"), "{complaint}");
+    assert!(is_free(&server.admin().await, "a").await);
 }
 
 #[tokio::test]
