@@ -70,17 +70,17 @@ fn locks() -> Vec<Shape> {
         (
             &s::LINE_ACQUIRE,
             "tokens holders queue notes \
-             | floor kind capacity field lease secret waiter [part manner beneath place old]",
+             | floor kind capacity field lease waiter [part manner beneath place old]",
         ),
         (
             &s::CONDITION_ACQUIRE,
             "tokens notified waiters waiter_notes \
-             | floor condition 1073741824 field lease secret waiter [1 manner beneath place old]",
+             | floor condition 1073741824 field lease waiter [1 manner beneath place old]",
         ),
         (
             &s::LOCK_ACQUIRE,
             "tokens lock line line_notes \
-             | floor lock 1 field lease secret waiter [1 manner beneath place old]",
+             | floor field lease waiter [1 manner beneath place old]",
         ),
         (&s::TAKE, "tokens (lock line)+ | floor (field lease)+"),
         (

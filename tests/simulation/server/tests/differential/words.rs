@@ -133,7 +133,8 @@ pub fn word(rng: &mut Rng, kind: &str, family: u8, now: u64) -> Vec<u8> {
             let patience = pick(rng, &["2", "20", "500", "5000", "60000"]);
             let ttl = pick(rng, &["1", "2", "10", "100", "5000", "100000", "0", "-5"]);
             let client = pick(rng, &["client:a", "client:b", "client:a", "client:b", ""]);
-            format!("{patience} {ttl} {client} {}", pick(rng, &CHANNELS))
+            let secret = pick(rng, &["7", "12345", "18446744073709551615", ""]);
+            format!("{patience} {ttl} {client} {secret} {}", pick(rng, &CHANNELS))
         }
         "old" if rng.u8(..4) == 0 => pick(rng, &FIELDS).into(),
         "old" => String::new(),
