@@ -107,7 +107,7 @@ scripts! {
     REDISSON_SEMAPHORE_FORCE_UNLOCK = "lock/draw.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/force_unlock.lua",
     REDISSON_SEMAPHORE_RESIZE = "lock/draw.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/resize.lua",
     LATCH_ACQUIRE = "lock/draw.lua" "line/latch.lua" "latch/latch.lua" "latch/acquire.lua",
-    LATCH_RELEASE = "lock/draw.lua" "line/latch.lua" "latch/latch.lua" "latch/release.lua",
+    LATCH_RELEASE = "latch/release.lua",
     LATCH_STATUS = "lock/draw.lua" "line/latch.lua" "latch/latch.lua" "latch/status.lua",
     LATCH_SET = "lock/draw.lua" "line/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/set.lua",
     LATCH_COUNT_DOWN = "lock/draw.lua" "line/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/count_down.lua",
