@@ -1,4 +1,4 @@
--- The beginning of all scripts in this folder, after lua/lock/draw.lua and latch.lua of lua/line/ or lua/redisson/. A
+-- The beginning of all scripts in this folder but release.lua, after lua/lock/draw.lua and latch.lua of lua/line/ or lua/redisson/. A
 -- latch is a number that is counted down to zero, once for each request.
 --
 -- KEYS   the token counter (not used), the count, and others: see those two

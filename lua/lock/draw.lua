@@ -5,7 +5,6 @@
 
 local LONGEST_LEASE = 86400000 -- 24 h
 local LAST_EXACT = 9007199254740991 -- 2^53 - 1: beyond it, Lua's numbers skip some integers
-local SLACK = 32768 -- see clock.rs
 local AHEAD = 1099511627776 -- 2^40: a counter that is this many microseconds, twelve days, ahead of the clock is not ours
 local GRANTED, HELD, CONTENDED, REFUSED = 1, 0, 2, -1
 
@@ -20,26 +19,21 @@ local function out_of_range(lease)
 end
 
 -- The number of the first of this many new grants: the next numbers of the counter. Counting alone would not do: a
--- replica that lagged, and takes over, would give the numbers of lost grants again. So the counter also follows the
--- server's clock, in microseconds. The floor is that clock as our client knows it. A counter that is more than SLACK
--- behind the floor continues from the floor: a counter that is only counted up costs the server half as much as one that
--- is written. A counter that is lost or not ours continues from the clock itself, since another client may have known the
--- clock better than ours. The counter never gets far ahead of the clock: a grant takes longer than a microsecond.
+-- replica that lagged, and takes over, would give the numbers of lost grants again. So no number is below the floor, which
+-- is the server's clock, in microseconds, as our client knows it. A counter that is below the floor, lost or not ours
+-- continues from the clock itself: another client may have known the clock better than ours. The clock is a little ahead
+-- of the floor, so most grants only count up, which costs the server half as much as to write. The counter never gets far
+-- ahead of the clock: a grant takes longer than a microsecond.
 local function draw(grants)
   local top = redis.pcall('incrby', KEYS[1], grants == 1 and '1' or grants)
   local err = type(top) == 'table' and top.err
   if err and not (err:find('not an integer', 1, true) or err:find('would overflow', 1, true)) then return nil, err end
   -- A lost counter is 0, or 1 if draw_uncontended.lua has just found the loss.
   local last = not err and top - grants > 1 and top <= LAST_EXACT and top - grants
-  if last and last + 1 < floor - SLACK then
-    last = floor - 1
-  elseif last and last <= floor + AHEAD then
-    return last + 1
-  else
-    local time = redis.pcall('time')
-    local now = time.err and floor or math.max(floor, time[1] * 1000000 + time[2])
-    if not last or last > now + AHEAD then last = now - 1 end
-  end
+  if last and last + 1 >= floor and last <= floor + AHEAD then return last + 1 end
+  local time = redis.pcall('time')
+  local now = time.err and floor or math.max(floor, time[1] * 1000000 + time[2])
+  if not last or last < now or last > now + AHEAD then last = now - 1 end
   redis.call('set', KEYS[1], string.format('%.0f', last + grants))
   return last + 1
 end

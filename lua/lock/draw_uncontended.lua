@@ -6,9 +6,10 @@ if is_free then
   local next = floor and floor >= 0 and floor < 9007199254740992 and redis.pcall('incrby', KEYS[1], '1')
   if type(next) == 'number' and next > 2 and next < 9007199254740992 and next <= floor + 1099511627776 then
     number = next
-    if next < floor - 32768 then
-      number = floor
-      redis.call('set', KEYS[1], ARGV[1])
+    if next < floor then
+      local time = redis.call('time')
+      number = math.max(floor, time[1] * 1000000 + time[2])
+      redis.call('set', KEYS[1], string.format('%.0f', number))
     end
   end
 end

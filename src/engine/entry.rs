@@ -24,7 +24,6 @@ mod side_by_side;
 mod table;
 mod visit;
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Wake;
@@ -54,8 +53,9 @@ use queue::Queue;
 use side_by_side::SideBySide;
 use table::EntryKey;
 
-/// The most ghosts that a contender keeps, so that they do not pile up for as long as its requests get no answer. If an
-/// older one runs after all, its grant comes by message to nobody, and the listener has it released.
+/// With more ghosts than this, a contender forgets those whose leases are over, so that they do not pile up for as long as
+/// its requests get no answer. A hold of theirs has ended. A place of theirs in line gets its grant by message, which finds
+/// no caller, and the listener releases the grant.
 const MOST_HELD_BACK: usize = 256;
 
 /// One grant by Redis to this client, with its part of the entry.
@@ -87,7 +87,7 @@ pub(crate) struct Entry {
     pub(crate) gate: Gate,
     tenure: Mutex<Option<Arc<Tenure>>>,
     /// The owner fields under which the contender got no answer. They are released once it gets one.
-    held_back: Mutex<VecDeque<Ghost>>,
+    held_back: Mutex<Vec<Ghost>>,
     /// Since when every attempt has failed.
     failing: SharedInstant,
     /// When a holder was last known.
@@ -295,10 +295,11 @@ impl Entry {
     /// Keeps a ghost until [`take_held_back`](Self::take_held_back), which the caller that ends the wait has to call.
     pub(crate) fn hold_back(&self, ghost: Ghost) {
         let mut ghosts = self.held_back.lock().expect("no panic under this lock");
-        if ghosts.len() == MOST_HELD_BACK {
-            ghosts.pop_front();
+        if ghosts.len() >= MOST_HELD_BACK {
+            let now = Instant::now();
+            ghosts.retain(|former| now < former.until);
         }
-        ghosts.push_back(ghost);
+        ghosts.push(ghost);
     }
 
     /// Whether a ghost of this owner field is kept.
@@ -307,7 +308,7 @@ impl Entry {
         ghosts.iter().any(|ghost| ghost.id == id)
     }
 
-    pub(crate) fn take_held_back(&self) -> VecDeque<Ghost> {
+    pub(crate) fn take_held_back(&self) -> Vec<Ghost> {
         std::mem::take(&mut *self.held_back.lock().expect("no panic under this lock"))
     }
 
@@ -516,22 +517,25 @@ impl Wake for Entry {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::config::Layout;
     use crate::engine::debts::Debts;
     use crate::kinds::Kind;
 
     #[test]
-    fn of_many_ghosts_the_latest_are_kept() {
+    fn of_many_ghosts_those_are_kept_that_may_still_hold_the_lock() {
         let keys = Arc::new(Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap());
         let visit = Arc::new(Table::default()).visit(&keys, 1).unwrap();
-        let (until, debts) = (Instant::now(), Debts::default());
-        let most = MOST_HELD_BACK as u64;
-        for id in (1..=most + 2).map(TenureId) {
+        let (now, debts) = (Instant::now(), Debts::default());
+        let hold_back = |id, until| {
             let (keys, debt) = (Arc::clone(&keys), debts.tidying());
-            visit.entry.hold_back(Ghost { keys, id, sent_on: 1, until, debt });
-        }
+            visit.entry.hold_back(Ghost { keys, id: TenureId(id), sent_on: 1, until, debt });
+        };
+        hold_back(0, now + Duration::from_secs(3600));
+        (1..=MOST_HELD_BACK as u64).for_each(|id| hold_back(id, now));
         let kept: Vec<_> = visit.entry.take_held_back().iter().map(|ghost| ghost.id.0).collect();
-        assert_eq!(kept, (3..=most + 2).collect::<Vec<_>>());
+        assert_eq!(kept, [0, MOST_HELD_BACK as u64]);
     }
 }

@@ -9,11 +9,6 @@ use tokio::time::Instant;
 /// Subtracted from the estimate, so that a fast monotonic clock does not put the counter ahead of the server's clock.
 const MARGIN: Duration = Duration::from_millis(50);
 
-/// A script lets the counter fall this many microseconds behind the floor before it writes the floor. So most grants only
-/// count up, which takes the server half as long as to write. The scripts have the same number. It is less than
-/// [`MARGIN`], so that no number is ahead of the clock.
-const SLACK: u64 = 1 << 15;
-
 /// The server's time in microseconds. Between two heartbeats our monotonic clock continues it.
 #[derive(Debug, Default)]
 pub(crate) struct ServerClock {
@@ -36,7 +31,8 @@ struct Reading {
     at: Instant,
     /// The greatest error of the reading.
     error: Duration,
-    /// The first time that this connection reported.
+    /// The first time that this connection reported. There is no margin below it: the server may be a replica that has just
+    /// taken over, and lacks grants of a moment ago.
     first: u64,
 }
 
@@ -70,8 +66,7 @@ impl ServerClock {
         let reading = *self.reading.lock().expect("no panic under this lock");
         if let Some(reading) = reading {
             let latest = self.time(now) + micros(MARGIN * 2) + micros(reading.error_at(now));
-            // The floor adds the slack again.
-            self.beyond.fetch_max(latest - SLACK, Ordering::Relaxed);
+            self.beyond.fetch_max(latest, Ordering::Relaxed);
         }
     }
 
@@ -99,13 +94,12 @@ impl ServerClock {
         }
     }
 
-    /// The floor: a counter that is more than [`SLACK`] behind it continues from it.
+    /// The floor: the least number that a grant may have now. A counter below it continues from the server's clock, which is
+    /// ahead of the floor by the margin. So most grants only count up.
     pub(crate) fn floor(&self, now: Instant) -> u64 {
         let reading = *self.reading.lock().expect("no panic under this lock");
-        let (time, first) = reading.map_or((0, 0), |reading| (reading.time(now), reading.first));
-        // There is no slack here. The server may be a replica that has just taken over, and lacks grants of a moment ago.
-        let least = first.saturating_sub(micros(MARGIN)).max(self.beyond.load(Ordering::Relaxed));
-        time.max(if least > 0 { least + SLACK } else { 0 })
+        let time = reading.map_or(0, |reading| reading.time(now).max(reading.first));
+        time.max(self.beyond.load(Ordering::Relaxed))
     }
 
     /// The server's time or slightly earlier; 0 if it is not known.
@@ -134,20 +128,38 @@ mod tests {
     }
 
     #[test]
-    fn a_new_connection_gives_the_counter_no_slack_below_the_time_that_its_server_reports() {
+    fn the_floor_of_a_new_connection_begins_at_the_time_that_its_server_reports() {
         let (clock, start) = (ServerClock::default(), Instant::now());
         let after = |micros| start + Duration::from_micros(micros);
-        let (first, margin) = (10_000_000, 50_000);
+        let (first, later) = (10_000_000, 11_000_000);
         clock.learn(first, start, start);
-        assert_eq!(clock.floor(start) - SLACK, first - margin);
-        assert_eq!(clock.floor(after(SLACK)) - SLACK, first - margin);
-        assert_eq!(clock.floor(after(SLACK + 9)), first + SLACK + 9 - margin, "the clock again");
-        let later = first + 1_000_000;
+        assert_eq!(clock.floor(start), first);
+        assert_eq!(clock.floor(after(50_000)), first);
+        assert_eq!(clock.floor(after(60_000)), first + 10_000, "the clock with its margin");
         clock.learn(later, after(1_000_000), after(1_000_000));
-        assert_eq!(clock.floor(after(1_000_000)), later - margin, "a heartbeat changes nothing");
+        assert_eq!(clock.floor(after(1_000_000)), later - 50_000, "a heartbeat changes nothing");
         clock.forget();
         clock.learn(later, after(1_000_000), after(1_000_000));
-        assert_eq!(clock.floor(after(1_000_000)) - SLACK, later - margin, "another server");
+        assert_eq!(clock.floor(after(1_000_000)), later, "another server");
+    }
+
+    /// The slots of a cluster have a counter each, and the client's grants of one slot raise the floor of the others.
+    #[test]
+    fn the_counters_of_several_slots_do_not_drive_each_other_ahead_of_the_clock() {
+        let (clock, start, first) = (ServerClock::default(), Instant::now(), 10_000_000);
+        clock.learn(first, start, start);
+        let mut counters = [0; 2];
+        for turn in 0..1_000 {
+            let (now, passed) = (start + Duration::from_micros(turn * 500), turn * 500);
+            let counter: &mut u64 = &mut counters[(turn % 2) as usize];
+            // As the scripts do it.
+            *counter += 1;
+            if *counter < clock.floor(now) {
+                *counter = clock.floor(now).max(first + passed);
+            }
+            clock.granted(*counter, now);
+            assert!(*counter <= first + passed + 2, "{counter} at {}", first + passed);
+        }
     }
 
     #[test]
@@ -155,10 +167,10 @@ mod tests {
         let (clock, now) = (ServerClock::default(), Instant::now());
         clock.granted(70, now);
         clock.granted(50, now);
-        assert_eq!(clock.floor(now) - SLACK, 71);
+        assert_eq!(clock.floor(now), 71);
         clock.granted((1 << 53) - 3, now);
         clock.granted(AHEAD + 1, now);
-        assert_eq!(clock.floor(now) - SLACK, 71);
+        assert_eq!(clock.floor(now), 71);
     }
 
     #[test]
@@ -167,7 +179,7 @@ mod tests {
         let [old, new] = [(); 2].map(|()| ServerClock::with(Arc::clone(&beyond)));
         old.learn(10_000_000, now, now);
         new.learn(9_800_000, now, now);
-        assert_eq!(new.floor(now) - SLACK, 9_800_000 - 50_000);
+        assert_eq!(new.floor(now), 9_800_000);
         old.hand_on(now);
         assert_eq!(new.floor(now), 10_000_000 + 50_000, "more than the old one can have shown");
         ServerClock::with(Arc::clone(&beyond)).hand_on(now);
