@@ -38,7 +38,7 @@ pub(crate) async fn names(server: &Server, pattern: &str) -> Result<BTreeSet<Str
                 Some((Part::FairLine, name)) if !names.contains(&format!("{{{name}}}")) => name,
                 _ => return,
             };
-            if fits(pattern, &name) {
+            if fits(pattern.as_bytes(), name.as_bytes()) {
                 names.insert(name);
             }
         })

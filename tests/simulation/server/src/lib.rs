@@ -30,6 +30,7 @@ mod cluster;
 mod commands;
 mod connection;
 mod denial;
+#[path = "../../../../tool/src/inventory/glob.rs"]
 mod glob;
 mod keys;
 mod lua;

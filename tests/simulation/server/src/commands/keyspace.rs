@@ -151,7 +151,7 @@ pub(super) fn check_flush(words: &[&[u8]]) -> Result<(), Reply> {
 
 pub(super) fn keys(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer {
     let (keys, now) = there(state, caller);
-    let matching = keys.iter(now).filter(|(key, ..)| glob::matches(words[1], key));
+    let matching = keys.iter(now).filter(|(key, ..)| glob::fits(words[1], key));
     Ok(Reply::Array(matching.map(|(key, ..)| Reply::Bulk(owned(key))).collect()))
 }
 
@@ -177,7 +177,7 @@ pub(super) fn scan(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer
     }
     let found = keys.iter(now).filter(|(key, value, _)| {
         cursor == 0
-            && glob::matches(pattern, key)
+            && glob::fits(pattern, key)
             && kind.as_ref().is_none_or(|kind| value.kind().as_bytes() == kind)
     });
     let found = found.map(|(key, ..)| Reply::Bulk(owned(key))).collect();

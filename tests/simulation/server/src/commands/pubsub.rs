@@ -56,7 +56,7 @@ pub(super) fn pubsub(state: &mut State, _: Caller, words: &[&[u8]]) -> Answer {
         }
         b"CHANNELS" if words.len() <= 3 => {
             let pattern = words.get(2).copied().unwrap_or(b"*");
-            let matching = channels.keys().filter(|channel| glob::matches(pattern, channel));
+            let matching = channels.keys().filter(|channel| glob::fits(pattern, channel));
             Ok(Reply::Array(matching.map(|channel| Reply::Bulk(channel.clone())).collect()))
         }
         b"CHANNELS" if !state.version.is_6() => {

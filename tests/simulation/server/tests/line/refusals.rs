@@ -1,6 +1,7 @@
 //! What the server refuses has done nothing, and leaves nothing without a TTL.
 
 use crate::name::{Answer, Ask, FAIR, LOCK, Name, RW, SEMAPHORE, asks, once, part};
+use crate::stage::Client;
 use crate::{everywhere, in_virtual_time, really};
 
 const EXCLUSIVE: [(&str, u32); 3] = [LOCK, FAIR, RW];
@@ -67,6 +68,14 @@ fn a_replica_refuses_everything() {
     }
 }
 
+/// A connection whose user keeps all permissions. It takes permissions from the user of all other connections.
+fn boss_of(name: &mut Name) -> Client {
+    let boss = name.stage.connect();
+    name.stage.ask(boss, &["ACL", "SETUSER", "boss", "on", "nopass", "~*", "&*", "+@all"]);
+    assert_eq!(name.stage.ask(boss, &["AUTH", "boss", ""]).text, b"OK");
+    boss
+}
+
 #[test]
 fn a_user_without_a_permission_leaves_nothing_without_a_ttl() {
     for kind in EXCLUSIVE {
@@ -74,9 +83,7 @@ fn a_user_without_a_permission_leaves_nothing_without_a_ttl() {
             if !name.stage.is_real() {
                 return;
             }
-            let boss = name.stage.connect();
-            name.stage.ask(boss, &["ACL", "SETUSER", "boss", "on", "nopass", "~*", "&*", "+@all"]);
-            assert_eq!(name.stage.ask(boss, &["AUTH", "boss", ""]).text, b"OK");
+            let boss = boss_of(name);
             let commands = [
                 "exists", "set", "incrby", "hset", "pexpire", "pttl", "zadd", "hdel", "zrem",
                 "time", "hmget", "zrange", "zscore", "zmscore", "del", "hlen", "publish",
@@ -179,9 +186,7 @@ fn a_refused_caller_deletes_no_keys_of_others() {
             if !name.stage.is_real() {
                 return;
             }
-            let boss = name.stage.connect();
-            name.stage.ask(boss, &["ACL", "SETUSER", "boss", "on", "nopass", "~*", "&*", "+@all"]);
-            assert_eq!(name.stage.ask(boss, &["AUTH", "boss", ""]).text, b"OK");
+            let boss = boss_of(name);
             name.lock("a:1");
             name.lock("b:1");
             for key in &Name::keys()[1..] {
@@ -200,9 +205,7 @@ fn a_refused_caller_deletes_no_keys_of_others() {
 #[test]
 fn a_permit_whose_expiry_is_refused_is_not_in_use() {
     really(SEMAPHORE, |name| {
-        let boss = name.stage.connect();
-        name.stage.ask(boss, &["ACL", "SETUSER", "boss", "on", "nopass", "~*", "&*", "+@all"]);
-        assert_eq!(name.stage.ask(boss, &["AUTH", "boss", ""]).text, b"OK");
+        let boss = boss_of(name);
         assert!(name.acquire("a:1", &Ask { lease: 500, ..part(1) }).is_granted());
         name.stage.ask(boss, &["ACL", "SETUSER", "default", "-pexpire"]);
         error(name.acquire("b:1", &part(1)));
