@@ -6,7 +6,7 @@
 --        the kind, its capacity (left out in a request for a plain lock)
 --        owner field
 --        lease in ms
---        five words with blanks between them, since one argument costs the server less time than four: the client's waiter_ttl
+--        five words with blanks between them, since one argument costs the server less time than five: the client's waiter_ttl
 --            (how long after a sign of life it counts as alive) in ms; how long a line is kept without a sign of life, in
 --            ms; the client that publishes; a secret, which a grant by message repeats: so the caller knows that the
 --            message is no forgery; the lock's channel, which may have blanks
