@@ -8,8 +8,8 @@
 --        lease in ms
 --        five words with blanks between them, since one argument costs the server less time than five: the client's waiter_ttl
 --            (how long after a sign of life it counts as alive) in ms; how long a line is kept without a sign of life, in
---            ms; the client that publishes; a secret, which a grant by message repeats: so the caller knows that the
---            message is no forgery; the lock's channel, which may have blanks
+--            ms; the client that publishes; a secret, by which a grant by message proves to the caller that it is no forgery
+--            (see proof.lua); the lock's channel, which may have blanks
 --        Most requests have no further arguments. The others have these, up to the last one that differs from its default:
 --        the part wanted (1)
 --        manner: 'wait', in line if there is no room now (so do most); 'rest', as 'wait', and the caller shows its next sign of

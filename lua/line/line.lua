@@ -264,7 +264,7 @@ local function write_grants()
     if entry.field == asker then
       number_of_asker = first + i - 1
     else
-      say(entry.client, string.format('%s=%.0f@%s', entry.field, first + i - 1, entry.life.secret))
+      say(entry.client, grant_word(entry.field, first + i - 1, entry.life.secret))
     end
   end
   return true

@@ -29,8 +29,8 @@ if client then
         redis.pcall('hset', KEYS[4], 'state', state_note())
       end
     end
-    local word = string.format('%s %s=%.0f@%s', publisher, head, number, secret)
-    redis.pcall('publish', channels .. KEYS[2]:sub(#'lock:' + 1) .. ':' .. client, word)
+    local word = grant_word(head, number, secret)
+    redis.pcall('publish', channels .. KEYS[2]:sub(#'lock:' + 1) .. ':' .. client, publisher .. ' ' .. word)
     return 1
   end
 end

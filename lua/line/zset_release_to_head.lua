@@ -39,8 +39,7 @@ if client then
           redis.pcall('hset', KEYS[4], 'state', state_note())
         end
       end
-      local word = string.format('%s %s=%.0f@%s', ARGV[5], head, number, secret)
-      redis.pcall('publish', ARGV[4] .. ':' .. client, word)
+      redis.pcall('publish', ARGV[4] .. ':' .. client, ARGV[5] .. ' ' .. grant_word(head, number, secret))
       return 1
     end
     -- The head's hold was refused: undo the release.

@@ -58,7 +58,8 @@ impl Engine {
         meters::describe();
         let client = keep::id_of(client, !config.keep.is_zero());
         let (releaser, jobs) = mpsc::unbounded_channel();
-        let (memory, stop, space) = (Memory::new(releaser), CancellationToken::new(), to.space());
+        let (memory, stop, space) =
+            (Memory::new(releaser, &config), CancellationToken::new(), to.space());
         let listener = memory.listener(&client, &config);
         let heard = move |channel: &str, heard: Heard<'_>| listener.hear(channel, heard);
         let crew = memory.crew(stop.clone());
@@ -114,7 +115,7 @@ struct Memory {
 }
 
 impl Memory {
-    fn new(releaser: UnboundedSender<Job>) -> Self {
+    fn new(releaser: UnboundedSender<Job>, config: &Config) -> Self {
         let started = Instant::now();
         let timetable = Arc::new(Timetable::new(started));
         let outbox = Outbox { releaser, releases: Arc::default(), timetable };
@@ -123,7 +124,7 @@ impl Memory {
             started,
             outbox,
             table: Arc::new(Table::new(move |tenure| give_back.give_back(tenure))),
-            secrets: Arc::new(Secrets::new(started)),
+            secrets: Arc::new(Secrets::new(started, config.life())),
             tried: Arc::default(),
             debts: Debts::default(),
             tasks: TaskTracker::new(),

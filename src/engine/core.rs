@@ -28,7 +28,7 @@ use crate::keys::{Keys, Space, TenureId};
 use crate::kinds::Kind;
 use crate::meters::Waits;
 use crate::owner::OwnerId;
-use crate::wire::{Commands, Connection, Fault, Requests, Subscriber, Subscription};
+use crate::wire::{Commands, Connection, Fault, Requests, Secret, Subscriber, Subscription};
 
 /// The pause before a retry after a failure, plus or minus half.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -234,9 +234,13 @@ impl Engine {
     }
 
     /// A sign of life for a contender, and when it was made. A kind without a line needs none.
-    pub(crate) fn sign(&self, keys: &Keys) -> (u64, Instant) {
+    pub(crate) fn sign(&self, keys: &Keys) -> (Secret, Instant) {
         let now = Instant::now();
-        if keys.row.has_line { self.secrets.make(now, &keys.channel) } else { (0, now) }
+        if keys.row.has_line {
+            self.secrets.make(now, &keys.channel)
+        } else {
+            (Secret::default(), now)
+        }
     }
 
     /// Counts a waiter. `again`: it was counted before.

@@ -58,6 +58,7 @@ impl Listener {
     fn hear_words(&self, channel: &str, message: &[u8]) {
         let (now, mut has_left) = (Instant::now(), false);
         for word in words(message, &self.client) {
+            let signed = self.proved(channel, word, now);
             let entry = self.table.find_waiting(channel, word.id);
             if let Some(entry) = &entry {
                 meters::woken("message", || usize::from(entry.was_told_to_wait()));
@@ -73,11 +74,14 @@ impl Listener {
                 }
                 (what, None) => {
                     has_left |= matches!(what, What::Near { at_once: true });
-                    self.hear_of_unknown(channel, word, now);
+                    // The server has made this grant. A message that any client could publish releases nothing.
+                    if signed.is_some() {
+                        self.give_up(channel, word.id);
+                    }
                 }
-                (What::Granted { number, secret }, Some(entry)) => {
-                    // A grant without a valid sign may come from any client: it only makes the contender ask.
-                    let event = match self.secrets.time_of(secret, now, channel) {
+                (What::Granted { number, .. }, Some(entry)) => {
+                    // A grant without a proof may come from any client: it only makes the contender ask.
+                    let event = match signed {
                         Some(signed) if self.believes => {
                             Event::Told(PushedGrant { id: word.id, number, signed })
                         }
@@ -118,19 +122,15 @@ impl Listener {
         near.chain(one_far).for_each(|entry| entry.step(Event::Roused, self.rules));
     }
 
-    /// The waiter has just left. Or the server has lost its last writes, as a promoted replica can: then its line has
-    /// waiters that were granted the lock long ago, or have left. Their client is alive, so each of them would block
-    /// the line for a `waiter_ttl`.
-    fn hear_of_unknown(&self, channel: &str, word: Word, now: Instant) {
-        // The sign proves that the server made this grant. A message that any client could publish releases nothing.
-        if let What::Granted { secret, .. } = word.what
-            && self.secrets.time_of(secret, now, channel).is_some()
-        {
-            self.give_up(channel, word.id);
-        }
+    /// When the client has shown the sign of life for which the server made this grant, if the server has made it.
+    fn proved(&self, channel: &str, word: Word, now: Instant) -> Option<Instant> {
+        let What::Granted { number, proof } = word.what else { return None };
+        self.secrets.accept(proof, (&word.id.of(&self.client).to_string(), number), now, channel)
     }
 
-    /// Releases the grant to a waiter that this client does not have.
+    /// Releases the grant to a waiter that this client does not have. The waiter has just left. Or the server has lost its last
+    /// writes, as a promoted replica can: then its line has waiters that were granted the lock long ago, or have left. Their
+    /// client is alive, so each of them would block the line for a `waiter_ttl`.
     fn give_up(&self, channel: &str, id: TenureId) {
         let entries = self.table.all_of(channel);
         // A contender here had this place under a former owner field, and got no answer. If the grant were released
@@ -222,7 +222,7 @@ mod tests {
             timetable,
             outbox,
             debts: Debts::default(),
-            secrets: Arc::new(Secrets::new(now)),
+            secrets: Arc::new(Secrets::new(now, TTL)),
             tried: Arc::default(),
             client: "us".to_owned(),
             rules,
@@ -234,7 +234,8 @@ mod tests {
     /// The server grants a fair lock to the owner field [`FORMER`], under which no caller waits any more.
     fn hear_of_a_grant(listener: &Listener, keys: &Keys) {
         let (secret, _) = listener.secrets.make(Instant::now(), &keys.channel);
-        let message = format!("other us:{}=5@{secret}", FORMER.0);
+        let proof = secret.proof(&format!("us:{}", FORMER.0), 5);
+        let message = format!("other us:{}=5@{proof}", FORMER.0);
         listener.hear(&format!("{}:us", keys.channel), Heard::Message(message.as_bytes()));
     }
 

@@ -123,6 +123,8 @@ struct State<S> {
     lifetime: Lifetime,
     /// A message of another client may concern this tenure: from this time on, the watchdog has to check it.
     doubted: Option<CompactInstant>,
+    /// When the watchdog last checked it because of a message.
+    checked: Option<CompactInstant>,
     stay: Option<S>,
     slot: Option<TimerSlot>,
     /// When the watchdog looks at this tenure next.
@@ -177,6 +179,7 @@ impl<S: EntryPart> Tenure<S> {
                 renew_at,
             ),
             doubted: None,
+            checked: None,
             stay: held.then_some(stay),
             slot: None,
             look_at: now.into(),
@@ -436,6 +439,7 @@ impl<S: EntryPart> State<S> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::renewal::CHECKS_APART;
     use super::*;
     use crate::config::Layout;
     use crate::engine::debts::Debts;
@@ -550,6 +554,18 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn many_messages_have_a_tenure_checked_once_in_a_pause() {
+        let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
+        let first = hold.tenure.doubt();
+        assert_eq!(hold.tenure.due(first, None, IDLE), Due::Renew);
+        let second = hold.tenure.doubt();
+        assert_eq!(second, first + CHECKS_APART);
+        assert_eq!(hold.tenure.doubt(), second, "one of many messages");
+        assert_eq!(hold.tenure.due(first, None, IDLE), Due::At(second));
+        assert_eq!(hold.tenure.due(second, None, IDLE), Due::Renew);
+    }
+
+    #[test]
     fn a_check_without_an_answer_is_repeated_whatever_the_lease() {
         let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
         let again = Instant::now() + LEASE / 2;
@@ -559,9 +575,10 @@ pub(crate) mod tests {
         assert_eq!(hold.tenure.next_look(IDLE), again);
         assert_eq!(due(&hold, None), Due::At(again));
         assert_eq!(hold.tenure.due(again, None, IDLE), Due::Renew);
-        hold.tenure.check_again(again);
-        hold.tenure.doubt();
-        assert_eq!(due(&hold, None), Due::Renew, "a message does not wait for that time");
+        hold.tenure.check_again(again + LEASE);
+        let message = hold.tenure.doubt();
+        assert_eq!(message, again + CHECKS_APART, "a message does not wait for the repetition");
+        assert_eq!(hold.tenure.due(message, None, IDLE), Due::Renew);
     }
 
     #[test]

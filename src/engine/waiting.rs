@@ -14,12 +14,15 @@
 //!
 //! `lua/line/line.lua`, the server's half, skips clients that show no signs of life.
 
+mod pace;
+
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::engine::debts::Debt;
 use crate::engine::grant::{Grant, deadline};
+use crate::engine::waiting::pace::Pace;
 use crate::keys::TenureId;
 
 /// The pause between two requests of a contender whose channels are not subscribed, so that no message reaches it.
@@ -32,6 +35,11 @@ const SIGNS: u32 = 3;
 /// also asks by itself after this time: so no sleep depends on another contender forever.
 const ENDLESS: Duration = Duration::from_secs(60 * 60);
 
+/// What lies between two requests of a contender that messages make ask again and again. In Redisson's layout each release is
+/// a message to all, and whoever asks first gets the lock.
+const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE_WITHOUT_LINE: Duration = Duration::from_millis(1);
+
 /// The rules by which a contender waits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
@@ -43,6 +51,12 @@ pub(crate) struct Rules {
     pub(crate) max_park: Duration,
     /// Whether contenders may rest: the server has to notify them when the line moves. Redisson's line does not.
     pub(crate) rests: bool,
+}
+
+impl Rules {
+    fn pause(self) -> Duration {
+        if self.rests { PAUSE } else { PAUSE_WITHOUT_LINE }
+    }
 }
 
 /// A grant that a message brought.
@@ -133,6 +147,7 @@ pub(crate) struct Waiting {
     /// The shortest lease that was asked for under this owner field. Callers with different leases may succeed each
     /// other, and a grant by message may be for any of them.
     pushed_lease: Duration,
+    pace: Pace,
 }
 
 impl Waiting {
@@ -151,6 +166,7 @@ impl Waiting {
             ask_at: Some(now),
             look_at: None,
             pushed_lease: Duration::MAX,
+            pace: Pace::default(),
         }
     }
 
@@ -199,13 +215,13 @@ impl Waiting {
 
     /// Continues at the same place under another owner field.
     pub(crate) fn rename(&mut self, id: TenureId, now: Instant) {
-        *self = Self { place: self.place, ..Self::new(id, now) };
+        *self = Self { place: self.place, pace: self.pace, ..Self::new(id, now) };
     }
 
     /// Records an event.
     pub(crate) fn step(&mut self, now: Instant, event: Event, rules: Rules) {
         match event {
-            Event::Asked => self.asked(rules),
+            Event::Asked => self.asked(now, rules),
             Event::Waits { place, near, sent, again } => {
                 self.answered(sent);
                 self.place = place;
@@ -231,12 +247,13 @@ impl Waiting {
             Event::Stirred if self.is_far() && !self.under_way => {}
             Event::Stirred | Event::Roused => {
                 self.wake();
-                self.ask_by(now);
+                self.ask_by(self.pace.next(now, rules.pause()));
             }
         }
     }
 
-    fn asked(&mut self, rules: Rules) {
+    fn asked(&mut self, now: Instant, rules: Rules) {
+        self.pace.asked(now, rules.pause());
         (self.under_way, self.stands) = (true, true);
         self.rests = rules.rests && self.near && self.signs >= SIGNS;
         self.pushed_lease = self.pushed_lease.min(rules.pushed_lease);
@@ -271,7 +288,8 @@ impl Waiting {
         // A request in flight serves as the sign of life that is due.
         if !self.under_way {
             let signed = self.signed.filter(|_| !at_once);
-            self.ask_by(signed.map_or(now, |signed| signed + rules.waiter_ttl / 3));
+            let at_once = self.pace.next(now, rules.pause());
+            self.ask_by(signed.map_or(at_once, |signed| signed + rules.waiter_ttl / 3));
         }
     }
 

@@ -21,6 +21,7 @@ use crate::wire::args::millis;
 use crate::wire::connection::Connection;
 use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
+use crate::wire::proof::Secret;
 use crate::wire::replies::{entry, items, number, strange};
 use crate::wire::scripts::{COUNT, RENEW};
 
@@ -66,8 +67,8 @@ pub(crate) struct Acquire {
     /// The place in line that the server last reported to the caller; 0: none. The caller keeps it under a new owner
     /// field.
     pub(crate) place: u64,
-    /// The sign of life, which the server repeats if it grants this by message.
-    pub(crate) secret: u64,
+    /// The secret of the sign of life, with which the server proves a grant by message.
+    pub(crate) secret: Secret,
     /// A tenure that the server releases first, in the same step. The head of the line gets the lock, or the caller if
     /// nobody waits.
     pub(crate) old: Option<TenureId>,

@@ -93,11 +93,11 @@ impl Commands {
         Connection::new(self.servers.shard(keys)?, way, &self.servers, &self.common)
     }
 
-    /// Records a number that the server of this lock has granted.
-    pub(crate) fn granted(&self, keys: &Keys, number: u64) {
-        if let Ok(shard) = self.servers.shard(keys) {
-            shard.clock.granted(number, Instant::now());
-        }
+    /// Records a number that the server of this lock has granted. Returns whether it can be the number of a grant: it is not far
+    /// ahead of the server's clock.
+    pub(crate) fn granted(&self, keys: &Keys, number: u64) -> bool {
+        let shard = self.servers.shard(keys);
+        shard.is_ok_and(|shard| shard.clock.granted(number, Instant::now()))
     }
 
     /// Waits until the client has tried to connect to the server of this lock. The client connects to a server of a

@@ -8,7 +8,7 @@
 //! | the server's time is known | `shard/clock.rs` |
 //! | a leader or an interval is marked | `calls/marks.rs` |
 //! | the client describes itself | `card.rs` |
-//! | a message arrives, a channel is subscribed, its connection breaks | `subscriber.rs` with `subscriber/channel_link.rs` and `subscriber/message.rs`, `link.rs` |
+//! | a message arrives, a channel is subscribed, its connection breaks | `subscriber.rs` with `subscriber/channel_link.rs` and `subscriber/message.rs`, `link.rs`. How the server proves a grant by message: `proof.rs` |
 //! | a message of Redisson arrives | It comes on a channel that is not for this client alone, so `hear_of_all` in `engine/listener.rs` makes every contender on that channel ask; the channels: `src/kinds.rs` |
 //! | a server has forgotten a script | `connection.rs` sends its text; `scripts.rs` |
 //! | a request fails | `fault.rs` |
@@ -31,6 +31,7 @@ mod fault;
 mod guide;
 mod link;
 mod node;
+mod proof;
 mod replies;
 mod scripts;
 mod sentinels;
@@ -54,6 +55,7 @@ pub(crate) use destination::Destination;
 pub(crate) use failover_watch::FailoverWatch;
 pub(crate) use fault::Fault;
 pub(crate) use guide::Guide;
+pub(crate) use proof::{Proof, STAMPS, Secret};
 pub(crate) use sentinels::Sentinels;
 pub(crate) use subscriber::{Heard, Subscriber, Subscription, What, Word, publisher, words};
 pub(crate) use target::Target;

@@ -22,6 +22,7 @@ mod guards;
 mod hand_off;
 mod kinds;
 mod leases;
+mod listeners;
 mod load;
 mod log;
 mod messages;

@@ -154,7 +154,7 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// The guard of a waiter, which must get the lock soon.
-pub(crate) async fn granted(waiter: JoinHandle<Result<Guard, Error>>) -> Guard {
+pub(crate) async fn granted<T>(waiter: JoinHandle<Result<T, Error>>) -> T {
     soon(waiter).await.expect("no panic").expect("the lock")
 }
 

@@ -79,6 +79,15 @@ fn own_channel(field: &str) -> String {
     format!("{}:{client}", channel("a"))
 }
 
+/// The proof of a grant with this number, as the server would make it for this waiter.
+async fn proof(admin: &Admin, field: &str, number: u64) -> String {
+    let secret = secret(admin, field).await;
+    let hash = "return redis.sha1hex(ARGV[1])";
+    let text = format!("{secret} {field}={number}");
+    let hash: String = admin.cmd(&["EVAL", hash, "0", &text]).await;
+    format!("{}{}", &secret[secret.len() - 8..], &hash[..20])
+}
+
 /// The secret of the last sign of life of this owner field's client.
 async fn secret(admin: &Admin, field: &str) -> String {
     let (client, _) = field.split_once(':').expect("<client>:<number>");
@@ -489,10 +498,10 @@ async fn a_message_that_makes_no_sense_is_no_grant() {
         ] {
             assert!(admin.publish(&channel, &format!("somebody {field}{word}")).await > 0);
         }
-        for number in [u64::MAX, 1 << 53].repeat(5) {
-            // The secret of its last sign of life: with a number that can be, it would be believed.
-            let secret = secret(&admin, &field).await;
-            let word = format!("somebody {field}={number}@{secret}");
+        for number in [u64::MAX, 1 << 53, (1 << 53) - 1].repeat(5) {
+            // Proved with the secret of its last sign of life: with a number that can be, it would be believed.
+            let proof = proof(&admin, &field, number).await;
+            let word = format!("somebody {field}={number}@{proof}");
             assert!(admin.publish(&channel, &word).await > 0);
             sleep(Duration::from_millis(20)).await;
         }
@@ -1116,7 +1125,7 @@ async fn a_forged_message_grants_nothing() {
     // Each message makes it ask once more, so that a constant guess is right some time.
     let channels = [channel("a"), own_channel(&field)];
     for channel in channels.iter().cycle().take(20) {
-        let word = format!("somebody {field}={number}@10");
+        let word = format!("somebody {field}={number}@{:028}", 10);
         assert!(admin.publish(channel, &word).await > 0);
         sleep(Duration::from_millis(5)).await;
     }

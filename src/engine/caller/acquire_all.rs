@@ -18,7 +18,7 @@ use crate::engine::keep::until_given_back;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::owner::OwnerId;
-use crate::wire::{Acquire, Fault, Manner};
+use crate::wire::{Acquire, Fault, Manner, Secret};
 
 /// The answer to a request for several at once.
 pub(crate) enum AllOrNone {
@@ -140,7 +140,7 @@ fn asked(
         permits: 1,
         within: None,
         place: 0,
-        secret: 0,
+        secret: Secret::default(),
         old: None,
         debt: engine.debts.incur()?,
     })

@@ -17,7 +17,7 @@ use crate::engine::waiting::Event;
 use crate::error::{Error, Result};
 use crate::jitter::jittered;
 use crate::keys::TenureId;
-use crate::wire::{Acquire, Fault, Manner};
+use crate::wire::{Acquire, Fault, Manner, Secret};
 
 impl Caller {
     /// Asks once, without a place in line.
@@ -29,7 +29,7 @@ impl Caller {
         self.connects(entry).await;
         let debt = self.engine.debts.incur()?;
         let (id, old) = (self.engine.next_tenure(), offer.as_ref().and_then(Offer::id));
-        let acquire = self.request(entry, (id, 0, 0), Manner::Once, old, debt);
+        let acquire = self.request(entry, (id, 0, Secret::default()), Manner::Once, old, debt);
         self.attempt(entry, acquire, offer).await
     }
 
@@ -117,7 +117,7 @@ impl Caller {
     fn request(
         &self,
         entry: &Entry,
-        (id, place, secret): (TenureId, u64, u64),
+        (id, place, secret): (TenureId, u64, Secret),
         manner: Manner,
         old: Option<TenureId>,
         debt: Debt,

@@ -52,6 +52,11 @@ impl Caller {
             }
             self.make_room(&entry);
             match contender.visit().next(stand.hears(), rules) {
+                // A number that no counter can have reached comes from somebody who may write the keys. The answer to a request
+                // brings another one.
+                Next::Take(grant) if !self.engine.commands.granted(&entry.keys, grant.number) => {
+                    entry.step(Event::Lost(Some(grant.id)), rules);
+                }
                 Next::Take(grant) => return self.take(contender, grant).map(Some),
                 Next::Park(until) => {
                     // A contender that goes on for another one may park before it asks. Meanwhile nobody would renew the
@@ -131,7 +136,6 @@ impl Caller {
     /// So the watchdog has to confirm it after a third of that time.
     fn take(&self, contender: Contender, grant: PushedGrant) -> Result<Hold> {
         let debt = self.engine.debts.incur().map_err(|fault| fault.into_error(""))?;
-        self.engine.commands.granted(&contender.entry().keys, grant.number);
         let rules = contender.entry().rules_of_line(self.rules());
         let grant = grant.until_confirmed(rules, debt);
         let confirm_at = grant.sent + grant.lease / 3;

@@ -298,7 +298,7 @@ mod tests {
     use crate::engine::debts::Debts;
     use crate::error::said;
     use crate::kinds::Kind;
-    use crate::wire::Manner;
+    use crate::wire::{Manner, Secret};
 
     /// A request of a caller at this place in a line.
     fn question(place: u64) -> Acquire {
@@ -310,7 +310,7 @@ mod tests {
             permits: 1,
             within: None,
             place,
-            secret: 0,
+            secret: Secret::default(),
             old: None,
             debt: Debts::default().tidying(),
         }

@@ -10,6 +10,9 @@ use crate::engine::tenure::hand_off_budget::Idle;
 use crate::engine::tenure::wheel::TimerSlot;
 use crate::engine::tenure::{EntryPart, State, Tenure};
 
+/// The least time between two checks that messages cause.
+pub(super) const CHECKS_APART: Duration = Duration::from_millis(20);
+
 /// What the watchdog finds when a tenure is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
@@ -60,9 +63,15 @@ impl<S: EntryPart> Tenure<S> {
         self.state().lifetime.renew_at(at);
     }
 
-    /// Has the watchdog check the tenure the next time that it looks.
-    pub(crate) fn doubt(&self) {
-        self.state().doubted = Some(CompactInstant::now());
+    /// A message says that the tenure may be lost. Returns when the watchdog has to check it: now, or soon if it has just done
+    /// so. Anybody who may publish can write such messages.
+    pub(crate) fn doubt(&self) -> Instant {
+        let mut state = self.state();
+        let now = CompactInstant::now();
+        let from = state.checked.map_or(now, |checked| now.max(checked + CHECKS_APART));
+        let from = state.doubted.map_or(from, |doubted| doubted.min(from));
+        state.doubted = Some(from);
+        from.instant()
     }
 
     /// The watchdog got no answer: has it check the tenure again at this time, whatever the lease.
@@ -143,6 +152,9 @@ impl<S: EntryPart> Tenure<S> {
             state.late.due(at);
         }
         let is_doubted = state.doubted.take_if(|from| *from <= now.into()).is_some();
+        if is_doubted {
+            state.checked = Some(now.into());
+        }
         if is_doubted || renew { Due::Renew } else { Due::At(state.plan_look(idle)) }
     }
 }

@@ -80,8 +80,7 @@ impl<E: EntryPart> Timetable<E> {
 
     /// Has the watchdog check as soon as it can whether Redis still has a tenure.
     pub(crate) fn hasten(&self, tenure: &Arc<Tenure<E>>) {
-        tenure.doubt();
-        self.enter(tenure, Instant::now());
+        self.enter(tenure, tenure.doubt());
     }
 
     /// Waits for the next tenures that are due. The watchdog asks when it has handled the previous ones.

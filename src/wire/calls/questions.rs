@@ -109,11 +109,12 @@ impl Connection<'_> {
     }
 
     async fn ask_without_line(&mut self, acquire: &Acquire) -> Result<Value, Fault> {
-        let Acquire { keys, id, lease, manner, permits, within, place, secret, .. } = acquire;
+        let Acquire { keys, id, lease, manner, permits, within, place, .. } = acquire;
         let fill = |cmd: &mut Cmd, client: &str| {
             cmd.arg(id.of(client)).arg(permits).arg(millis(*lease)).arg(manner.word());
             or_nobody(cmd, *within, client);
-            cmd.arg(place).arg(secret);
+            // Without a line, no message grants anything, and nothing has to be proved.
+            cmd.arg(place).arg(0);
         };
         self.ask(scripts_of(keys).acquire, keys, fill).await
     }

@@ -87,11 +87,14 @@ impl ServerClock {
         *self.reading.lock().expect("no panic under this lock") = None;
     }
 
-    /// Records a number that was granted. If the counter is lost, it continues from there.
-    pub(crate) fn granted(&self, number: u64, now: Instant) {
-        if number <= self.time(now).saturating_add(AHEAD) {
+    /// Records a number that was granted, unless it is too far ahead of the clock. Returns whether it was recorded. If the
+    /// counter is lost, it continues from there.
+    pub(crate) fn granted(&self, number: u64, now: Instant) -> bool {
+        let is_near = number <= self.time(now).saturating_add(AHEAD);
+        if is_near {
             self.beyond.fetch_max(number + 1, Ordering::Relaxed);
         }
+        is_near
     }
 
     /// The floor: the least number that a grant may have now. A counter below it continues from the server's clock, which is

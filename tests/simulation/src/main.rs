@@ -10,6 +10,7 @@ mod campaign;
 mod chaos;
 mod clock;
 mod desk;
+mod eavesdropper;
 mod events;
 mod fleet;
 mod frames;

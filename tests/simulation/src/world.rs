@@ -12,6 +12,7 @@ use crate::caller::Home;
 use crate::chaos;
 use crate::clock::{self, MILLI, SECOND};
 use crate::desk::{Desk, mark_of};
+use crate::eavesdropper::{Eavesdropper, Message};
 use crate::fleet::Fleet;
 use crate::frames;
 use crate::ghosts::{self, Ghosts};
@@ -76,6 +77,11 @@ pub enum Event {
         channel: Vec<u8>,
         message: Vec<u8>,
     },
+    /// The eavesdropper publishes this at a station.
+    Forged {
+        station: usize,
+        message: Message,
+    },
     /// A client has been closed for some time.
     Closed {
         process: usize,
@@ -120,6 +126,7 @@ pub struct World {
     dirty: BTreeSet<usize>,
     watch: Watch,
     ghosts: Ghosts,
+    eavesdropper: Option<Eavesdropper>,
     /// How far each counter of the tokens has ever been. In a cluster, each slot has one.
     pub drawn: BTreeMap<String, u64>,
 }
@@ -152,6 +159,7 @@ impl World {
             dirty: BTreeSet::new(),
             watch: Watch::new(Arc::clone(&plan)),
             ghosts: Ghosts::new(Arc::clone(&plan)),
+            eavesdropper: Eavesdropper::of(plan.seed).filter(|_| !plan.bare),
             drawn: BTreeMap::new(),
             plan,
         };
@@ -267,6 +275,7 @@ impl World {
             Event::Resume(process) => drop(self.dirty.insert(process)),
             Event::Serve(at) => self.serve_backlog(at),
             Event::Closed { process, seat } => self.watch_closed(process, seat),
+            Event::Forged { station, message } => self.publish(station, &message),
             Event::Tick | Event::Look => self.pass(event),
             other => self.among_servers(other),
         }
@@ -487,7 +496,32 @@ impl World {
             self.replicate(at);
             self.spread(at);
         }
+        self.overhear(at);
         self.schedule();
+    }
+
+    /// The eavesdropper hears what a station has published.
+    fn overhear(&mut self, station: usize) {
+        let Some(eavesdropper) = &mut self.eavesdropper else { return };
+        let mut forged = Vec::new();
+        for (channel, text, is_sharded) in self.fleet.stations[station].server.overhear() {
+            let (Ok(channel), Ok(text)) = (String::from_utf8(channel), String::from_utf8(text))
+            else {
+                continue;
+            };
+            forged.extend(eavesdropper.hear(Message { channel, text, is_sharded }));
+        }
+        board::with(|board| board.count("forged by an eavesdropper", forged.len() as u64));
+        for (after, message) in forged {
+            self.at(clock::now() + after, Event::Forged { station, message });
+        }
+    }
+
+    fn publish(&mut self, station: usize, Message { channel, text, is_sharded }: &Message) {
+        trace::line(|| format!("FORGED    {channel}: {text}"));
+        let publish = if *is_sharded { "SPUBLISH" } else { "PUBLISH" };
+        self.fleet.stations[station].execute(&[publish, channel, text]);
+        self.send(station);
     }
 
     /// Puts on its way to the other nodes what one has published.

@@ -13,6 +13,7 @@ use crate::engine::waiting::model_check::server::{
     AcquireOptions, Call, Field, Ids, Reply, Terms, Word,
 };
 use crate::engine::waiting::model_check::{Action, Mutation, PARK, TTL};
+use crate::engine::waiting::pace::Pace;
 use crate::engine::waiting::{Event, Next, PushedGrant, Rules, SIGNS, Waiting};
 use crate::keys::TenureId;
 
@@ -114,6 +115,8 @@ impl Known {
             ask_at: self.ask_at.map(|at| clock.moment(at)),
             look_at: self.look_at.map(|at| clock.moment(at)),
             pushed_lease: Duration::MAX,
+            // Messages are few in these worlds.
+            pace: Pace::default(),
         }
     }
 

@@ -92,6 +92,9 @@ impl State {
         if let (Some(cluster), false) = (&mut self.cluster, sharded) {
             cluster.bus.push((channel.to_vec(), message.to_vec()));
         }
+        if let Some(overheard) = &mut self.overheard {
+            overheard.push((channel.to_vec(), message.to_vec(), sharded));
+        }
         self.tell(channel, message, sharded)
     }
 

@@ -351,6 +351,12 @@ impl Server {
         }
     }
 
+    /// What was published here since the last call, with whether its channel belongs to a slot. The first call begins to
+    /// listen.
+    pub fn overhear(&mut self) -> Vec<(Vec<u8>, Vec<u8>, bool)> {
+        self.state.borrow_mut().overheard.replace(Vec::new()).unwrap_or_default()
+    }
+
     /// What was published for the other nodes since the last call.
     pub fn bus(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut state = self.state.borrow_mut();

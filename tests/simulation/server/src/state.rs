@@ -27,6 +27,8 @@ pub(crate) struct State {
     pub(crate) channels: BTreeMap<Vec<u8>, Vec<Conn>>,
     /// As `channels`, of those that belong to a slot.
     pub(crate) shard_channels: BTreeMap<Vec<u8>, Vec<Conn>>,
+    /// What was published, with whether its channel belongs to a slot; `None` if nobody listens to everything.
+    pub(crate) overheard: Option<Vec<(Vec<u8>, Vec<u8>, bool)>>,
     pub(crate) outbox: Vec<(Conn, Vec<u8>)>,
     pub(crate) hang_ups: Vec<Conn>,
     pub(crate) password: Option<Vec<u8>>,
@@ -56,6 +58,7 @@ impl State {
             connections: BTreeMap::new(),
             channels: BTreeMap::new(),
             shard_channels: BTreeMap::new(),
+            overheard: None,
             outbox: Vec::new(),
             hang_ups: Vec::new(),
             password: None,

@@ -6,6 +6,9 @@ use crate::frame::Frame;
 use crate::scripts as s;
 use crate::stage::{Client, Stage};
 
+/// The digits of the hash in a proof.
+const HASH: usize = 20;
+
 /// So much a writer takes.
 pub const ALL: u32 = 1 << 30;
 pub const LEASE: u64 = 30_000;
@@ -287,19 +290,20 @@ impl Name {
         heard.collect()
     }
 
-    /// As [`Self::heard`], with the number of a grant left out, and the publisher.
+    /// As [`Self::heard`], without the publisher, and of a grant only the owner field and the last digits of the secret: the
+    /// proof says no more of it.
     pub fn words(&mut self, listener: Client) -> Vec<String> {
         let heard = self.heard(listener);
         let mut words = Vec::new();
         for (whom, message) in heard {
             for word in message.split(' ').skip(1) {
-                let (field, secret) = match word.split_once('=') {
+                let word = match word.split_once('=') {
                     Some((field, grant)) => {
-                        (field, grant.split_once('@').map(|(_, secret)| secret))
+                        let (_, proof) = grant.split_once('@').expect("a proof");
+                        format!("{field}=@{}", &proof[..proof.len() - HASH])
                     }
-                    None => (word, None),
+                    None => word.to_owned(),
                 };
-                let word = secret.map_or(field.to_owned(), |secret| format!("{field}=@{secret}"));
                 assert!(whom == "*" || word.starts_with(&format!("{whom}:")), "{word} to {whom}");
                 words.push(word);
             }
