@@ -33,8 +33,9 @@ impl Eve {
         scene.admin.cmd::<()>(&user).await;
         let url = scene.server.url().replace("redis://", "redis://eve:pass@");
         let mut mouth = connect(&url).await;
-        let mut ears = redis::Client::open(url).unwrap().get_async_pubsub().await.unwrap();
-        ears.psubscribe("lock_channel:*").await.unwrap();
+        let ears = redis::Client::open(url).expect("a URL");
+        let mut ears = ears.get_async_pubsub().await.expect("it may connect");
+        ears.psubscribe("lock_channel:*").await.expect("it may listen");
         let grants = Arc::new(AtomicUsize::new(0));
         let heard = Arc::clone(&grants);
         let task = tokio::spawn(async move {
@@ -71,7 +72,8 @@ impl Eve {
         let (field, grant) = word.split_once('=').expect("a grant");
         let (client, id) = field.split_once(':').expect("an owner field");
         let (number, proof) = grant.split_once('@').expect("a proof");
-        let (id, number): (u64, u64) = (id.parse().unwrap(), number.parse().unwrap());
+        let (id, number): (u64, u64) =
+            (id.parse().expect("an id"), number.parse().expect("a number"));
         let ids = (id..=id + NEXT).chain(id.checked_sub(1));
         let each = ids.flat_map(|id| [number, number + 1, GREATEST].map(|number| (id, number)));
         each.map(|(id, number)| format!("{client}:{id}={number}@{proof}")).collect()
