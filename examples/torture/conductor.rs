@@ -10,6 +10,7 @@ use tokio::time::sleep;
 
 use crate::common::clock;
 use crate::crew::Crew;
+use crate::eavesdropper::Eavesdropper;
 use crate::network::Network;
 use crate::pulse::{self, LATE};
 use crate::reading::Progress;
@@ -31,6 +32,7 @@ pub async fn run(topology: Topology, seed: u64, length: Duration) -> Verdict {
     let (started, mut tally) = (clock::now(), Tally::new());
     let mut crew = Crew::hire((urls, topology), seed, started, records.clone());
 
+    let eavesdropper = stage.front().map(|front| Eavesdropper::at(front, seed));
     let silences = pulse::watch_servers(stage.addresses(), topology.is_acknowledged());
 
     let (faults, inbox) = mpsc::unbounded_channel();
@@ -38,6 +40,8 @@ pub async fn run(topology: Topology, seed: u64, length: Duration) -> Verdict {
     let spared = stage.spared();
     let conducted = conduct(plan, length, &mut crew, &mut network, faults, &spared, &mut tally);
     tokio::join!(conducted, operate(&mut stage, inbox, started));
+    let forged = eavesdropper.map_or(0, Eavesdropper::end);
+    tally.add("messages forged by an eavesdropper", forged);
     network.heal(&mut tally).await;
     crew.dismiss(STUCK + LEASE * 4, &mut tally).await;
     let left = left(&stage).await;

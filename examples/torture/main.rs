@@ -16,6 +16,7 @@ mod judge;
 
 mod conductor;
 mod crew;
+mod eavesdropper;
 mod kept;
 mod network;
 mod nodes;

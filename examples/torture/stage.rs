@@ -66,6 +66,14 @@ impl Stage {
         }
     }
 
+    /// The address under which the primary is found. In a cluster there is none.
+    pub fn front(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Pair(pair) => Some(pair.switch.address()),
+            Self::Cluster(_) => None,
+        }
+    }
+
     /// A proxy before all of it.
     pub async fn proxy(&self, seed: u64) -> Proxy {
         match self {

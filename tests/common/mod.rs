@@ -7,6 +7,7 @@ pub mod child;
 pub mod clock;
 pub mod cluster;
 pub mod fixture;
+pub mod forger;
 pub mod port;
 pub mod process;
 pub mod proxy;

@@ -13,6 +13,8 @@ mod desk;
 mod eavesdropper;
 mod events;
 mod fleet;
+#[path = "../../common/forger.rs"]
+mod forger;
 mod frames;
 mod ghosts;
 mod held;

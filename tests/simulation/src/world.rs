@@ -509,7 +509,7 @@ impl World {
             else {
                 continue;
             };
-            forged.extend(eavesdropper.hear(Message { channel, text, is_sharded }));
+            forged.extend(eavesdropper.hear(&Message { channel, text, is_sharded }));
         }
         board::with(|board| board.count("forged by an eavesdropper", forged.len() as u64));
         for (after, message) in forged {
