@@ -1,7 +1,7 @@
 //! Messages, as the scripts of `lua/` write them: `<from> <word> <word> ...`.
 
 use crate::keys::TenureId;
-use crate::wire::Proof;
+use crate::wire::proof::Proof;
 
 /// The number of a grant is below this: a token has space only for smaller numbers.
 const GRANTS: u64 = 1 << 53;

@@ -16,6 +16,9 @@ pub(crate) struct Caller {
     pub(crate) conn: Option<Conn>,
 }
 
+/// A channel, a message, and whether the channel belongs to a slot.
+pub(crate) type Published = (Vec<u8>, Vec<u8>, bool);
+
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) version: Version,
@@ -27,8 +30,8 @@ pub(crate) struct State {
     pub(crate) channels: BTreeMap<Vec<u8>, Vec<Conn>>,
     /// As `channels`, of those that belong to a slot.
     pub(crate) shard_channels: BTreeMap<Vec<u8>, Vec<Conn>>,
-    /// What was published, with whether its channel belongs to a slot; `None` if nobody listens to everything.
-    pub(crate) overheard: Option<Vec<(Vec<u8>, Vec<u8>, bool)>>,
+    /// What was published; `None` if nobody listens to everything.
+    pub(crate) overheard: Option<Vec<Published>>,
     pub(crate) outbox: Vec<(Conn, Vec<u8>)>,
     pub(crate) hang_ups: Vec<Conn>,
     pub(crate) password: Option<Vec<u8>>,
