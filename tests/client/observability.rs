@@ -358,3 +358,16 @@ async fn a_client_that_may_not_describe_itself_goes_on_without() {
     client.lock("a").lock().await.unwrap().unlock().await.unwrap();
     assert_eq!(admin.cmd::<Vec<String>>(&["KEYS", "lock_client:*"]).await, Vec::<String>::new());
 }
+
+#[tokio::test]
+async fn a_client_that_closes_says_how_many_releases_are_unconfirmed() {
+    let (log, _capturing) = Log::capture();
+    let server = Server::start().await;
+    let config = Config::default().response_timeout(Duration::from_millis(500));
+    let client = comes_in(server.url(), config).await;
+    let guards = [client.lock("a").lock().await.unwrap(), client.lock("b").lock().await.unwrap()];
+    server.pause();
+    timeout(SOON, client.close()).await.unwrap();
+    assert_eq!(log.said(Level::WARN, &["confirmed every release", "open=2"]), 1, "{}", log.all());
+    drop(guards);
+}

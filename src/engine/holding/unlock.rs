@@ -199,7 +199,8 @@ impl Engine {
         // If this caller is not polled, the releaser continues with the release, and what the job keeps does not stay here.
         // A job without a permit is done in an entry of its own. A closed client makes no entry, and looks after no caller.
         let visit = job.keeps_permit_of().or_else(|| self.visit(&job.keys, 1, true).ok());
-        let (job, outcome) = job.telling();
+        let (mut job, outcome) = job.telling();
+        job.begins(&self.releases);
         let asked = Box::pin(Arc::clone(self).ask_to_release(job));
         async move {
             let asked = match visit {
