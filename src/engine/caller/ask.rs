@@ -160,7 +160,9 @@ impl Caller {
             shared.others_come_first();
         }
         match &attempted {
-            Ok(_) => {
+            Ok(answer) => {
+                let is_grant = matches!(answer, Attempt::Granted(_));
+                self.engine.commands.came_to(&entry.keys, Ok(is_grant));
                 known.into_iter().for_each(Known::answered);
                 entry.answered();
                 // A caller that asks beside the contender says nothing about the place of the contender.
@@ -174,6 +176,7 @@ impl Caller {
             Err(fault) => {
                 known.into_iter().for_each(|known| known.failed(fault, was_open));
                 if fault.is_passing() {
+                    self.engine.commands.came_to(&entry.keys, Err(fault));
                     entry.failed(Instant::now());
                 }
             }
