@@ -25,6 +25,7 @@ use crate::wire::scripts::{Dialect, Library};
 
 pub(crate) use acks::{Acks, Quorum};
 pub(crate) use clock::ServerClock;
+pub(crate) use outage::LONG_OUTAGE;
 
 use acks::Pipes;
 use clock::PRECISE;

@@ -1,5 +1,6 @@
 //! How a caller asks Redis once, and what it makes of the answer. `pending_acquire.rs` sends the request.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::engine::waiting::Event;
 use crate::error::{Error, Result};
 use crate::jitter::jittered;
 use crate::keys::TenureId;
-use crate::wire::{Acquire, Fault, Manner, Secret};
+use crate::wire::{Acquire, Fault, LONG_OUTAGE, Manner, Secret};
 
 impl Caller {
     /// Asks once, without a place in line.
@@ -209,12 +210,21 @@ impl Caller {
             return Err(fault.into_outage(&entry.keys.lock().to_string()));
         }
         if let Fault::NotSent(_) = fault {
-            let _ = timeout(left, self.engine.commands.up(&entry.keys)).await;
+            let _ = timeout(left, self.is_up(entry, &fault)).await;
             sleep(self.engine.spread()).await;
         } else {
             sleep(jittered(RETRY_PAUSE).min(left)).await;
         }
         Ok(())
+    }
+
+    /// Waits until the server of this lock is connected. If that takes long, the log says so.
+    async fn is_up(&self, entry: &Entry, fault: &Fault) {
+        let mut up = pin!(self.engine.commands.up(&entry.keys));
+        if timeout(LONG_OUTAGE, up.as_mut()).await.is_err() {
+            self.engine.commands.came_to(&entry.keys, Err(fault));
+            up.await;
+        }
     }
 
     pub(super) async fn explained(&self, entry: &Entry, fault: Fault) -> Error {

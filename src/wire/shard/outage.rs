@@ -10,7 +10,7 @@ use crate::wire::fault::Fault;
 use crate::wire::node::Node;
 
 /// A shorter outage is not worth a warning: callers ride it out.
-const LONG: Duration = Duration::from_secs(1);
+pub(crate) const LONG_OUTAGE: Duration = Duration::from_secs(1);
 
 /// The outage of one server, if there is one.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Outage {
         let mut state = self.state();
         let state = state.get_or_insert(State { since: now, is_said: false, answers });
         state.answers = answers;
-        if !state.is_said && now - state.since >= LONG {
+        if !state.is_said && now - state.since >= LONG_OUTAGE {
             state.is_said = true;
             tracing::warn!(
                 ?node,
