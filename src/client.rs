@@ -249,7 +249,8 @@ impl Client {
     /// before Redis answered. So when `close` returns, this client holds nothing, and its background tasks have ended.
     ///
     /// `close` takes at most one response timeout ([`Config::response_timeout`]). A lock whose release the server has
-    /// not confirmed by then stays held until its lease expires.
+    /// not confirmed by then stays held until its lease expires. So does one whose request was cut off, and reaches the
+    /// server only after `close` has asked there.
     ///
     /// [`Config::response_timeout`]: crate::Config::response_timeout
     ///

@@ -301,7 +301,7 @@ impl<B, R> LockLayer<B, R> {
             },
             OnLoss::Mark => {
                 let mut response = work.await?;
-                if matches!(guard.unlock().await, Err(Error::Lost)) {
+                if matches!(guard.finish().await, Err(Error::Lost)) {
                     response.extensions_mut().insert(LockLost);
                 }
                 Ok(response)

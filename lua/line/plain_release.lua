@@ -25,14 +25,16 @@ local function release(i, field)
   return gone
 end
 
--- An error of one lock is reported for that lock alone. While its slot moves, a script that has emptied a key cannot use it
--- again: the client takes that error for the end of its hold, so the script does not report it if there was no hold.
+-- An error of one lock is reported for that lock alone. If its hold is released already, the reply says so: the client must
+-- not take the hold for lost. While its slot moves, a script that has emptied a key cannot use it again: the client takes
+-- that error for the end of its hold, so the script does not report it if there was no hold.
 local reply = {}
 for i = 1, (#KEYS - 1) / 3 do
   local fine, gone = pcall(release, i, ARGV[i + 1])
   if not fine then
     local problem = type(gone) == 'table' and gone.err or tostring(gone)
-    gone = given_back[i] == 0 and problem:find('non local key', 1, true) and 0 or problem
+    gone = given_back[i] == 1 and 'HALFRUN ' .. problem
+      or given_back[i] == 0 and problem:find('non local key', 1, true) and 0 or problem
   end
   reply[i] = gone
 end

@@ -26,7 +26,9 @@ if not fine then
   problem = type(problem) == 'table' and problem.err or tostring(problem)
   -- While its slot moves, a script that has emptied a key cannot use it again: the client takes that error for the end of its
   -- hold, so the script does not report it if there was no hold.
-  if left or not problem:find('non local key', 1, true) then return redis.error_reply(problem) end
+  if left or not problem:find('non local key', 1, true) then
+    return redis.error_reply((left and 'HALFRUN ' or '') .. problem)
+  end
 end
 -- There was neither a holder nor a line: both were lost without a release, and nobody has notified the waiters.
 if was_empty then redis.pcall('publish', channel, from) end

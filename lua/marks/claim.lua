@@ -2,7 +2,7 @@
 --
 -- KEYS   the lock, the mark of the interval
 -- ARGV   owner field, token of the hold, the interval in ms
--- Reply  0 claimed, now or by an earlier request of the same hold | n the interval of another hold lasts this many ms
+-- Reply  0 claimed, from now on, also if an earlier request of the same hold has claimed it | n the interval of another hold lasts this many ms
 --        | -1 the lock is not ours any more
 
 local lock, mark = KEYS[1], KEYS[2]
@@ -13,8 +13,8 @@ redis.call('hdel', lock, 'parklock:nobody')
 if redis.call('hexists', lock, field) == 0 then return { -1 } end
 -- The token, not the owner field: a client hands the lock from hold to hold under one owner field.
 local claimed = redis.call('get', mark)
-if claimed == token then return { 0 } end
-if not claimed then
+-- The answer to an earlier request was lost. The run begins when this answer arrives, so the interval begins now.
+if not claimed or claimed == token then
   redis.call('set', mark, token, 'px', interval)
   return { 0 }
 end

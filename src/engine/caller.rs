@@ -140,7 +140,7 @@ impl Caller {
             visit
         };
         loop {
-            let Some(permit) = self.engine.permit_now(&visit).await else {
+            let Some(permit) = self.engine.permit_now(&visit).await? else {
                 return Ok(None);
             };
             let (permit, offer) = match self.pick_up(permit) {

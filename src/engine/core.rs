@@ -213,12 +213,21 @@ impl Engine {
 
     /// The permit, if no other caller of this client has it or waits for it. If this client is releasing the lock,
     /// first waits for the server's answer.
-    pub(crate) async fn permit_now(&self, visit: &Visit) -> Option<EntryPermit> {
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if that answer does not come: then it is not known whether anybody has the lock.
+    pub(crate) async fn permit_now(&self, visit: &Visit) -> Result<Option<EntryPermit>> {
+        let keys = &visit.entry.keys;
         let is_held = || visit.entry.tenure().is_some_and(|tenure| !tenure.is_over());
-        if !is_held() && !visit.entry.is_awaited() {
-            self.await_releases(&visit.entry.keys).await;
+        let is_wanted = || is_held() || visit.entry.is_awaited();
+        if !is_wanted() {
+            self.await_releases(keys).await;
         }
-        visit.try_permit()
+        let permit = visit.try_permit();
+        if permit.is_none() && !is_wanted() && self.releases.is_under_way(keys) {
+            return Err(Error::unanswered(self.config.response()));
+        }
+        Ok(permit)
     }
 
     /// Leaves a job to the releaser.

@@ -7,7 +7,9 @@
 //! 3. An acquire that was never answered may run late. If it was sent on an older connection than its release, "not
 //!    found" does not settle the job: the acquire may still arrive. For a lock with a line, "found" does not settle it
 //!    either: that may have been the grant of an earlier request.
-//! 4. The task ends when the client is closed, or has no handle left, and owes nothing any more.
+//! 4. The task ends when the client is closed, or has no handle left, and owes nothing any more. A client that closes
+//!    asks once more for each job, and takes any answer: it does not wait for a lease to end because an acquire may still
+//!    arrive. If one does, its lock expires.
 
 mod backlog;
 mod job;
@@ -53,23 +55,24 @@ impl Releaser {
         let out_of_time = async {
             closing.cancelled().await;
             sleep(patience).await;
+            // Count them here: the jobs that are left are dropped with `serve`.
+            debts.len()
         };
         tokio::select! {
-            () = self.serve() => {}
-            () = out_of_time => {
-                let open = debts.len();
+            () = self.serve(&closing) => {}
+            open = out_of_time => {
                 tracing::warn!(open, "the client is closed before redis confirmed every release: those locks expire with their leases");
             }
         }
     }
 
-    async fn serve(self) {
+    async fn serve(self, closing: &CancellationToken) {
         let Self { mut jobs, commands, debts, .. } = self;
         let asker = Asker { commands: commands.clone() };
         let mut backlog = Backlog::scattered(commands.is_scattered());
         let mut asked = FuturesUnordered::new();
-        let settled = debts.settled();
-        tokio::pin!(settled);
+        let (settled, closed) = (debts.settled(), closing.cancelled());
+        tokio::pin!(settled, closed);
         let mut changes = commands.changes();
         loop {
             // A job that found no connection sleeps for up to a second and a half. By then the next connection may have
@@ -92,6 +95,7 @@ impl Releaser {
                 Some(answered) = asked.next() => backlog.answered(answered, Instant::now()),
                 () = due(backlog.wakes_at()) => {}
                 Ok(()) = changes.changed(), if backlog.wakes_at().is_some() => backlog.hasten(),
+                () = &mut closed, if !backlog.is_closing() => backlog.close(),
                 () = &mut settled => return,
             }
         }

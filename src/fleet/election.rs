@@ -110,32 +110,29 @@ impl Election {
         loop {
             let guard = self.lock.lock().await?;
             // This candidate may have waited for long. So it does not give the lock up because one answer is missing.
-            let confirmed = guard.extend_surely(self.lease()).await;
-            if let Some(leadership) = self.elected(guard, confirmed)? {
-                return Ok(leadership);
+            match self.begin(guard, true).await {
+                Err(Error::Lost) => {}
+                begun => return begun,
             }
         }
     }
 
-    /// Becomes the leader if nobody leads, in one attempt. Returns `None` otherwise, also if this candidate leads already.
+    /// Becomes the leader if nobody leads, in one attempt. Returns `None` if another candidate leads or is about to, or if
+    /// this candidate leads already.
     ///
     /// # Cancel safety
     /// Same as [`campaign`](Self::campaign).
     ///
     /// # Errors
-    /// Same as [`Lock::try_lock`] and [`campaign`](Self::campaign).
+    /// Same as [`Lock::try_lock`] and [`campaign`](Self::campaign), and [`Error::Lost`] if this candidate had the lock and
+    /// lost it before its term could begin.
     ///
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
     pub async fn try_campaign(&self) -> Result<Option<Leadership>> {
         self.check()?;
-        match self.lock.try_lock().await? {
-            Some(guard) => {
-                let confirmed = guard.extend(self.lease()).await;
-                self.elected(guard, confirmed)
-            }
-            None => Ok(None),
-        }
+        let Some(guard) = self.lock.try_lock().await? else { return Ok(None) };
+        self.begin(guard, false).await.map(Some)
     }
 
     /// Runs `work` while this candidate leads, until the work is done.
@@ -181,7 +178,7 @@ impl Election {
                 }
                 output = work => output,
             };
-            return match leadership.step_down().await {
+            return match leadership.finish(self.office.engine.config.response()).await {
                 Err(Error::Lost) => Err(Error::Lost),
                 // The work was done in time, even if the release fails.
                 _ => Ok(output),
@@ -228,17 +225,19 @@ impl Election {
         Observer::new(self.office.clone())
     }
 
-    /// Begins a term, unless the lock is already lost again. `confirmed`: the answer to a request for the whole lease.
-    /// Until a grant by message is confirmed, its lease may be shorter than the margin.
-    fn elected(&self, guard: Guard, confirmed: Result<()>) -> Result<Option<Leadership>> {
-        match confirmed {
-            Err(Error::Lost) => Ok(None),
-            Err(error) => Err(error),
-            // The answer may have taken so long that the lease is about to expire.
-            Ok(()) if guard.remaining() <= self.margin => Ok(None),
-            Ok(()) => {
+    /// Begins a term, when it has asked for the whole lease. Until a grant by message is confirmed, its lease may be shorter
+    /// than the margin. `surely`: it rides out failures.
+    async fn begin(&self, guard: Guard, surely: bool) -> Result<Leadership> {
+        loop {
+            if surely {
+                guard.extend_surely(self.lease()).await?;
+            } else {
+                guard.extend(self.lease()).await?;
+            }
+            // If the answer took so long that the lease is about to expire, ask again.
+            if guard.remaining() > self.margin {
                 let candidate = (&self.candidacy, self.margin, &self.who);
-                Ok(Some(Leadership::begin(&self.office.engine, guard, candidate)))
+                return Ok(Leadership::begin(&self.office.engine, guard, candidate));
             }
         }
     }

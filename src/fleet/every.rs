@@ -32,7 +32,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// A job that one process of a fleet does in each interval: cron for many servers, of which one does the work.
 ///
 /// In any span of one period, at most one run begins in the whole fleet. The server measures the period, from the claim
-/// of one run to the claim of the next. The processes' own clocks are not used, so they may differ by any amount. A run
+/// of one run to the claim of the next. A run begins when the answer to its claim arrives, up to one response timeout
+/// later. If that answer is lost, the client claims again, and the period begins again. The processes' own clocks are not used, so they may differ by any amount. A run
 /// may take longer than the period: then the next run waits for its end, since each run holds the lock of that name.
 ///
 /// ```

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
@@ -113,6 +114,12 @@ impl Leadership {
     pub async fn step_down(self) -> Result<()> {
         self.give_up();
         self.given_back().await
+    }
+
+    /// Same as [`step_down`](Self::step_down), for a caller that has finished its work: it waits for the outcome no longer
+    /// than `limit`. The task of the term goes on.
+    pub(crate) async fn finish(self, limit: Duration) -> Result<()> {
+        timeout(limit, self.step_down()).await.unwrap_or(Ok(()))
     }
 
     fn give_up(&self) {

@@ -119,7 +119,7 @@ impl Guard {
         F: Future<Output = T>,
     {
         let (lost, work) = (self.ended(), work(self.hold()));
-        while_held(lost, work, self.unlock()).await
+        while_held(lost, work, self.finish()).await
     }
 
     /// A view of this hold that does not keep the lock.
@@ -165,8 +165,25 @@ impl Guard {
     /// # Panics
     /// Outside a Tokio runtime with time enabled. The client then releases the lock in the background.
     pub async fn unlock(mut self) -> Result<()> {
+        let patience = self.engine.config.riding_out();
+        let left = self.leave(patience).await;
+        self.has_left(left)
+    }
+
+    /// Same as [`unlock`](Self::unlock), for a caller that has finished its work: it waits for one attempt only. If Redis
+    /// does not answer that, the client goes on in the background.
+    pub(crate) async fn finish(mut self) -> Result<()> {
+        let left = self.leave(Duration::ZERO).await;
+        self.has_left(left)
+    }
+
+    /// Not an `async fn`: the future of `unlock` would have space for the guard twice.
+    fn leave(&mut self, patience: Duration) -> impl Future<Output = Result<()>> + Send + use<> {
         self.left = true;
-        let left = self.engine.leave(&self.hold).await;
+        self.engine.leave(&self.hold, patience)
+    }
+
+    fn has_left(mut self, left: Result<()>) -> Result<()> {
         if let Some(notice) = self.notice.take()
             && !matches!(left, Err(Error::Lost))
         {
@@ -297,8 +314,8 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// Runs `work` until it is done or the lock is lost, then unlocks. Until it is polled, the future that unlocks keeps
-/// the guard.
+/// Runs `work` until it is done or the lock is lost, then unlocks with [`Guard::finish`]: while Redis is away, the output of
+/// the work does not wait for it. Until it is polled, the future that unlocks keeps the guard.
 pub(crate) async fn while_held<T>(
     lost: impl Future<Output = Ended>,
     work: impl Future<Output = T>,

@@ -45,6 +45,12 @@ impl GuardSet {
         agreed(&mut released, self.view.needed).await
     }
 
+    /// See [`Guard::finish`].
+    pub(crate) async fn finish(self) -> Result<()> {
+        let mut released = self.guards.into_iter().map(Guard::finish).collect();
+        agreed(&mut released, self.view.needed).await
+    }
+
     /// Extends each lease to at least `lease` from now, all at once. If too few guards are still valid, it extends
     /// none: a longer lease would only delay the next holder.
     pub(crate) async fn extend(&self, lease: Duration) -> Result<()> {

@@ -42,6 +42,11 @@ impl MultiGuard {
         self.parts.unlock().await
     }
 
+    /// See [`Guard::finish`].
+    pub(crate) async fn finish(self) -> Result<()> {
+        self.parts.finish().await
+    }
+
     /// Extends the lease of each lock to at least `lease` from now, between 10 ms and 24 h.
     ///
     /// # Cancel safety

@@ -55,6 +55,11 @@ impl RedGuard {
         self.parts.unlock().await
     }
 
+    /// See [`Guard::finish`].
+    pub(crate) async fn finish(self) -> Result<()> {
+        self.parts.finish().await
+    }
+
     /// Extends the lease to at least `lease` from now, between 10 ms and 24 h, on all servers at once.
     ///
     /// # Cancel safety

@@ -93,11 +93,12 @@ impl Lock {
         self.handle.lock(None).await
     }
 
-    /// Takes the lock if it is free, in one attempt. Returns `None` if another caller holds it, or if it is free but a
-    /// waiter ahead may still take it.
+    /// Takes the lock if it is free, in one attempt. Returns `None` if another caller holds it, if it is free but a waiter
+    /// ahead may still take it, or if another call of this client is asking Redis for it at this moment, even if that call
+    /// does not get it.
     ///
-    /// If another caller of this client holds the lock or waits for it, the answer needs no I/O. If this client is still
-    /// releasing the lock in the background after a guard was dropped, the attempt waits for that release. If the client
+    /// In the last case, and if another caller of this client holds the lock or waits for it, the answer needs no I/O. If
+    /// this client is still releasing the lock, the attempt waits for the answer to that release. If the client
     /// that has the lock may keep it idle ([`Config::keep`](crate::Config::keep)), the call asks a second time, up to
     /// 50 ms later.
     ///
@@ -117,8 +118,8 @@ impl Lock {
     ///
     /// # Errors
     /// Same as [`lock`](Self::lock), but at once instead of after `ride_out`:
-    /// [`Error::Unavailable`](crate::Error::Unavailable) if the request was not sent, and
-    /// [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not answer it.
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if the request was not sent, or Redis does not answer the release
+    /// of this client, and [`Error::Indeterminate`](crate::Error::Indeterminate) if Redis did not answer the request.
     ///
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
@@ -237,7 +238,8 @@ impl Lock {
     ///
     /// # Errors
     /// Same as [`lock`](Self::lock), and [`Error::Lost`](crate::Error::Lost) if the lock was lost before the work was
-    /// done. If the work was done and only the release failed, the result is `Ok`: the lock expires with its lease.
+    /// done. If the work was done and only the release failed, the result is `Ok`. The result does not wait for more than
+    /// one attempt to release: the client repeats it in the background, and the lock expires with its lease at the latest.
     ///
     /// # Panics
     /// Outside a Tokio runtime with time enabled. If `work` panics, the call panics too, and the client releases the

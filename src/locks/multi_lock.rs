@@ -206,7 +206,7 @@ impl MultiLock {
     {
         let guard = self.lock().await?;
         let (lost, work) = (guard.ended(), work(guard.hold()));
-        while_held(lost, work, guard.unlock()).await
+        while_held(lost, work, guard.finish()).await
     }
 
     /// Whether any of the locks is held, so that they cannot be taken now.

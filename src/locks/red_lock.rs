@@ -245,7 +245,7 @@ impl RedLock {
     {
         let guard = self.lock().await?;
         let (lost, work) = (guard.ended(), work(guard.hold()));
-        while_held(lost, work, guard.unlock()).await
+        while_held(lost, work, guard.finish()).await
     }
 
     /// Whether a majority of the servers reports that the lock is held.

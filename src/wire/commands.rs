@@ -100,6 +100,16 @@ impl Commands {
         shard.is_ok_and(|shard| shard.clock.granted(number, Instant::now()))
     }
 
+    /// Records how a request for this lock ended, for the log: whether it was granted, or the fault.
+    pub(crate) fn came_to(&self, keys: &Keys, outcome: Result<bool, &Fault>) {
+        match &self.servers {
+            Servers::One(shard) => shard.came_to(outcome),
+            servers @ Servers::Cluster(_) => {
+                servers.shard(keys).iter().for_each(|shard| shard.came_to(outcome));
+            }
+        }
+    }
+
     /// Waits until the client has tried to connect to the server of this lock. The client connects to a server of a
     /// cluster when it first needs it.
     pub(crate) async fn tried(&self, keys: &Keys) {

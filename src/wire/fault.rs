@@ -64,9 +64,9 @@ pub(crate) enum Redirect {
 /// Makes a fault of its source.
 type Maker = fn(Source) -> Fault;
 
-/// The codes to look for in an error of the server, in this order, anywhere in its text: before version 7, the error of
-/// a command within a script has its code in the middle.
-const CODES: [(&str, Maker); 17] = [
+/// The codes of an error of the server, and what it says instead of a code, in this order.
+const CODES: [(&str, Maker); 18] = [
+    ("HALFRUN", Fault::HalfRun),
     ("CONFLICT", Fault::Conflict),
     ("PERMITS", Fault::Permits),
     ("UNSET", |_| Fault::Unset),
@@ -98,13 +98,15 @@ impl Fault {
     /// The fault for an error text of the server, which may be a whole answer or one entry of a batch.
     pub(crate) fn from_text(text: &str) -> Self {
         let source = said(text);
+        // What follows was in the request: names that a user has chosen.
+        let text = text.split("with args beginning with").next().unwrap_or_default();
         if text.contains("non local key") {
             return Self::HalfRun(source);
         }
         if let Some(redirect) = Redirect::of(text) {
             return Self::Redirected(redirect, source);
         }
-        match CODES.iter().find(|(code, _)| text.contains(code)) {
+        match CODES.iter().find(|(code, _)| says(text, code)) {
             Some((_, fault)) => fault(source),
             None => Self::Refused(source),
         }
@@ -230,6 +232,18 @@ impl Fault {
     }
 }
 
+/// Whether an error of the server says this. A code begins the text, or a part of it: before version 7, the error of a
+/// command within a script has its code after the place in the script. Other words may be anywhere.
+fn says(text: &str, words: &str) -> bool {
+    let is_code = words.bytes().all(|byte| byte.is_ascii_uppercase());
+    text.match_indices(words).any(|(at, _)| {
+        let before = &text[..at];
+        let before = before.strip_suffix('-').unwrap_or(before);
+        let is_first = matches!(before.trim(), "" | "ERR");
+        !is_code || is_first || before.ends_with(": ")
+    })
+}
+
 fn conflict(key: &str, kind: &str) -> Error {
     Error::Conflict { key: key.to_owned(), kind: kind.to_owned(), asked: String::new() }
 }
@@ -278,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_code_is_found_anywhere_in_its_text() {
+    fn an_error_code_is_found_behind_the_place_in_a_script() {
         let hidden = "ERR Error running script (call to f_ab): @user_script:1: \
                       @user_script: 1: -READONLY You can't write against a read only replica.";
         assert!(matches!(Fault::from_text(hidden), Fault::Distrusted(_)));
@@ -289,6 +303,22 @@ mod tests {
         let full =
             "ERR Error running script: -OOM command not allowed when used memory > 'maxmemory'";
         assert!(matches!(Fault::from_text(full), Fault::Refused(_)));
+        let half = "HALFRUN @user_script: 7: WRONGTYPE Operation against a key";
+        assert!(matches!(Fault::from_text(half), Fault::HalfRun(_)));
+    }
+
+    /// The server quotes the request, in which a user has chosen the name.
+    #[test]
+    fn a_name_in_the_text_of_an_error_is_no_code() {
+        for name in ["NOSCRIPT", "CONFLICT", "non local key", "a: -READONLY"] {
+            let unknown = format!(
+                "ERR unknown command 'EVALSHA', with args beginning with: 'f00' '1' 'lock:{{{name}}}' "
+            );
+            let fault = Fault::from_text(&unknown);
+            assert!(matches!(fault, Fault::Refused(_)), "{name}: {fault:?}");
+        }
+        let user = "WRONGPASS user NOSCRIPT is disabled";
+        assert!(matches!(Fault::from_text(user), Fault::Permission(_)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod acks;
 mod clock;
+mod outage;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,9 +25,11 @@ use crate::wire::scripts::{Dialect, Library};
 
 pub(crate) use acks::{Acks, Quorum};
 pub(crate) use clock::ServerClock;
+pub(crate) use outage::LONG_OUTAGE;
 
 use acks::Pipes;
 use clock::PRECISE;
+use outage::Outage;
 
 /// How often the client reads the clock of a new server, if the answers are slow.
 const READINGS: usize = 3;
@@ -40,6 +43,7 @@ pub(crate) struct Shard {
     /// The acknowledging link, if replicas have to acknowledge.
     pub(crate) acks: Option<Acks>,
     facts: Arc<Facts>,
+    outage: Outage,
 }
 
 impl Shard {
@@ -61,7 +65,7 @@ impl Shard {
         let (acks, acks_task) = acks.unzip();
         let (commands, link) = LinkTask::new(destination, Arc::new(duty), generations.clone());
         let tasks = ShardTasks { commands, acks: acks_task };
-        (Self { node, link, clock, acks, facts }, tasks)
+        (Self { node, link, clock, acks, facts, outage: Outage::default() }, tasks)
     }
 
     /// Waits until all connections to it exist, or waiting does not help.
@@ -85,6 +89,14 @@ impl Shard {
         self.link.tried().await;
         if let Some(acks) = &self.acks {
             acks.link.tried().await;
+        }
+    }
+
+    /// Records how a request for a lock ended, for the log: whether it was granted, or the fault.
+    pub(crate) fn came_to(&self, outcome: Result<bool, &Fault>) {
+        match outcome {
+            Ok(is_grant) => self.outage.answered(self.node.as_ref(), is_grant),
+            Err(fault) => self.outage.fails(self.node.as_ref(), fault),
         }
     }
 

@@ -139,3 +139,58 @@ async fn a_guard_that_was_dropped_is_not_in_the_way_of_the_next_try() {
         drop(guard.unwrap_or_else(|| panic!("round {round}: a lock, with patience")));
     }
 }
+
+/// The client would ride out the outage for ten minutes.
+#[tokio::test]
+async fn finished_work_does_not_wait_until_the_server_is_back() {
+    for way in 0..4 {
+        let server = Site::start().await;
+        let config =
+            Config::default().watchdog_timeout(LONG).response_timeout(Duration::from_millis(500));
+        let client = comes_in(server.url(), config).await;
+        let work = async || {
+            server.pause();
+            7
+        };
+        let done = async {
+            match way {
+                0 => client.lock("a").run(|_| work()).await,
+                1 => client.multi_lock(["a", "b"]).run(|_| work()).await,
+                2 => client.every("a", LONG).run_if_due(|_| work()).await.map(Option::unwrap),
+                _ => client.election("a").run(|_| work()).await,
+            }
+        };
+        let done = timeout(SOON, done).await;
+        assert!(matches!(done, Ok(Ok(7))), "way {way}: {done:?}");
+        server.resume();
+        let admin = server.admin().await;
+        let only_marks = async || {
+            let keys = lock_keys(&admin).await;
+            keys.iter().all(|key| key.ends_with(":interval") || key.ends_with(":leader"))
+        };
+        eventually(SOON, "the lock is given back", only_marks).await;
+    }
+}
+
+/// The client asked Redis to free the lock itself. Until it has the answer, `None` would say that somebody else has the lock.
+#[tokio::test]
+async fn a_try_beside_an_unlock_without_an_answer_does_not_say_that_the_lock_is_held() {
+    let server = Site::start().await;
+    let config = Config::default().response_timeout(Duration::from_millis(500));
+    let client = comes_in(server.url(), config).await;
+    let guard = client.lock("a").lock().await.unwrap();
+    server.pause();
+    let unlocking = tokio::spawn(guard.unlock());
+    tokio::task::yield_now().await;
+
+    let lock = client.lock("a");
+    let (tried, limited) =
+        tokio::join!(lock.try_lock(), lock.try_lock_for(Duration::from_millis(100)));
+
+    for tried in [tried, limited] {
+        let error = tried.expect_err("nobody knows whether it is free");
+        assert!(error.is_transient(), "{error:?}");
+    }
+    server.resume();
+    assert!(timeout(SOON, unlocking).await.unwrap().unwrap().is_ok());
+}

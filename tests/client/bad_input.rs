@@ -214,6 +214,23 @@ async fn a_key_of_another_type_is_a_conflict_and_left_as_it_is() {
     }
 }
 
+/// The release frees the lock, and then cannot let in the waiter.
+#[tokio::test]
+async fn an_unlock_beside_the_notes_of_a_stranger_has_given_the_lock_back() {
+    let (server, client) = server_and_client().await;
+    let (admin, theirs) = (server.admin().await, common::fixture::client(&server).await);
+    let guard = client.lock("a").lock().await.unwrap();
+    let waiter = tokio::spawn(async move { theirs.lock("a").lock().await });
+    common::fixture::parked(&admin, "a", 1).await;
+    admin.cmd::<i64>(&["DEL", "lock_notes:{a}"]).await;
+    admin.cmd::<()>(&["SET", "lock_notes:{a}", "text"]).await;
+
+    guard.unlock().await.expect("it was given back");
+
+    assert_eq!(admin.pttl(&key("a")).await, -2, "the lock is free");
+    waiter.abort();
+}
+
 #[tokio::test]
 async fn a_lock_that_was_overwritten_is_lost_and_the_stranger_left_as_it_is() {
     let server = Site::start().await;

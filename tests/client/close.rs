@@ -4,7 +4,9 @@ use crate::common;
 
 use std::time::{Duration, Instant};
 
-use common::fixture::{A_WHILE, SOON, client, client_with, comes_in, lock_keys, parked, quick};
+use common::fixture::{
+    A_WHILE, LONG, SOON, client, client_with, comes_in, lock_keys, parked, quick,
+};
 use common::{Admin, Proxy, Site, eventually};
 use futures_util::future::join_all;
 use parklock::{Client, Config, Ended, Error, Guard, Lock};
@@ -182,6 +184,25 @@ async fn an_unlock_that_closing_cannot_wait_for_is_indeterminate() {
     for unlocked in timeout(SOON, unlocks).await.unwrap().unwrap() {
         assert!(matches!(unlocked, Err(Error::Indeterminate { .. })), "{unlocked:?}");
     }
+}
+
+/// The acquire of the last call was cut off, and might still arrive. Its lease, and the response timeout, last longer than this
+/// test.
+#[tokio::test]
+async fn closing_waits_for_one_answer_whatever_was_cut_off_before() {
+    let server = Site::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_acquires();
+    let config = Config::default().watchdog_timeout(LONG).response_timeout(LONG / 5);
+    let client = comes_in(proxy.url(), config).await;
+    for kind in [client.lock("a"), client.fair_lock("b")] {
+        let cut = proxy.script("acquire").nth(1).cut_before();
+        let tried = kind.try_lock().await;
+        assert!(matches!(tried, Err(Error::Indeterminate { .. })), "{tried:?}");
+        cut.lift();
+    }
+
+    timeout(SOON, client.close()).await.expect("the server answers at once");
 }
 
 /// Five calls that shared a request and were dropped before the server's answer arrived. Another client holds `0`.

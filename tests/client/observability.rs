@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::fixture::{SOON, client, comes_in, is_pending, key, lock_keys, quick};
 use common::{Proxy, Server, eventually};
-use parklock::{Client, Config};
+use parklock::{Client, Config, Error};
 use tokio::time::timeout;
 use tracing::field::{Field, Visit};
 use tracing::subscriber::{DefaultGuard, set_default};
@@ -357,4 +357,46 @@ async fn a_client_that_may_not_describe_itself_goes_on_without() {
     let client = comes_in(url, quick().describe("billing")).await;
     client.lock("a").lock().await.unwrap().unlock().await.unwrap();
     assert_eq!(admin.cmd::<Vec<String>>(&["KEYS", "lock_client:*"]).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_client_that_closes_says_how_many_releases_are_unconfirmed() {
+    let (log, _capturing) = Log::capture();
+    let server = Server::start().await;
+    let config = Config::default().response_timeout(Duration::from_millis(500));
+    let client = comes_in(server.url(), config).await;
+    let guards = [client.lock("a").lock().await.unwrap(), client.lock("b").lock().await.unwrap()];
+    server.pause();
+    timeout(SOON, client.close()).await.unwrap();
+    assert_eq!(log.said(Level::WARN, &["confirmed every release", "open=2"]), 1, "{}", log.all());
+    drop(guards);
+}
+
+#[tokio::test]
+async fn an_unlock_that_finds_nothing_is_a_loss_said_once_with_name_and_token() {
+    let (log, _capturing) = Log::capture();
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let guard = client.lock("orders").lock().await.unwrap();
+    let token = format!("token={}", guard.token());
+    server.admin().await.cmd::<i64>(&["DEL", &key("orders")]).await;
+    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert_eq!(log.said(Level::ERROR, &["lock lost", "orders", &token]), 1, "{}", log.all());
+}
+
+#[tokio::test]
+async fn an_outage_of_more_than_a_second_is_a_warning_when_it_begins_and_when_it_ends() {
+    let (log, _capturing) = Log::capture();
+    let server = Server::start().await;
+    let config = Config::default().response_timeout(Duration::from_millis(300));
+    let client = comes_in(server.url(), config).await;
+    server.pause();
+    let lock = client.lock("a");
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    let begins = ["no request for a lock has succeeded", "fault="];
+    eventually(SOON, "it warns", async || log.said(Level::WARN, &begins) > 0).await;
+    server.resume();
+    timeout(SOON, waiting).await.unwrap().unwrap().unwrap().unlock().await.unwrap();
+    assert_eq!(log.said(Level::WARN, &begins), 1, "{}", log.all());
+    assert_eq!(log.said(Level::WARN, &["succeed again"]), 1, "{}", log.all());
 }

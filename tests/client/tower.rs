@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use common::fixture::{LONG, SOON, client, client_with, is_pending, parked, quick};
 use common::{Server, eventually};
@@ -286,4 +287,25 @@ fn a_refusal_says_whether_a_retry_may_succeed() {
     assert_eq!(status(Refusal::Failed(Error::TooManyWaiters { limit: 1 })), (503, true));
     assert_eq!(status(Refusal::Failed(Error::InvalidName { reason: "" })), (400, false));
     assert_eq!(status(Refusal::Failed(Error::Lost)), (503, true));
+}
+
+/// The client would ride out the outage for ten minutes, and the request is done.
+#[tokio::test]
+async fn a_finished_response_does_not_wait_until_the_server_is_back() {
+    for on_loss in [OnLoss::Abort, OnLoss::Mark] {
+        let server = Arc::new(Server::start().await);
+        let config = quick().watchdog_timeout(LONG).response_timeout(Duration::from_millis(500));
+        let client = client_with(&*server, config).await;
+        let paused = Arc::clone(&server);
+        let service = LockLayer::by_path(&client).on_loss(on_loss).layer(service_fn(
+            move |_: Request<String>| {
+                paused.pause();
+                async { Ok::<_, Infallible>(Response::new("done".to_owned())) }
+            },
+        ));
+        let done = answered(service.oneshot(post("/a"))).await;
+        assert_eq!((done.status(), &**done.body()), (StatusCode::OK, "done"));
+        assert!(done.extensions().get::<LockLost>().is_none());
+        server.resume();
+    }
 }

@@ -56,6 +56,7 @@ macro_rules! contract {
                 a_try_while_it_is_held_is_none
                 a_wait_with_a_limit_ends_in_time_and_holds_up_nobody
                 a_try_after_a_dropped_guard_of_the_same_client_gets_it
+                a_try_beside_an_unlock_of_the_same_client_gets_it
             }
             losing {
                 a_holder_whose_key_is_gone_has_lost_it

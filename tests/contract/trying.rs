@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::fixture::SOON;
+use tokio::time::{sleep, timeout};
+
+use crate::common::fixture::{A_WHILE, SOON};
 use crate::pair::Pair;
 use crate::scene::{Scene, Waiter, is_held, only_told};
 
@@ -45,5 +47,22 @@ pub(crate) async fn a_try_after_a_dropped_guard_of_the_same_client_gets_it(pair:
         let guard = scene.ours().try_lock().await.unwrap();
         drop(guard.unwrap_or_else(|| panic!("nobody else is there in round {round}")));
     }
+    scene.is_clean().await;
+}
+
+/// The server has run the release, and its answer is on its way.
+pub(crate) async fn a_try_beside_an_unlock_of_the_same_client_gets_it(pair: Pair) {
+    let scene = Scene::with(pair, only_told()).await;
+    let guard = scene.ours().lock().await.unwrap();
+    let answer = scene.proxy.script("release").nth(1).hold_reply();
+    let unlocking = tokio::spawn(guard.unlock());
+    answer.happened().await;
+    let mutex = scene.ours();
+    let trying = tokio::spawn(async move { mutex.try_lock().await });
+    sleep(A_WHILE).await;
+    answer.lift();
+    timeout(SOON, unlocking).await.unwrap().unwrap().unwrap();
+    let tried = timeout(SOON, trying).await.unwrap().unwrap().unwrap();
+    tried.expect("nobody else is there").unlock().await.unwrap();
     scene.is_clean().await;
 }

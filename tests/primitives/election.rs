@@ -388,3 +388,20 @@ async fn an_invalid_margin_identity_or_name_is_refused_by_the_first_call() {
     assert!(matches!(nameless.campaign().await, Err(Error::InvalidName { .. })));
     assert!(matches!(nameless.leader().await, Err(Error::InvalidName { .. })));
 }
+
+/// Somebody deletes the lock between the grant and the first renewal.
+#[tokio::test]
+async fn a_candidate_that_loses_the_lock_before_its_term_is_not_told_that_another_one_leads() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
+    let client = comes_in(proxy.url(), Config::default()).await;
+    let renewal = proxy.script("renew").nth(1).hold_request();
+    let candidate = client.election("a");
+    let trying = tokio::spawn(async move { candidate.try_campaign().await });
+    renewal.happened().await;
+    delete(&server, "a").await;
+    renewal.lift();
+    let tried = timeout(SOON, trying).await.unwrap().unwrap();
+    assert!(matches!(tried, Err(Error::Lost)), "{tried:?}");
+}

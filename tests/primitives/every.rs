@@ -101,6 +101,30 @@ async fn a_claim_whose_answer_is_lost_is_made_once() {
     assert_eq!(client.every("a", LONG).run_if_due(async |_| ()).await.unwrap(), None);
 }
 
+/// The server counts the period from the claim that was answered, since the run begins then.
+#[tokio::test]
+async fn a_run_whose_claim_was_answered_late_has_a_whole_period_from_then() {
+    let server = Server::start().await;
+    let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+    proxy.name_script("claim", include_str!("../../lua/marks/claim.lua"));
+    let client = comes_in(proxy.url(), quick().watchdog_timeout(LONG)).await;
+    let lost = proxy.script("claim").first(1).cut_after();
+    let period = LONG;
+    let job = client.every("a", period);
+    let work = async |_| admin.pttl(MARK).await;
+    let back = async {
+        lost.happened().await;
+        proxy.refuse().await;
+        sleep(Duration::from_secs(2)).await;
+        let back = Instant::now();
+        proxy.accept_again().await;
+        back
+    };
+    let (left, back) = tokio::join!(job.run_if_due(work), back);
+    let left = Duration::from_millis(left.unwrap().unwrap().try_into().unwrap());
+    assert!(left + back.elapsed() >= period, "{left:?} are left {:?} later", back.elapsed());
+}
+
 #[derive(Default)]
 struct Runs {
     now: usize,

@@ -71,9 +71,14 @@ async fn ask_for_all(
     // First all of them, so that their releases share requests.
     wanted.iter().for_each(|(keys, _)| engine.give_back_kept(keys));
     for (at, (keys, _)) in wanted.iter().enumerate() {
-        match Contender::at_once(engine, keys).await? {
-            Some(contender) => contenders.push(contender),
-            None => return Ok(AllOrNone::Busy(at)),
+        match Contender::at_once(engine, keys).await {
+            Ok(Some(contender)) => contenders.push(contender),
+            Ok(None) => return Ok(AllOrNone::Busy(at)),
+            // A caller with patience then waits for this lock, and rides out the outage.
+            Err(error) if error.is_transient() && !patience.is_none() => {
+                return Ok(AllOrNone::Busy(at));
+            }
+            Err(error) => return Err(error),
         }
     }
     let asked = Instant::now();

@@ -1,5 +1,6 @@
 //! How a caller asks Redis once, and what it makes of the answer. `pending_acquire.rs` sends the request.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::engine::waiting::Event;
 use crate::error::{Error, Result};
 use crate::jitter::jittered;
 use crate::keys::TenureId;
-use crate::wire::{Acquire, Fault, Manner, Secret};
+use crate::wire::{Acquire, Fault, LONG_OUTAGE, Manner, Secret};
 
 impl Caller {
     /// Asks once, without a place in line.
@@ -160,7 +161,9 @@ impl Caller {
             shared.others_come_first();
         }
         match &attempted {
-            Ok(_) => {
+            Ok(answer) => {
+                let is_grant = matches!(answer, Attempt::Granted(_));
+                self.engine.commands.came_to(&entry.keys, Ok(is_grant));
                 known.into_iter().for_each(Known::answered);
                 entry.answered();
                 // A caller that asks beside the contender says nothing about the place of the contender.
@@ -174,6 +177,7 @@ impl Caller {
             Err(fault) => {
                 known.into_iter().for_each(|known| known.failed(fault, was_open));
                 if fault.is_passing() {
+                    self.engine.commands.came_to(&entry.keys, Err(fault));
                     entry.failed(Instant::now());
                 }
             }
@@ -206,12 +210,21 @@ impl Caller {
             return Err(fault.into_outage(&entry.keys.lock().to_string()));
         }
         if let Fault::NotSent(_) = fault {
-            let _ = timeout(left, self.engine.commands.up(&entry.keys)).await;
+            let _ = timeout(left, self.is_up(entry, &fault)).await;
             sleep(self.engine.spread()).await;
         } else {
             sleep(jittered(RETRY_PAUSE).min(left)).await;
         }
         Ok(())
+    }
+
+    /// Waits until the server of this lock is connected. If that takes long, the log says so.
+    async fn is_up(&self, entry: &Entry, fault: &Fault) {
+        let mut up = pin!(self.engine.commands.up(&entry.keys));
+        if timeout(LONG_OUTAGE, up.as_mut()).await.is_err() {
+            self.engine.commands.came_to(&entry.keys, Err(fault));
+            up.await;
+        }
     }
 
     pub(super) async fn explained(&self, entry: &Entry, fault: Fault) -> Error {

@@ -23,7 +23,7 @@ impl Contender {
     /// Contends at once, or not at all if another caller of this client came first. A tenure that was left for others
     /// still holds the lock in Redis, so for this caller the lock is held.
     pub(crate) async fn at_once(engine: &Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
-        let permit = engine.permit_now(&engine.visit(keys, 1, false)?).await;
+        let permit = engine.permit_now(&engine.visit(keys, 1, false)?).await?;
         Ok(permit.map(|permit| Self::new(engine, permit)))
     }
 

@@ -170,7 +170,7 @@ impl Waiter {
                 former.taken();
             }
         }
-        match self.engine.left(hold, left).await {
+        match self.engine.left(hold, left, self.engine.config.riding_out()).await {
             Err(Error::Indeterminate { .. } | Error::Unavailable { .. }) => Ok(()),
             given_back => given_back,
         }

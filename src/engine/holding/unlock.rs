@@ -18,10 +18,12 @@ use crate::engine::holding::unanswered_release::UnansweredRelease;
 use crate::engine::releaser::{Job, Lane, Outcome};
 use crate::engine::tenure::{At, Left};
 use crate::error::{Error, Result};
+use crate::token::FencingToken;
 use crate::wire::{Fault, Release};
 
 impl Engine {
-    /// Leaves a tenure, and returns the outcome.
+    /// Leaves a tenure, and returns the outcome. If Redis does not answer the first attempt, waits for the releaser, but
+    /// not longer than `patience`.
     ///
     /// # Cancel safety
     /// The hold ends at once. If the future is dropped, the rest goes on in the background.
@@ -30,9 +32,10 @@ impl Engine {
     pub(crate) fn leave(
         self: &Arc<Self>,
         hold: &Hold,
+        patience: Duration,
     ) -> impl Future<Output = Result<()>> + Send + use<> {
         match self.end_one(hold) {
-            Some((hold, left)) => Either::Left(self.left(&hold, left)),
+            Some((hold, left)) => Either::Left(self.left(&hold, left, patience)),
             None => Either::Right(ready(Ok(()))),
         }
     }
@@ -62,6 +65,7 @@ impl Engine {
         self: &Arc<Self>,
         hold: &Hold,
         left: Left<Stay>,
+        patience: Duration,
     ) -> impl Future<Output = Result<()>> + Send + use<> {
         match self.job_after(hold, left) {
             Ok(None) => Either::Left(ready(Ok(()))),
@@ -69,7 +73,9 @@ impl Engine {
             Ok(Some(job)) if job.lane() == Lane::Counts => {
                 Either::Right(Either::Left(Box::pin(Arc::clone(self).tell_count(hold.clone()))))
             }
-            Ok(Some(job)) => Either::Right(Either::Right(self.give_back(job))),
+            Ok(Some(job)) => {
+                Either::Right(Either::Right(self.give_back(job, (patience, hold.token()))))
+            }
         }
     }
 
@@ -194,12 +200,17 @@ impl Engine {
     ///
     /// Not an `async fn`: the future of an `async fn` has space for each argument twice. With two jobs in it, the future of
     /// every caller that unlocks would be half as large again.
-    fn give_back(self: &Arc<Self>, job: Job) -> impl Future<Output = Result<()>> + Send + use<> {
-        let (meters, riding_out) = (job.keys.meters.clone(), self.config.riding_out());
+    fn give_back(
+        self: &Arc<Self>,
+        job: Job,
+        (patience, token): (Duration, FencingToken),
+    ) -> impl Future<Output = Result<()>> + Send + use<> {
+        let keys = Arc::clone(&job.keys);
         // If this caller is not polled, the releaser continues with the release, and what the job keeps does not stay here.
         // A job without a permit is done in an entry of its own. A closed client makes no entry, and looks after no caller.
         let visit = job.keeps_permit_of().or_else(|| self.visit(&job.keys, 1, true).ok());
-        let (job, outcome) = job.telling();
+        let (mut job, outcome) = job.telling();
+        job.begins(&self.releases);
         let asked = Box::pin(Arc::clone(self).ask_to_release(job));
         async move {
             let asked = match visit {
@@ -215,10 +226,11 @@ impl Engine {
                     Fault::late("the release is not confirmed").into_unconfirmed()
                 }
             };
-            match timeout(riding_out, outcome).await {
+            match timeout(patience, outcome).await {
                 Ok(Ok(Ok(true))) => Ok(()),
                 Ok(Ok(Ok(false))) => {
-                    meters.lost(Loss::Gone.word());
+                    keys.meters.lost(Loss::Gone.word());
+                    tracing::error!(name = ?keys.name(), %token, why = Loss::Gone.reason(), "lock lost");
                     Err(Error::Lost)
                 }
                 Ok(Ok(Err(fault))) => Err(fault.into_unconfirmed()),

@@ -42,6 +42,8 @@ pub(crate) struct Backlog {
     seen: u64,
     /// The jobs of one request could be for several servers, so each is sent in a separate request.
     is_scattered: bool,
+    /// The client closes: any answer settles a job.
+    is_closing: bool,
 }
 
 impl Backlog {
@@ -65,6 +67,16 @@ impl Backlog {
         let (ready, later): (BTreeMap<_, _>, _) = later.partition(|(_, job)| job.can_be_hastened());
         self.later = later;
         ready.into_values().for_each(|job| self.put(job));
+    }
+
+    /// The client closes: asks for each job once more, and takes any answer.
+    pub(crate) fn close(&mut self) {
+        self.is_closing = true;
+        self.hasten();
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.is_closing
     }
 
     /// The next request. Releases come first, since other callers may wait for them.
@@ -96,7 +108,8 @@ impl Backlog {
         let Answers { lane, jobs, generation } = answered;
         self.lane(lane).asked -= 1;
         for (mut job, outcome) in jobs {
-            if job.is_settled_by(&outcome, generation, now) {
+            let is_enough = self.is_closing && outcome.is_ok();
+            if is_enough || job.is_settled_by(&outcome, generation, now) {
                 job.settle(outcome, now);
                 continue;
             }

@@ -209,14 +209,17 @@ impl Job {
 
     /// Records that the job is in progress. Returns `false` if the same job is already waiting: one request writes the
     /// latest hold count.
-    pub(crate) fn is_new(&mut self, releases: &Arc<ReleasesUnderWay>) -> bool {
-        match &self.what {
-            What::Release | What::Taken | What::Ghost { .. } => {
-                self.under_way.get_or_insert_with(|| releases.begin(&self.keys));
-            }
-            What::Count(tenure) => return tenure.will_tell(),
+    pub(crate) fn is_new(&mut self, releases: &ReleasesUnderWay) -> bool {
+        if let What::Count(tenure) = &self.what {
+            return tenure.will_tell();
         }
+        self.begins(releases);
         true
+    }
+
+    /// Records that this name is being released.
+    pub(crate) fn begins(&mut self, releases: &ReleasesUnderWay) {
+        self.under_way.get_or_insert_with(|| releases.begin(&self.keys));
     }
 
     pub(crate) fn lane(&self) -> Lane {

@@ -1,18 +1,27 @@
-//! The names that this client is releasing in the background. No caller has them any more, but Redis has not answered
-//! yet. The releaser (`releaser.rs`) does the work. `ghost.rs` says who gives back a grant that comes for a dropped
-//! caller. For a caller that shared a batch, the release is recorded here when the caller goes. It is sent when the batch
-//! is answered.
+//! The names that this client is releasing: no caller has them any more, but Redis has not answered yet. A caller that only
+//! tries waits for that answer, since this client itself is nobody else. `unlock.rs` and `releaser.rs` do the work.
+//! `ghost.rs` says who gives back a grant that comes for a dropped caller. For a caller that shared a batch, the release
+//! is recorded here when the caller goes. It is sent when the batch is answered.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::array::from_fn;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
 use crate::keys::{Keys, TenureId};
 
+/// Names share these slots by their hash, so that threads that release different locks seldom wait for each other.
+const SLOTS: usize = 64;
+
 /// The names that a client is releasing.
-#[derive(Default)]
 pub(crate) struct ReleasesUnderWay {
+    slots: [Arc<Slot>; SLOTS],
+}
+
+#[derive(Default)]
+struct Slot {
     state: Mutex<State>,
     ended: Notify,
 }
@@ -20,51 +29,69 @@ pub(crate) struct ReleasesUnderWay {
 #[derive(Default)]
 struct State {
     begun: u64,
-    /// By channel: all kinds of one name that can block each other share a channel.
-    under_way: HashMap<Box<str>, BTreeSet<u64>>,
+    /// In the order in which they began.
+    under_way: Vec<(u64, Arc<Keys>)>,
     /// The releases that begin when a request is answered whose caller has gone, by the owner field of that request.
     expected: BTreeMap<TenureId, u64>,
 }
 
+impl Default for ReleasesUnderWay {
+    fn default() -> Self {
+        Self { slots: from_fn(|_| Arc::default()) }
+    }
+}
+
 impl State {
-    fn begin(&mut self, keys: &Keys) -> u64 {
+    fn begin(&mut self, keys: &Arc<Keys>) -> u64 {
         self.begun += 1;
-        self.under_way.entry(keys.channel.clone()).or_default().insert(self.begun);
+        self.under_way.push((self.begun, Arc::clone(keys)));
         self.begun
+    }
+
+    /// The first release of this name. All kinds of one name that can block each other share a channel.
+    fn first(&self, keys: &Keys) -> Option<u64> {
+        let first = self.under_way.iter().find(|(_, other)| other.channel == keys.channel);
+        first.map(|(number, _)| *number)
+    }
+}
+
+impl Slot {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
     }
 }
 
 impl ReleasesUnderWay {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
+    fn slot(&self, keys: &Keys) -> &Arc<Slot> {
+        let mut hasher = DefaultHasher::new();
+        keys.channel.hash(&mut hasher);
+        &self.slots[(hasher.finish() % SLOTS as u64) as usize]
     }
 
     /// Records a release, until the value is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, keys: &Keys) -> ReleaseUnderWay {
-        let number = self.state().begin(keys);
-        self.numbered(keys, number)
+    pub(crate) fn begin(&self, keys: &Arc<Keys>) -> ReleaseUnderWay {
+        let slot = self.slot(keys);
+        let number = slot.state().begin(keys);
+        ReleaseUnderWay { slot: Arc::clone(slot), number }
     }
 
     /// The caller of this request has gone. Records the release of what the request may be granted, until
     /// [`expected`](Self::expected).
-    pub(crate) fn expect(&self, keys: &Keys, id: TenureId) {
-        let mut state = self.state();
+    pub(crate) fn expect(&self, keys: &Arc<Keys>, id: TenureId) {
+        let mut state = self.slot(keys).state();
         let number = state.begin(keys);
         state.expected.insert(id, number);
     }
 
     /// The record of such a release: its request was answered, or is never sent.
-    pub(crate) fn expected(self: &Arc<Self>, keys: &Keys, id: TenureId) -> Option<ReleaseUnderWay> {
-        let number = self.state().expected.remove(&id);
-        number.map(|number| self.numbered(keys, number))
-    }
-
-    fn numbered(self: &Arc<Self>, keys: &Keys, number: u64) -> ReleaseUnderWay {
-        ReleaseUnderWay { releases: Arc::clone(self), channel: keys.channel.clone(), number }
+    pub(crate) fn expected(&self, keys: &Keys, id: TenureId) -> Option<ReleaseUnderWay> {
+        let slot = self.slot(keys);
+        let number = slot.state().expected.remove(&id)?;
+        Some(ReleaseUnderWay { slot: Arc::clone(slot), number })
     }
 
     pub(crate) fn is_under_way(&self, keys: &Keys) -> bool {
-        self.state().under_way.contains_key(&keys.channel)
+        self.slot(keys).state().first(keys).is_some()
     }
 
     /// Waits until each release that has begun by now has its first answer, or has failed once. It does not wait for
@@ -73,14 +100,14 @@ impl ReleasesUnderWay {
     /// # Cancel safety
     /// The future may be dropped at any time.
     pub(crate) async fn ended(&self, keys: &Keys) {
-        let begun = self.state().begun;
+        let slot = self.slot(keys);
+        let begun = slot.state().begun;
         loop {
-            let ended = self.ended.notified();
+            let ended = slot.ended.notified();
             tokio::pin!(ended);
             // Listen first, check second: so a release that ends in between is not missed.
             ended.as_mut().enable();
-            let first =
-                self.state().under_way.get(&keys.channel).and_then(|all| all.first().copied());
+            let first = slot.state().first(keys);
             if first.is_none_or(|first| first > begun) {
                 return;
             }
@@ -91,22 +118,18 @@ impl ReleasesUnderWay {
 
 /// A release in progress.
 pub(crate) struct ReleaseUnderWay {
-    releases: Arc<ReleasesUnderWay>,
-    channel: Box<str>,
+    slot: Arc<Slot>,
     number: u64,
 }
 
 impl Drop for ReleaseUnderWay {
     fn drop(&mut self) {
-        let mut state = self.releases.state();
-        if let Some(numbers) = state.under_way.get_mut(&self.channel) {
-            numbers.remove(&self.number);
-            if numbers.is_empty() {
-                state.under_way.remove(&self.channel);
-            }
-        }
+        let mut state = self.slot.state();
+        let at = state.under_way.partition_point(|(number, _)| *number < self.number);
+        let ended = state.under_way.remove(at);
         drop(state);
-        self.releases.ended.notify_waiters();
+        drop(ended);
+        self.slot.ended.notify_waiters();
     }
 }
 
@@ -118,8 +141,8 @@ mod tests {
     use crate::config::Layout;
     use crate::kinds::Kind;
 
-    fn keys(name: &str) -> Keys {
-        Keys::new(Layout::Native, Kind::Lock, name.to_owned()).unwrap()
+    fn keys(name: &str) -> Arc<Keys> {
+        Arc::new(Keys::new(Layout::Native, Kind::Lock, name.to_owned()).unwrap())
     }
 
     #[tokio::test]
@@ -136,7 +159,7 @@ mod tests {
         assert!(releases.is_under_way(&keys("a")) && releases.is_under_way(&keys("b")));
         drop((later, other));
         assert!(releases.ended(&keys("a")).now_or_never().is_some());
-        assert!(releases.state().under_way.is_empty());
+        assert!(releases.slots.iter().all(|slot| slot.state().under_way.is_empty()));
     }
 
     #[test]

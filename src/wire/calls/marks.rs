@@ -46,7 +46,8 @@ impl Connection<'_> {
         items.first().map(text).transpose()
     }
 
-    /// Claims an interval for the hold with this token. The claim may be repeated: the server recognizes it.
+    /// Claims an interval for the hold with this token. The claim may be repeated: then the interval
+    /// begins again.
     pub(crate) async fn claim(
         &mut self,
         keys: &Keys,
