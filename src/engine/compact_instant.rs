@@ -66,6 +66,10 @@ impl SharedInstant {
         set.err().and_then(NonZeroU64::new).map_or(time, CompactInstant)
     }
 
+    pub(crate) fn set(&self, time: CompactInstant) {
+        self.0.store(time.0.get(), Ordering::SeqCst);
+    }
+
     /// Sets it, unless it has a later one.
     pub(crate) fn advance(&self, time: CompactInstant) {
         self.0.fetch_max(time.0.get(), Ordering::SeqCst);

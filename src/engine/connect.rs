@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::config::Config;
 use crate::engine::core::{Core, Engine, rules};
+use crate::engine::cut_off::CutOff;
 use crate::engine::debts::Debts;
 use crate::engine::describe::describe;
 use crate::engine::entry::{Table, Timetable};
@@ -182,6 +183,7 @@ impl Memory {
             tenures: AtomicU64::new(0),
             orders: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),
+            cut_off: CutOff::default(),
             debts,
             releases: Arc::clone(&outbox.releases),
             outbox,

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
+use crate::engine::cut_off::CutOff;
 use crate::engine::debts::Debts;
 use crate::engine::entry::{Entry, EntryPermit, Table, Tenure, Timetable, Visit};
 use crate::engine::grant::{Grant, Holder, Lease};
@@ -32,9 +33,6 @@ use crate::wire::{Commands, Connection, Fault, Requests, Secret, Subscriber, Sub
 
 /// The pause before a retry after a failure, plus or minus half.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(100);
-
-/// After a reconnect, requests for all awaited locks are spread over some time. Each lock adds this much to it.
-const SPREAD: Duration = Duration::from_micros(50);
 
 /// A reference to the state of a client. A handle has one, and shares it with its guards and with the work of its callers.
 /// So threads that lock with different handles do not contend for a count.
@@ -70,6 +68,7 @@ pub(crate) struct Core {
     pub(crate) tenures: AtomicU64,
     pub(crate) orders: AtomicU64,
     pub(crate) waiters: AtomicUsize,
+    pub(crate) cut_off: CutOff,
     pub(crate) debts: Debts,
     pub(crate) releases: Arc<ReleasesUnderWay>,
     pub(crate) closing: CancellationToken,
@@ -200,13 +199,14 @@ impl Engine {
         Counted { waiters: &self.waiters, _waits: keys.meters.waits() }
     }
 
-    /// The connection to send on. If the connection has just broken, waits a while for the next one.
+    /// The connection to send on. If it has just broken, waits until the client has tried to connect again, which takes
+    /// milliseconds if the server is there, and also if it refuses.
     pub(crate) async fn connected(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
         // If no node has the slot, a connection would not help.
         if let Err(fault) = self.commands.acknowledged(keys).map(drop)
             && !matches!(fault, Fault::Redirected(..))
         {
-            let _ = timeout(self.config.response(), self.commands.up(keys)).await;
+            let _ = timeout(self.config.response(), self.commands.tried_now(keys)).await;
         }
         self.commands.connection(keys)
     }
@@ -223,7 +223,10 @@ impl Engine {
         if !is_wanted() {
             self.await_releases(keys).await;
         }
-        let permit = visit.try_permit();
+        let permit = visit.try_permit().or_else(|| {
+            // A caller that is not polled may keep its place only as long as it refuses nobody.
+            visit.cancel_silent().then(|| visit.try_permit())?
+        });
         if permit.is_none() && !is_wanted() && self.releases.is_under_way(keys) {
             return Err(Error::unanswered(self.config.response()));
         }
@@ -235,11 +238,6 @@ impl Engine {
         if !self.outbox.put(job) && !self.orphaned.swap(true, Ordering::Relaxed) {
             tracing::warn!("the client is closed: locks that it held expire with their leases");
         }
-    }
-
-    /// A random delay that spreads the requests for all awaited locks over some time.
-    pub(crate) fn spread(&self) -> Duration {
-        (SPREAD * u32::try_from(self.table.len()).unwrap_or(u32::MAX)).mul_f64(fastrand::f64())
     }
 
     /// A sign of life for a contender, and when it was made. A kind without a line needs none.

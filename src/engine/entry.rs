@@ -14,6 +14,7 @@
 //!
 //! `entry/table.rs` finds entries, `entry/visit.rs` keeps one in the table, `entry/permit.rs` is what a tenure has of it.
 
+mod alarms;
 mod behind;
 mod contest;
 mod gate;
@@ -37,8 +38,9 @@ use crate::engine::tenure;
 use crate::engine::waiting::{Event, Rules, Waiting};
 use crate::error::Result as Answer;
 use crate::keys::{Keys, TenureId};
-use crate::wire::{Manner, Subscription};
+use crate::wire::{Fault, Manner, Subscription};
 
+pub(crate) use alarms::Alarms;
 pub(crate) use permit::{EntryPermit, Stay};
 pub(crate) use queue::{LOOKS, Look, Ticket};
 pub(crate) use table::Table;
@@ -226,21 +228,19 @@ impl Entry {
         self.waiting().as_ref().map_or(rules, |waiting| waiting.rules(rules))
     }
 
-    /// Passes an event to the contender, if there is one.
+    /// Passes an event to the contender, if there is one, and wakes it.
     pub(crate) fn step(&self, event: Event, rules: Rules) {
         self.notes(event, rules);
+        self.gate.open();
     }
 
-    /// Same as [`step`](Self::step). Returns whether there is a contender.
+    /// Notes what the contender itself has learnt. Returns whether there is a contender.
     pub(crate) fn notes(&self, event: Event, rules: Rules) -> bool {
         let mut waiting = self.waiting();
         if let Some(waiting) = &mut *waiting {
             waiting.step(Instant::now(), event, rules);
         }
-        let is_there = waiting.is_some();
-        drop(waiting);
-        self.gate.open();
-        is_there
+        waiting.is_some()
     }
 
     /// The contender is about to ask: under this owner field, for this place.
@@ -414,10 +414,37 @@ impl Entry {
         self.queue.look()
     }
 
+    /// When the lookout has to look at a contender that sleeps.
+    pub(crate) fn look_at(&self) -> Option<Instant> {
+        self.contest.look_at()
+    }
+
+    /// Parks the contender until its gate is opened or the time is over.
+    ///
+    /// # Cancel safety
+    /// Same as [`Gate::pass`].
+    pub(crate) async fn park(&self, until: Instant) -> Result<(), Fault> {
+        let _asleep = self.contest.sleeps_until(until);
+        self.gate.pass(until).await
+    }
+
+    /// Same as [`park`](Self::park), but also until `early` is ready. Returns whether it was.
+    pub(crate) async fn park_unless(
+        &self,
+        early: impl Future<Output = ()>,
+        until: Instant,
+    ) -> Result<bool, Fault> {
+        tokio::select! {
+            biased;
+            parked = self.park(until) => parked.map(|()| false),
+            () = early => Ok(true),
+        }
+    }
+
     /// Checks whether a notified contender was polled. If it is silent and blocks another caller, returns its work, for
     /// the caller to drop.
-    pub(crate) fn look_for_contender(&self) -> (Look, Option<Work<Contested>>) {
-        match self.contest.look() {
+    pub(crate) fn look_for_contender(&self, now: Instant) -> (Look, Option<Work<Contested>>) {
+        match self.contest.look(now) {
             // It blocks nobody while it only stands in line: the server removes it, since it shows no signs of life.
             Look::Silent if !self.is_awaited() && self.is_parked() && !self.has_siblings() => {
                 (Look::Silent, None)

@@ -10,12 +10,12 @@
 //! | `keep/` | whether an idle lock may be kept |
 //! | `watchdog/` | the task that renews |
 //! | `releaser/` | the task that gives back in the background |
-//! | files | what all share: `core.rs`; what nobody needs any more: `look_after.rs`; the begin and end of a client: `connect.rs`, `close.rs`; messages: `listener.rs`; the other tasks: `unpolled.rs`, `describe.rs`; latches and conditions: `orders.rs`; words that folders share: `grant.rs`, `hold.rs`, `ghost.rs`, `debts.rs`, `owned.rs`, `secrets.rs`, `compact_instant.rs` |
+//! | files | what all share: `core.rs`; what nobody needs any more: `look_after.rs`; the begin and end of a client: `connect.rs`, `close.rs`; messages: `listener.rs`; the other tasks: `unpolled.rs`, `describe.rs`; latches and conditions: `orders.rs`; the pause after a reconnect: `cut_off.rs`; words that folders share: `grant.rs`, `hold.rs`, `ghost.rs`, `debts.rs`, `owned.rs`, `secrets.rs`, `compact_instant.rs` |
 //!
 //! | what happens | where |
 //! |---|---|
 //! | `lock().await` | `caller.rs`: it queues in its client (`entry/queue.rs`), asks (`caller/ask.rs`), waits (`caller/contend.rs` drives, `waiting.rs` decides what it does and how long it parks) |
-//! | an acquire gets no answer | `caller/ask.rs` rides it out, and asks again under a new owner field (`Entry::ask`). If its caller has gone, `caller/pending_acquire.rs` leaves a ghost. If it was a nested hold: `holding.rs` |
+//! | an acquire gets no answer, or replicas do not acknowledge it | `caller/ask.rs` rides it out, and asks again under a new owner field (`Entry::ask`). If its caller has gone, `caller/pending_acquire.rs` leaves a ghost. If it was a nested hold: `holding.rs` |
 //! | a waiter shows a sign of life | when: `waiting.rs`; sent: `caller/ask.rs`; its secret: `secrets.rs`. The server's half is `lua/line/acquire.lua` |
 //! | a message arrives | `listener.rs` finds whom it concerns. A message to all clients, or of Redisson, makes every contender on its channel ask: `hear_of_all` there |
 //! | a message is lost | `Waiting::next` in `waiting.rs` limits each park: `max_park`, `DEAF`, `ENDLESS`. In `entry/table.rs`, one far contender asks for all |
@@ -32,7 +32,7 @@
 //! | several locks are taken in one step | `caller/acquire_all.rs` |
 //! | a latch is changed, a condition notified | `orders.rs` repeats the request until it is answered |
 //! | a release is repeated | `holding/unanswered_release.rs` hands it to `releaser.rs`; `releaser/job.rs` |
-//! | a future is not polled | `entry/lookout.rs` says whom to look at; `unpolled.rs` skips or cancels |
+//! | a future is not polled, a caller's runtime does not run | `entry/lookout.rs` and `entry/alarms.rs` say whom to look at, `entry/contest.rs` since when it should have been polled; `unpolled.rs` skips or cancels |
 //! | the client closes | `close.rs`, `debts.rs` |
 
 mod caller;
@@ -40,6 +40,7 @@ mod close;
 mod compact_instant;
 mod connect;
 mod core;
+mod cut_off;
 mod debts;
 mod describe;
 mod entry;

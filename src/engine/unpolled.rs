@@ -1,14 +1,15 @@
-//! Callers that were notified and whose futures are not polled. This task skips one that waits for the permit, and cancels
-//! one that has it, unless it blocks no other caller. `lookout.rs` lists the entries to look at; `queue.rs` and
-//! `contest.rs` say which callers are silent.
+//! Callers that were notified, or should act by now, and whose futures are not polled. This task skips one that waits for
+//! the permit, and cancels one that has it, unless it blocks no other caller. `lookout.rs` lists the entries to look at;
+//! `queue.rs` and `contest.rs` say which callers are silent.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::core::{Engine, WeakEngine};
-use crate::engine::entry::{Entry, LOOKS, Look};
+use crate::engine::entry::{Alarms, Entry, LOOKS, Look};
 
 /// The shortest pause between two looks: a busy runtime takes some time to poll a caller.
 const SHORTEST: Duration = Duration::from_millis(5);
@@ -22,6 +23,7 @@ pub(crate) async fn look_out(engine: WeakEngine, stop: CancellationToken) {
 }
 
 async fn look(engine: WeakEngine) {
+    let mut alarms = Alarms::<Entry>::default();
     loop {
         let Some((lookout, pause)) = engine
             .upgrade()
@@ -29,14 +31,23 @@ async fn look(engine: WeakEngine) {
         else {
             return;
         };
+        lookout.sleep(alarms.next()).await;
+        for entry in alarms.ring(Instant::now()) {
+            entry.watched.alarm.end();
+            // Its own timer rings at the same moment: look once later.
+            lookout.watch(&entry.watched, &entry);
+        }
         let (watched, takes_long) = lookout.next(pause.max(SHORTEST)).await;
         let Some(engine) = engine.upgrade() else { return };
-        let late = if takes_long { engine.table.late() } else { Vec::new() };
-        late.iter().for_each(|entry| lookout.watch(&entry.watched, entry));
+        let now = Instant::now();
+        let due = if takes_long { engine.table.due(now) } else { Vec::new() };
+        due.iter().for_each(|entry| lookout.watch(&entry.watched, entry));
         for entry in watched.iter().filter_map(Weak::upgrade) {
             entry.watched.end();
-            if engine.look_at(&entry) {
+            if engine.look_at(&entry, now) {
                 lookout.watch(&entry.watched, &entry);
+            } else if let Some(at) = entry.look_at() {
+                alarms.set(at, &entry.watched.alarm, &entry);
             }
         }
     }
@@ -45,7 +56,7 @@ async fn look(engine: WeakEngine) {
 impl Engine {
     /// Checks whether each notified caller of an entry has come. A caller that does not come is skipped or cancelled,
     /// so that it blocks no other. Returns whether to look again.
-    fn look_at(&self, entry: &Arc<Entry>) -> bool {
+    fn look_at(&self, entry: &Arc<Entry>, now: Instant) -> bool {
         let Some(visit) = self.table.visit_again(entry) else { return false };
         let called = entry.look_for_called();
         if called == Look::Silent {
@@ -53,17 +64,14 @@ impl Engine {
             // If they were the last callers, nobody takes a tenure that was left for them.
             self.look_after(&visit);
         }
-        let is_late = match entry.look_for_contender() {
+        let is_late = match entry.look_for_contender(now) {
             (Look::Silent, Some(work)) => {
-                tracing::debug!(name = ?entry.keys.name(), "a caller is cancelled: it was notified, but is not polled");
-                visit.forget_contender();
-                // This is as if the caller had dropped its future. The drop passes the permit on.
-                drop(work);
+                visit.cancel(work);
                 true
             }
             // It keeps its place. But it does not ask, so another contender has to ask for those far from the front.
             (Look::Silent, None) => {
-                visit.stop_watching();
+                self.table.passes_over(entry);
                 // It is looked at again: it may be granted the lock, or stand in the way, later.
                 true
             }

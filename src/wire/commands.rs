@@ -16,7 +16,7 @@ use crate::wire::connection::{Connection, Way};
 use crate::wire::destination::Destination;
 use crate::wire::fault::Fault;
 use crate::wire::link::Generations;
-use crate::wire::shard::{CommandDuty, Quorum, ServerClock, Shard, ShardTasks};
+use crate::wire::shard::{CommandDuty, Quorum, ServerClock, Shard, ShardTasks, Shortage};
 
 /// The path of all scripts to the servers.
 #[derive(Clone)]
@@ -93,6 +93,11 @@ impl Commands {
         Connection::new(self.servers.shard(keys)?, way, &self.servers, &self.common)
     }
 
+    /// Since when too few replicas of this lock's server acknowledge, if they do not.
+    pub(crate) fn shortage(&self, keys: &Keys) -> Option<Shortage> {
+        self.servers.shard(keys).ok()?.acks.as_ref()?.shortage()
+    }
+
     /// Records a number that the server of this lock has granted. Returns whether it can be the number of a grant: it is not far
     /// ahead of the server's clock.
     pub(crate) fn granted(&self, keys: &Keys, number: u64) -> bool {
@@ -116,6 +121,18 @@ impl Commands {
         if let (Servers::Cluster(_), Ok(shard)) = (&self.servers, self.servers.shard(keys)) {
             shard.tried().await;
         }
+    }
+
+    /// Waits until there is a connection to the server of this lock, or an attempt to connect has just failed.
+    pub(crate) async fn tried_now(&self, keys: &Keys) {
+        if let Ok(shard) = self.servers.shard(keys) {
+            shard.tried_now().await;
+        }
+    }
+
+    /// Since when the server of this lock has answered nothing, if there is no connection.
+    pub(crate) fn down_since(&self, keys: &Keys) -> Option<Instant> {
+        self.servers.shard(keys).ok()?.down_since()
     }
 
     /// Waits until there is a connection to the server of this lock, or never will be again. In a cluster, the lock may

@@ -8,8 +8,8 @@
 //! 3. Only the task ends a connection, by dropping it.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -110,6 +110,18 @@ impl Live {
 /// The live connection, or why there is none.
 type State = Result<Live, Fault>;
 
+/// A time without a connection.
+#[derive(Debug, Clone, Copy)]
+struct Outage {
+    /// The server has answered nothing that was asked since then.
+    since: Instant,
+    /// When an attempt to connect last failed.
+    tried: Option<Instant>,
+}
+
+/// For so long after an attempt to connect has failed, callers take its outcome for that of their own.
+const TRIED: Duration = Duration::from_millis(100);
+
 /// A view of a connection that another task maintains.
 #[derive(Clone)]
 pub(crate) struct Link {
@@ -118,6 +130,7 @@ pub(crate) struct Link {
     suspects: Arc<watch::Sender<u64>>,
     /// Signalled when the server is worth another try at once.
     worth_a_try: Arc<Notify>,
+    outage: Arc<Mutex<Option<Outage>>>,
 }
 
 impl Link {
@@ -134,6 +147,31 @@ impl Link {
         };
         // An error means that the task has ended.
         let _ = self.state.clone().wait_for(settled).await;
+    }
+
+    /// Since when the server has answered nothing, if there is no connection.
+    pub(crate) fn down_since(&self) -> Option<Instant> {
+        self.outage().map(|outage| outage.since)
+    }
+
+    fn outage(&self) -> Option<Outage> {
+        *self.outage.lock().expect("no panic under this lock")
+    }
+
+    /// Waits until there is a connection, or an attempt to connect has just failed. Has the task try now, if it pauses.
+    pub(crate) async fn tried_now(&self) {
+        let mut state = self.state.clone();
+        let tried = || self.outage().and_then(|outage| outage.tried);
+        while state.borrow_and_update().as_ref().is_err_and(Fault::is_passing) {
+            match tried() {
+                Some(tried) if tried.elapsed() < TRIED => return,
+                Some(_) => self.try_now(),
+                None => {}
+            }
+            if state.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Waits until the task has tried to connect for the first time.
@@ -166,6 +204,7 @@ pub(crate) struct LinkTask<D> {
     state: watch::Sender<State>,
     suspects: watch::Receiver<u64>,
     worth_a_try: Arc<Notify>,
+    outage: Arc<Mutex<Option<Outage>>>,
     generations: Generations,
     generation: u64,
     pause: Duration,
@@ -194,7 +233,9 @@ impl<D: Duty> LinkTask<D> {
             state: seen,
             suspects: Arc::new(suspects),
             worth_a_try: Arc::clone(&worth_a_try),
+            outage: Arc::default(),
         };
+        let outage = Arc::clone(&link.outage);
         (
             Self {
                 destination,
@@ -203,6 +244,7 @@ impl<D: Duty> LinkTask<D> {
                 state,
                 suspects: suspected,
                 worth_a_try,
+                outage,
                 generations,
                 generation: 0,
                 pause: SHORTEST_PAUSE,
@@ -294,7 +336,11 @@ impl<D: Duty> LinkTask<D> {
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
             match self.establish().await {
                 Ok(fresh) => return fresh,
-                Err(fault) => self.show(Err(unsent(fault))),
+                Err(fault) => {
+                    let now = Instant::now();
+                    self.is_down(now, Some(now));
+                    self.show(Err(unsent(fault)));
+                }
             }
         }
     }
@@ -306,6 +352,7 @@ impl<D: Duty> LinkTask<D> {
         tracing::info!(link = D::NAME, generation, %server, "connected");
         meters::connected(D::NAME, std::mem::replace(&mut self.was_up, true));
         let since = Instant::now();
+        *self.outage.lock().expect("no panic under this lock") = None;
         self.show(Ok(live));
         self.duty.up(generation);
         let fault = tokio::select! {
@@ -317,11 +364,19 @@ impl<D: Duty> LinkTask<D> {
             () = self.destination.left(Some(&found)) => elsewhere(),
         };
         tracing::info!(link = D::NAME, generation, %server, ?fault, "disconnected");
+        self.is_down(Instant::now(), None);
         self.show(Err(unsent(fault.of(server))));
         self.duty.down();
         if since.elapsed() > self.pause {
             self.pause = SHORTEST_PAUSE;
         }
+    }
+
+    /// The server has answered nothing since then, or since an earlier time that is known.
+    fn is_down(&self, since: Instant, tried: Option<Instant>) {
+        let mut outage = self.outage.lock().expect("no panic under this lock");
+        let since = outage.map_or(since, |outage| outage.since);
+        *outage = Some(Outage { since, tried });
     }
 
     fn show(&self, state: State) {
@@ -333,7 +388,9 @@ impl<D: Duty> LinkTask<D> {
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             heartbeat.tick().await;
+            let asked = Instant::now();
             if let Err(fault) = self.duty.heartbeat(&mut conn).await {
+                self.is_down(asked, None);
                 return fault;
             }
         }

@@ -23,7 +23,7 @@ use crate::wire::node::Node;
 use crate::wire::replies::strange;
 use crate::wire::scripts::{Dialect, Library};
 
-pub(crate) use acks::{Acks, Quorum};
+pub(crate) use acks::{Acks, Quorum, Shortage};
 pub(crate) use clock::ServerClock;
 pub(crate) use outage::LONG_OUTAGE;
 
@@ -74,6 +74,20 @@ impl Shard {
         if let Some(acks) = &self.acks {
             acks.link.up().await;
         }
+    }
+
+    /// Waits until all connections to it exist, or an attempt to connect has just failed.
+    pub(crate) async fn tried_now(&self) {
+        self.link.tried_now().await;
+        if let (Ok(_), Some(acks)) = (self.link.live(), &self.acks) {
+            acks.link.tried_now().await;
+        }
+    }
+
+    /// Since when it has answered nothing, if a connection is missing.
+    pub(crate) fn down_since(&self) -> Option<Instant> {
+        let acks = self.acks.as_ref().and_then(|acks| acks.link.down_since());
+        self.link.down_since().into_iter().chain(acks).min()
     }
 
     /// The server has become the primary of a slot: connects to it at once.

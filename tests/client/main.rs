@@ -24,7 +24,9 @@ mod many_names;
 mod metering;
 mod missed_unlock;
 mod observability;
+mod outages;
 mod parking;
+mod runtimes;
 #[cfg(feature = "serde")]
 mod settings;
 #[cfg(all(feature = "test-util", unix))]

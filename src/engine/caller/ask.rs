@@ -153,7 +153,7 @@ impl Caller {
         } else {
             entry.forbid_keeping();
         }
-        let has_place = acquire.place > 0;
+        let (has_place, began) = (acquire.place > 0, Instant::now());
         let attempted = attempt(&self.engine, acquire, entry).await;
         if let (Some(mut shared), false) =
             (entry.side_by_side(), matches!(attempted, Ok(Attempt::Granted(_))))
@@ -178,7 +178,9 @@ impl Caller {
                 known.into_iter().for_each(|known| known.failed(fault, was_open));
                 if fault.is_passing() {
                     self.engine.commands.came_to(&entry.keys, Err(fault));
-                    entry.failed(Instant::now());
+                    // The caller noticed it late.
+                    let since = self.engine.commands.down_since(&entry.keys);
+                    entry.failed(since.map_or(began, |since| since.min(began)));
                 }
             }
         }
@@ -210,10 +212,19 @@ impl Caller {
             return Err(fault.into_outage(&entry.keys.lock().to_string()));
         }
         if let Fault::NotSent(_) = fault {
-            let _ = timeout(left, self.is_up(entry, &fault)).await;
-            sleep(self.engine.spread()).await;
-        } else {
-            sleep(jittered(RETRY_PAUSE).min(left)).await;
+            let until_back = self.reconnects(entry, &fault, now + left).await;
+            return until_back.map_err(|fault| fault.into_error(""));
+        }
+        sleep(jittered(RETRY_PAUSE).min(left)).await;
+        Ok(())
+    }
+
+    /// Waits until there is a connection, and then for a random time, so that not all callers ask at once. A message ends either
+    /// wait: it may report a grant.
+    async fn reconnects(&self, entry: &Entry, fault: &Fault, until: Instant) -> Result<(), Fault> {
+        let waits = self.engine.cut_off.wait();
+        if entry.park_unless(self.is_up(entry, fault), until).await? {
+            entry.park(until.min(Instant::now() + waits.pause())).await?;
         }
         Ok(())
     }
@@ -225,6 +236,26 @@ impl Caller {
             self.engine.commands.came_to(&entry.keys, Err(fault));
             up.await;
         }
+    }
+
+    /// When the caller has waited for replicas for long enough, if too few of them acknowledge now. Its own requests do not say
+    /// that in time: it may stand behind others that wait for the same replicas.
+    ///
+    /// # Errors
+    /// That time is over.
+    pub(super) fn shortage_ends(&self, entry: &Entry) -> Result<Option<Instant>> {
+        let config = &self.engine.config;
+        if config.replicas == 0 || entry.keys.row.is_passed {
+            return Ok(None);
+        }
+        let Some(short) = self.engine.commands.shortage(&entry.keys) else { return Ok(None) };
+        let until = short.since.max(self.started) + config.riding_out();
+        if until > Instant::now() {
+            return Ok(Some(until));
+        }
+        // The next caller of this client may sleep far from the front, and its time may be over too.
+        self.engine.table.wake_next(entry);
+        Err(short.fault.into_outage(&entry.keys.lock().to_string()))
     }
 
     pub(super) async fn explained(&self, entry: &Entry, fault: Fault) -> Error {

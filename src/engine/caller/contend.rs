@@ -41,13 +41,8 @@ impl Caller {
             entry.step(Event::Roused, rules);
         }
         loop {
-            let permit = contender.permit();
-            if let Some(hold) = self.share(permit.visit(), 0, Some(permit.number())) {
-                return Ok(Some(hold));
-            }
-            if entry.may_be_next()
-                && let Some(hold) = self.pick_up_in_line(&mut contender)
-            {
+            let limit = self.shortage_ends(&entry)?;
+            if let Some(hold) = self.takes_over(&mut contender) {
                 return Ok(Some(hold));
             }
             self.make_room(&entry);
@@ -67,7 +62,8 @@ impl Caller {
                         entry.went_elsewhere();
                     }
                     stand.begin(&entry)?;
-                    entry.gate.pass(until).await.map_err(|fault| fault.into_error(""))?;
+                    let until = limit.map_or(until, |limit| limit.min(until));
+                    entry.park(until).await.map_err(|fault| fault.into_error(""))?;
                 }
                 // Boxed: most contenders are parked, and need no space for a request.
                 Next::Ask => match Box::pin(self.ask(&entry, offer.take())).await {
@@ -113,8 +109,16 @@ impl Caller {
         Ok(())
     }
 
-    /// Takes up the tenure that the caller right ahead in the line has left to this one.
-    fn pick_up_in_line(&self, contender: &mut Contender) -> Option<Hold> {
+    /// Takes what another caller of this client has left to this one, or holds together with it.
+    fn takes_over(&self, contender: &mut Contender) -> Option<Hold> {
+        let permit = contender.permit();
+        if let Some(hold) = self.share(permit.visit(), 0, Some(permit.number())) {
+            return Some(hold);
+        }
+        if !permit.entry().may_be_next() {
+            return None;
+        }
+        // The caller right ahead in the line may have left its tenure.
         match self.pick_up(contender.permit.take()?) {
             Coming::Held(hold) => Some(hold),
             Coming::Permit(permit, _) => {

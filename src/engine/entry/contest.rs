@@ -14,8 +14,12 @@
 //! 3. A number distinguishes the work of one contender from the work of the next. A caller that comes too late finds
 //!    another number, touches nothing, and queues again.
 //!
-//! The lookout drops only work that was woken and not polled since. Work without an event is parked, and may sleep
-//! forever.
+//! 4. The timers of the work are those of its caller's runtime, which may not run: its thread is blocked, or nobody drives it. So
+//!    work that sleeps says until when, and the lookout wakes it if nothing has woken it by then. Work that says nothing should
+//!    be polled soon: it waits for an answer, or pauses. The lookout wakes it after some looks. To be woken once too often costs
+//!    work nothing.
+//!
+//! The lookout drops only work that was woken and not polled since.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -23,7 +27,9 @@ use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use futures_util::task::AtomicWaker;
+use tokio::time::Instant;
 
+use crate::engine::compact_instant::{CompactInstant, SharedInstant};
 use crate::engine::entry::queue::{LOOKS, Look};
 
 /// The work of a contender.
@@ -34,6 +40,8 @@ pub(crate) struct Contest<T> {
     state: Mutex<State<T>>,
     /// Whether the work was woken, and not polled since.
     woken: AtomicBool,
+    /// Until when the work sleeps, if it has said so.
+    asleep: SharedInstant,
     /// How many polls are in progress. A poll that has passed the permit on may end after the next work is polled.
     polls: AtomicU32,
     /// The waker of the caller that polls it.
@@ -62,6 +70,7 @@ impl<T> Default for Contest<T> {
         Self {
             state: Mutex::new(state),
             woken: AtomicBool::new(false),
+            asleep: SharedInstant::default(),
             polls: AtomicU32::new(0),
             caller: AtomicWaker::new(),
         }
@@ -128,31 +137,73 @@ impl<T> Contest<T> {
         self.caller.wake();
     }
 
+    /// The work sleeps until this time, or until an event, as long as the value lives.
+    pub(crate) fn sleeps_until(&self, until: Instant) -> Asleep<'_> {
+        self.asleep.set(until.into());
+        Asleep(&self.asleep)
+    }
+
+    /// When the lookout has to look at work that sleeps and was not woken.
+    pub(crate) fn look_at(&self) -> Option<Instant> {
+        let is_here = !self.woken.load(Ordering::SeqCst) && self.state().work.is_some();
+        self.asleep.get().filter(|_| is_here).map(CompactInstant::instant)
+    }
+
     /// Whether the work was woken, and not polled since.
     pub(crate) fn is_late(&self) -> bool {
         self.woken.load(Ordering::SeqCst) && self.state().work.is_some()
     }
 
-    /// Checks whether the work was polled since it was woken.
-    pub(crate) fn look(&self) -> Look {
+    /// Whether the work should be polled soon, or should have been.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        (self.woken.load(Ordering::SeqCst) || !self.sleeps(now)) && self.state().work.is_some()
+    }
+
+    fn sleeps(&self, now: Instant) -> bool {
+        self.asleep.get().is_some_and(|until| until > now.into())
+    }
+
+    /// Checks whether the work was polled since it was woken. Wakes it if it should have been polled by now.
+    pub(crate) fn look(&self, now: Instant) -> Look {
         let mut state = self.state();
-        if !self.woken.load(Ordering::SeqCst) {
-            return Look::Well;
-        }
+        let is_woken = self.woken.load(Ordering::SeqCst);
         if state.work.is_none() {
             // If this look falls into a poll, so may the wake-up, and the poll puts the work back. So the next look
             // decides. Without a poll, the work is done.
-            return if self.polls.load(Ordering::SeqCst) > 0 { Look::Late } else { Look::Well };
+            let is_polled = is_woken && self.polls.load(Ordering::SeqCst) > 0;
+            return if is_polled { Look::Late } else { Look::Well };
+        }
+        if !is_woken && self.sleeps(now) {
+            return Look::Well;
         }
         // Each poll restarts the count.
         state.looks = state.looks.saturating_add(1);
-        if state.looks < LOOKS { Look::Late } else { Look::Silent }
+        if is_woken {
+            return if state.looks < LOOKS { Look::Late } else { Look::Silent };
+        }
+        let has_overslept = self.asleep.get().is_some();
+        if has_overslept || state.looks >= LOOKS {
+            state.looks = 0;
+            drop(state);
+            self.wake();
+        }
+        Look::Late
     }
 
     /// Takes out work that was just found silent, unless it was polled since. The caller has to drop it.
     pub(crate) fn take_silent(&self) -> Option<Work<T>> {
         let mut state = self.state();
         if state.looks < LOOKS { None } else { state.work.take() }
+    }
+}
+
+/// The work sleeps.
+#[must_use = "the work sleeps as long as this lives"]
+pub(crate) struct Asleep<'a>(&'a SharedInstant);
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        self.0.clear();
     }
 }
 
@@ -176,6 +227,7 @@ impl Drop for InPoll<'_> {
 mod tests {
     use std::future::{pending, poll_fn, ready};
     use std::sync::Arc;
+    use std::time::Duration;
 
     use super::*;
 
@@ -183,8 +235,12 @@ mod tests {
         contest.poll(part, Waker::noop(), &Context::from_waker(Waker::noop()))
     }
 
+    fn look(contest: &Contest<u8>) -> Look {
+        contest.look(Instant::now())
+    }
+
     fn looks(contest: &Contest<u8>) -> Vec<Look> {
-        (0..LOOKS).map(|_| contest.look()).collect()
+        (0..LOOKS).map(|_| look(contest)).collect()
     }
 
     /// Work that never ends, and a probe for its drop.
@@ -211,12 +267,67 @@ mod tests {
         let (contest, (work, seen)) = (Contest::default(), endless());
         let mut part = Part::New(work);
         assert_eq!(poll(&contest, &mut part), Poll::Pending);
-        assert_eq!(looks(&contest), [Look::Well; 4], "nothing has happened to it");
         contest.wake();
         assert_eq!(looks(&contest), [Look::Late, Look::Late, Look::Late, Look::Silent]);
         drop(contest.take_silent().unwrap());
         assert_eq!(Arc::strong_count(&seen), 1);
         assert_eq!(poll(&contest, &mut part), Poll::Ready(None), "it finds that it was cancelled");
+    }
+
+    /// Its timer belongs to a runtime that does not run.
+    #[test]
+    fn work_that_has_overslept_is_woken_and_then_dropped() {
+        let (contest, now) = (Contest::default(), Instant::now());
+        let until = now + Duration::from_secs(1);
+        let sleeper = Arc::new(contest);
+        let sleeps = Arc::clone(&sleeper);
+        let mut part = Part::New(Box::pin(async move {
+            let _asleep = sleeps.sleeps_until(until);
+            pending().await
+        }) as Work<u8>);
+        assert_eq!(poll(&sleeper, &mut part), Poll::Pending);
+        assert_eq!([(); 9].map(|()| sleeper.look(now)), [Look::Well; 9]);
+        assert_eq!(sleeper.look_at(), Some(until));
+        assert!(!sleeper.is_due(now) && sleeper.is_due(until));
+        assert_eq!(sleeper.look(until), Look::Late);
+        assert!(sleeper.is_late(), "it was woken");
+        assert_eq!(sleeper.look_at(), None);
+        let looks: Vec<_> = (0..LOOKS).map(|_| sleeper.look(until)).collect();
+        assert_eq!(looks, [Look::Late, Look::Late, Look::Late, Look::Silent]);
+        assert!(sleeper.take_silent().is_some());
+    }
+
+    /// It is polled once too often, and sleeps on.
+    #[test]
+    fn work_that_sleeps_and_is_polled_sleeps_until_the_same_time() {
+        let (contest, now) = (Arc::new(Contest::default()), Instant::now());
+        let sleeps = Arc::clone(&contest);
+        let until = now + Duration::from_secs(1);
+        let mut part = Part::New(Box::pin(async move {
+            let _asleep = sleeps.sleeps_until(until);
+            pending().await
+        }) as Work<u8>);
+        for _ in 0..3 {
+            assert_eq!(poll(&contest, &mut part), Poll::Pending);
+            assert_eq!(contest.look_at(), Some(until));
+        }
+        contest.end(&mut part);
+        assert_eq!((contest.look_at(), contest.look(until)), (None, Look::Well));
+    }
+
+    /// It waits for an answer whose time limit passes on a runtime that does not run.
+    #[test]
+    fn work_that_does_not_say_until_when_it_sleeps_is_woken_and_then_dropped() {
+        let (contest, (work, _seen)) = (Contest::default(), endless());
+        let mut part = Part::New(work);
+        for _ in 0..2 {
+            assert_eq!(poll(&contest, &mut part), Poll::Pending);
+            assert!(contest.is_due(Instant::now()));
+            assert_eq!(looks(&contest), [Look::Late; 4]);
+            assert!(contest.is_late(), "it was woken");
+        }
+        assert_eq!(looks(&contest).last(), Some(&Look::Silent));
+        assert!(contest.take_silent().is_some());
     }
 
     #[test]
@@ -226,7 +337,7 @@ mod tests {
         assert_eq!(poll(&contest, &mut part), Poll::Pending);
         for _ in 0..3 {
             contest.wake();
-            assert_eq!([(); 3].map(|()| contest.look()), [Look::Late; 3]);
+            assert_eq!([(); 3].map(|()| look(&contest)), [Look::Late; 3]);
             assert_eq!(poll(&contest, &mut part), Poll::Pending);
         }
         contest.wake();
@@ -245,13 +356,13 @@ mod tests {
         let mut part = Part::New(Box::pin(poll_fn(move |_| {
             looks_on.wake();
             for _ in 0..2 * LOOKS {
-                assert_eq!(looks_on.look(), Look::Late, "the next look decides");
+                assert_eq!(look(&looks_on), Look::Late, "the next look decides");
                 assert!(looks_on.take_silent().is_none());
             }
             Poll::Ready(1_u8)
         })) as Work<u8>);
         assert_eq!(poll(&contest, &mut part), Poll::Ready(Some(1)));
-        assert_eq!(contest.look(), Look::Well, "it has come");
+        assert_eq!(look(&contest), Look::Well, "it has come");
     }
 
     /// The look falls into the poll, and the wake-up too.
@@ -263,9 +374,9 @@ mod tests {
             let mut part = Part::New(Box::pin(poll_fn(move |_| {
                 polls += 1;
                 if polls > polls_before {
-                    assert_eq!(looks_on.look(), Look::Well, "nothing has happened to it");
+                    assert_eq!(look(&looks_on), Look::Well, "nothing has happened to it");
                     looks_on.wake();
-                    assert_eq!(looks_on.look(), Look::Late, "the next look decides");
+                    assert_eq!(look(&looks_on), Look::Late, "the next look decides");
                 }
                 Poll::Pending
             })) as Work<u8>);

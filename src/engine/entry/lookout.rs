@@ -7,9 +7,10 @@
 //! 2. The first request of a contender is on the uncontended path of a free lock, so it is only counted, together with
 //!    those that began between the same two looks. If one of them takes long, the lookout searches the table for its
 //!    contender.
-//! 3. The lookout counts looks, and reads no clock: after the whole process was stopped, the callers have as many looks
-//!    left as before.
-//! 4. A caller that is merely slow may be found silent. A caller that waits for the permit is skipped, and keeps its ticket. A
+//! 3. The lookout counts looks, not time: after the whole process was stopped, the callers have as many looks left as
+//!    before.
+//! 4. A contender that sleeps has an alarm (`alarms.rs`): its own timer may belong to a runtime that does not run.
+//! 5. A caller that is merely slow may be found silent. A caller that waits for the permit is skipped, and keeps its ticket. A
 //!    contender that is cancelled queues again, before the callers of its client that came after it. It may lose its place in the
 //!    server's line.
 
@@ -18,7 +19,9 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::engine::entry::alarms::Alarm;
 
 /// The entries `E` of a client whose callers were notified.
 pub(crate) struct Lookout<E> {
@@ -103,7 +106,10 @@ impl Fresh {
 
 /// Whether an entry is watched.
 #[derive(Default)]
-pub(crate) struct Watched(AtomicBool);
+pub(crate) struct Watched {
+    is_so: AtomicBool,
+    pub(crate) alarm: Alarm,
+}
 
 impl<E> Default for Lookout<E> {
     fn default() -> Self {
@@ -119,14 +125,18 @@ impl<E> Default for Lookout<E> {
 impl Watched {
     /// The lookout is about to look. A caller that is notified from now on is for the next look.
     pub(crate) fn end(&self) {
-        self.0.store(false, Ordering::SeqCst);
+        self.is_so.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_so(&self) -> bool {
+        self.is_so.load(Ordering::SeqCst)
     }
 }
 
 impl<E> Lookout<E> {
     /// Has the lookout watch an entry. This runs in each hand-over, so an entry that is already watched takes no mutex.
-    pub(crate) fn watch(&self, Watched(watched): &Watched, entry: &Arc<E>) {
-        if watched.load(Ordering::SeqCst) || watched.swap(true, Ordering::SeqCst) {
+    pub(crate) fn watch(&self, watched: &Watched, entry: &Arc<E>) {
+        if watched.is_so() || watched.is_so.swap(true, Ordering::SeqCst) {
             return;
         }
         let mut all = self.watched.lock().expect("no panic under this lock");
@@ -161,12 +171,16 @@ impl<E> Lookout<E> {
         }
     }
 
-    /// Sleeps as long as there is nothing to look at.
-    async fn sleep(&self) {
+    /// Sleeps as long as there is nothing to look at, and until the next alarm at most.
+    pub(crate) async fn sleep(&self, alarm: Option<Instant>) {
         // Announce the sleep, and then check: an entry that arrives in between wakes it.
         self.asleep.store(true, Ordering::SeqCst);
         if self.is_idle() {
-            self.first.notified().await;
+            let first = self.first.notified();
+            match alarm {
+                Some(at) => _ = timeout_at(at, first).await,
+                None => first.await,
+            }
         }
         self.asleep.store(false, Ordering::SeqCst);
     }
@@ -176,10 +190,8 @@ impl<E> Lookout<E> {
         watched.is_empty() && self.fresh.is_empty()
     }
 
-    /// Sleeps until there is something to look at, and then for this pause. Returns all entries watched by then, and
-    /// whether a first request takes long.
+    /// Pauses. Returns all entries watched by then, and whether a first request takes long.
     pub(crate) async fn next(&self, pause: Duration) -> (Vec<Weak<E>>, bool) {
-        self.sleep().await;
         sleep(pause).await;
         let takes_long = self.fresh.look();
         (std::mem::take(&mut *self.watched.lock().expect("no panic under this lock")), takes_long)

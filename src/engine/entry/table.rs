@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dashmap::DashMap;
+use tokio::time::Instant;
 
 use crate::engine::entry::lookout::Lookout;
 use crate::engine::entry::{Entry, Tenure, Visit};
@@ -231,11 +232,12 @@ impl Table {
         entries
     }
 
-    /// The entries whose contender was notified and has not been polled since.
-    pub(crate) fn late(&self) -> Vec<Arc<Entry>> {
-        self.sorted(|entry| entry.contest.is_late())
+    /// The entries whose contender should be polled soon, or should have been, and which are not watched yet.
+    pub(crate) fn due(&self, now: Instant) -> Vec<Arc<Entry>> {
+        self.sorted(|entry| !entry.watched.is_so() && entry.contest.is_due(now))
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.locks.len() + self.others.len()
     }
@@ -285,6 +287,32 @@ impl Table {
         let siblings = self.others.get_mut(&*listed.channel);
         wake(siblings.and_then(|mut siblings| siblings.stop_watching(listed.key)));
     }
+
+    /// Wakes the caller that came next to the line of this one.
+    pub(crate) fn wake_next(&self, entry: &Entry) {
+        let Some(listed) = &entry.listed else { return };
+        let next = self.others.get(&*listed.channel).and_then(|siblings| {
+            let mut behind =
+                siblings.entries.range((Bound::Excluded(listed.key), Bound::Unbounded));
+            let next = behind.find(|(_, entry)| entry.was_told_to_wait());
+            next.map(|(_, entry)| Arc::clone(entry))
+        });
+        wake(next);
+    }
+
+    /// Same as [`stop_watching`](Self::stop_watching), for a contender that is not polled. Others may be on the same runtime,
+    /// which does not run. All of them are woken at once, so that together they cost one `pickup_timeout`, and not one each.
+    pub(crate) fn passes_over(&self, silent: &Entry) {
+        let Some(listed) = &silent.listed else { return };
+        let Some(mut siblings) = self.others.get_mut(&*listed.channel) else { return };
+        if siblings.stop_watching(listed.key).is_none() {
+            return;
+        }
+        let far = siblings.entries.values().filter(|entry| entry.can_watch());
+        let far: Vec<_> = far.map(Arc::clone).collect();
+        drop(siblings);
+        far.iter().for_each(|entry| entry.gate.open());
+    }
 }
 
 /// The key of an entry within its channel.
@@ -325,8 +353,6 @@ mod tests {
     use std::sync::atomic::Ordering::SeqCst;
     use std::task::{Context, Wake, Waker};
     use std::time::Duration;
-
-    use tokio::time::Instant;
 
     use super::*;
     use crate::config::Layout;

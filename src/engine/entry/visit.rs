@@ -123,9 +123,18 @@ impl Visit {
         self.entry.table.stop_watching(&self.entry);
     }
 
-    /// The contender was cancelled. It still has the permit, so no other one is counted.
-    pub(crate) fn forget_contender(&self) {
+    /// Cancels a contender that is not polled, as if its caller had dropped its future: the drop passes the permit on.
+    pub(crate) fn cancel(&self, work: Work<Contested>) {
+        tracing::debug!(name = ?self.entry.keys.name(), "a caller is cancelled: its time has come, but it is not polled");
+        // It still has the permit, so no other one is counted.
         self.entry.table.lookout().end(&self.entry.age);
+        drop(work);
+    }
+
+    /// Cancels a contender that was found silent, and has kept its place because it blocked nobody. Returns whether there
+    /// was one.
+    pub(crate) fn cancel_silent(&self) -> bool {
+        self.entry.contest.take_silent().map(|work| self.cancel(work)).is_some()
     }
 
     /// Does work that has the permit. Returns `None` if the lookout cancelled it because its caller was not polled.
@@ -173,7 +182,13 @@ impl Future for Contesting<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Contested>> {
         let Self { visit, waker, part, .. } = &mut *self;
-        visit.entry.contest.poll(part, waker, context)
+        let entry = &visit.entry;
+        let polled = entry.contest.poll(part, waker, context);
+        // The work may never be woken: the lookout has to see for how long it sleeps.
+        if polled.is_pending() && entry.tells_lookout.load(Ordering::SeqCst) {
+            entry.have_watched();
+        }
+        polled
     }
 }
 

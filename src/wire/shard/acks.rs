@@ -8,11 +8,12 @@
 //! 5. Requests for a connection that is lost are not sent. Otherwise each pipe of them would wait for an answer, and
 //!    delay the requests on the next connection.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::{Cmd, Value, pipe};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::error::said;
@@ -39,8 +40,24 @@ impl Quorum {
     }
 }
 
+/// A time in which too few replicas acknowledged.
+#[derive(Debug, Clone)]
+pub(crate) struct Shortage {
+    pub(crate) since: Instant,
+    pub(crate) fault: Fault,
+    /// Until then it counts, unless a request fails again. If nobody asks for a while, nobody knows.
+    until: Instant,
+}
+
+/// A caller asks again after so long at the latest, besides the time that replicas have.
+const PAUSES: Duration = Duration::from_secs(2);
+
+/// The last shortage, if no request was acknowledged since.
+type Short = Arc<Mutex<Option<Shortage>>>;
+
 /// The senders' side of the acknowledging link of one server.
 pub(crate) struct Acks {
+    short: Short,
     pub(crate) link: Link,
     pub(crate) clock: Arc<ServerClock>,
     requests: mpsc::UnboundedSender<Request>,
@@ -61,9 +78,15 @@ type Answer = (Value, Option<Fault>);
 impl Acks {
     /// The link, and the task that sends.
     pub(crate) fn new(link: Link, clock: Arc<ServerClock>, quorum: Quorum) -> (Self, Pipes) {
-        let (requests, queue) = mpsc::unbounded_channel();
-        let pipes = Pipes { queue, quorum, link: link.clone() };
-        (Self { link, clock, requests }, pipes)
+        let ((requests, queue), short) = (mpsc::unbounded_channel(), Short::default());
+        let pipes = Pipes { queue, quorum, link: link.clone(), short: Arc::clone(&short) };
+        (Self { short, link, clock, requests }, pipes)
+    }
+
+    /// The shortage that goes on, if there is one.
+    pub(crate) fn shortage(&self) -> Option<Shortage> {
+        let short = self.short.lock().expect("no panic under this lock");
+        short.as_ref().filter(|short| Instant::now() < short.until).cloned()
     }
 
     /// Sends a request on this connection, after all that were sent before. `waits`: waits until replicas have its
@@ -91,6 +114,7 @@ pub(crate) struct Pipes {
     queue: mpsc::UnboundedReceiver<Request>,
     quorum: Quorum,
     link: Link,
+    short: Short,
 }
 
 impl Pipes {
@@ -133,10 +157,15 @@ impl Pipes {
             let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
             pipe.cmd("WAIT").arg(replicas).arg(millis);
         }
+        let sent = Instant::now();
         let answers = live.conn.send_packed_commands(&pipe, 0, pipe.len()).await;
         let answers = answers.map_err(Fault::answering);
         let acknowledged = match &answers {
-            Ok(answers) if waits => self.judge(answers.last(), live.generation),
+            Ok(answers) if waits => {
+                let fault = self.judge(answers.last(), live.generation);
+                self.note(sent, fault.as_ref());
+                fault
+            }
             _ => None,
         };
         let mut answers = answers.map(Vec::into_iter);
@@ -152,6 +181,15 @@ impl Pipes {
             // A caller that has left meanwhile releases what it may have been granted.
             let _ = told.send(answer);
         }
+    }
+
+    /// All callers of the client wait for the same replicas: so they know since when.
+    fn note(&self, sent: Instant, fault: Option<&Fault>) {
+        let mut short = self.short.lock().expect("no panic under this lock");
+        let goes_on = short.as_ref().filter(|before| sent < before.until);
+        let since = goes_on.map_or(sent, |before| before.since);
+        let until = Instant::now() + self.quorum.timeout * 2 + PAUSES;
+        *short = fault.map(|fault| Shortage { since, fault: fault.clone(), until });
     }
 
     /// The fault, if fewer replicas have the writes than are required.

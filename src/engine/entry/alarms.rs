@@ -1,0 +1,102 @@
+//! The alarms of the lookout: when to look at contenders that sleep, in case their own timers do not run. An entry has one
+//! alarm, as a rule. An alarm stays if its contender is woken: a look that comes too early sets the next one.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use tokio::time::Instant;
+
+use crate::engine::compact_instant::SharedInstant;
+
+/// Alarms for so many entries may lie here after the entries have gone.
+const FEW: usize = 64;
+
+/// When to look at which entry `E`.
+pub(crate) struct Alarms<E> {
+    /// The number distinguishes alarms for the same time.
+    all: BTreeMap<(Instant, u64), Weak<E>>,
+    set: u64,
+    /// With more alarms than this, those of entries that have gone are dropped.
+    most: usize,
+}
+
+/// The first alarm of an entry.
+#[derive(Default)]
+pub(crate) struct Alarm(SharedInstant);
+
+impl Alarm {
+    /// It has rung.
+    pub(crate) fn end(&self) {
+        self.0.clear();
+    }
+}
+
+impl<E> Default for Alarms<E> {
+    fn default() -> Self {
+        Self { all: BTreeMap::new(), set: 0, most: FEW }
+    }
+}
+
+impl<E> Alarms<E> {
+    /// Sets an alarm, unless the entry has an earlier one.
+    pub(crate) fn set(&mut self, at: Instant, Alarm(first): &Alarm, entry: &Arc<E>) {
+        if first.get().is_some_and(|first| first <= at.into()) {
+            return;
+        }
+        first.set(at.into());
+        self.set += 1;
+        self.all.insert((at, self.set), Arc::downgrade(entry));
+        if self.all.len() > self.most {
+            self.all.retain(|_, entry| entry.strong_count() > 0);
+            self.most = FEW.max(self.all.len() * 2);
+        }
+    }
+
+    /// When the next one rings.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.all.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// The entries whose alarms ring now.
+    pub(crate) fn ring(&mut self, now: Instant) -> Vec<Arc<E>> {
+        let later = self.all.split_off(&(now, u64::MAX));
+        let ring = std::mem::replace(&mut self.all, later);
+        ring.values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_entry_keeps_its_earliest_alarm_until_it_rings() {
+        let (mut alarms, alarm, entry) = (Alarms::default(), Alarm::default(), Arc::new(()));
+        let at = |seconds| Instant::now() + Duration::from_secs(seconds);
+        let (soon, late) = (at(1), at(9));
+        alarms.set(soon, &alarm, &entry);
+        alarms.set(late, &alarm, &entry);
+        assert_eq!(alarms.next(), Some(soon));
+        assert!(alarms.ring(Instant::now()).is_empty());
+        assert_eq!(alarms.ring(soon).len(), 1);
+        assert_eq!(alarms.next(), None, "the later one was not set");
+        alarm.end();
+        alarms.set(late, &alarm, &entry);
+        alarms.set(soon, &alarm, &entry);
+        assert_eq!(alarms.next(), Some(soon), "an earlier one rings first");
+    }
+
+    #[test]
+    fn alarms_of_entries_that_have_gone_do_not_pile_up() {
+        let (mut alarms, now) = (Alarms::default(), Instant::now());
+        let stays = Arc::new(());
+        alarms.set(now, &Alarm::default(), &stays);
+        for _ in 0..1_000 {
+            alarms.set(now, &Alarm::default(), &Arc::new(()));
+            assert!(alarms.all.len() <= FEW + 1);
+        }
+        assert_eq!(alarms.ring(now).len(), 1);
+    }
+}

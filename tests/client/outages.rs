@@ -1,0 +1,109 @@
+//! What the callers of one client do while a server cannot give them what they ask for. They wait side by side.
+
+use crate::common;
+
+use std::time::{Duration, Instant};
+
+use common::fixture::{A_WHILE, LONG, SOON, client_with, parked};
+use common::{Server, Site};
+use futures_util::future::{BoxFuture, join_all};
+use parklock::{Client, Config, Error, Guard, Result};
+use tokio::time::{sleep, timeout};
+
+const RIDE_OUT: Duration = Duration::from_secs(1);
+
+/// If they waited one after the other, they would not end while a test runs.
+const CALLERS: usize = 60;
+
+type Lock = fn(Client) -> BoxFuture<'static, Result<Guard>>;
+
+const LOCKS: [(&str, Lock); 5] = [
+    ("lock", |client| Box::pin(async move { client.lock("lock").lock().await })),
+    ("fair", |client| Box::pin(async move { client.fair_lock("fair").lock().await })),
+    ("read", |client| Box::pin(async move { client.rw_lock("read").read().await })),
+    ("write", |client| {
+        Box::pin(async move { Ok(client.rw_lock("write").write().await?.into_guard()) })
+    }),
+    ("permit", |client| Box::pin(async move { client.semaphore("permit", 1).acquire().await })),
+];
+
+/// L3, R2: there is no replica that could acknowledge a grant.
+#[tokio::test]
+async fn callers_that_wait_for_the_same_replicas_end_side_by_side() {
+    let server = Server::start().await;
+    let config = Config::default().replicas(1).ack_timeout(Duration::from_millis(50));
+    let kinds = LOCKS.map(async |(kind, lock)| {
+        let client = client_with(&server, config.clone().ride_out(RIDE_OUT)).await;
+        let asked = Instant::now();
+        let callers = (0..CALLERS).map(|_| tokio::spawn(lock(client.clone())));
+        let ended = timeout(SOON, join_all(callers)).await;
+        let ended = ended.unwrap_or_else(|_| panic!("{kind}: one after the other"));
+        for ended in ended {
+            let ended = ended.expect("no panic");
+            assert!(matches!(ended, Err(Error::Unavailable { .. })), "{kind}: {ended:?}");
+        }
+        let took = asked.elapsed();
+        eprintln!("{kind}: {took:?}");
+        assert!(took >= RIDE_OUT, "{kind}: they gave up after {took:?}");
+    });
+    join_all(kinds).await;
+}
+
+/// The same for callers that come at different times: each has its whole `ride_out`.
+#[tokio::test]
+async fn a_caller_that_comes_later_waits_for_replicas_for_as_long() {
+    let server = Server::start().await;
+    let config = Config::default().replicas(1).ack_timeout(Duration::from_millis(50));
+    for (kind, lock) in LOCKS {
+        let client = client_with(&server, config.clone().ride_out(RIDE_OUT)).await;
+        let first = tokio::spawn(lock(client.clone()));
+        sleep(RIDE_OUT / 2).await;
+        let asked = Instant::now();
+        let second = timeout(SOON, lock(client)).await.expect("it ends");
+        assert!(matches!(second, Err(Error::Unavailable { .. })), "{kind}: {second:?}");
+        assert!(asked.elapsed() >= RIDE_OUT, "{kind}: {:?}", asked.elapsed());
+        assert!(first.await.expect("no panic").is_err(), "{kind}");
+    }
+}
+
+/// L3: the time counts from when the server fell silent, and not from when the client noticed that.
+#[tokio::test]
+async fn a_parked_caller_ends_by_ride_out_and_one_answer_after_the_server_fell_silent() {
+    const ANSWER: Duration = Duration::from_secs(12);
+    let server = Server::start().await;
+    let config =
+        || Config::default().watchdog_timeout(LONG).response_timeout(ANSWER).ride_out(ANSWER);
+    let (theirs, ours) =
+        (client_with(&server, config()).await, client_with(&server, config()).await);
+    let _held = theirs.lock("a").lock().await.expect("it is free");
+    let waits = tokio::spawn(async move { ours.lock("a").lock().await });
+    parked(&server.admin().await, "a", 1).await;
+    sleep(A_WHILE).await;
+    let silent = Instant::now();
+    server.pause();
+    let ended = timeout(ANSWER * 3, waits).await.expect("it ends").expect("no panic");
+    let took = silent.elapsed();
+    server.resume();
+    assert!(matches!(ended, Err(Error::Unavailable { .. })), "{ended:?}");
+    assert!(took < ANSWER * 2, "{took:?}");
+}
+
+/// A call that does not wait says at once that the server refuses connections. The limit for an answer is longer than the test.
+#[tokio::test]
+async fn a_try_is_told_at_once_that_a_server_refuses_connections() {
+    let config = || Config::default().watchdog_timeout(LONG).response_timeout(SOON * 2);
+    for site in [Site::One(Server::start().await), Site::watched().await, Site::cluster().await] {
+        let client = client_with(&site, config()).await;
+        client.lock("a").lock().await.expect("it is free").unlock().await.expect("it is ours");
+        site.kill();
+        for _ in 0..3 {
+            let tried =
+                timeout(SOON, client.lock("a").try_lock()).await.expect("it is told at once");
+            assert!(
+                matches!(tried, Err(Error::Unavailable { .. } | Error::Indeterminate { .. })),
+                "{tried:?}"
+            );
+            sleep(A_WHILE * 3).await;
+        }
+    }
+}
