@@ -284,3 +284,16 @@ fn no_code_reads_the_wall_clock() {
         assert!(!tested(&text).contains("SystemTime"), "src/{file}");
     }
 }
+
+/// A server may repeat a password. `wire/fault.rs` decides what is shown of the texts of its errors.
+#[test]
+fn one_file_reads_the_texts_of_servers_errors() {
+    let reads = |text: &str| {
+        let ways = [".details()", ".detail()", "{error}", "error.to_string()"];
+        tested(text).contains("ServerError") && ways.iter().any(|way| tested(text).contains(way))
+    };
+    let sources = files("src/wire", "rs").into_iter();
+    let reading: Vec<_> = sources.filter(|(_, text)| reads(text)).map(|(file, _)| file).collect();
+    // address.rs and sentinels.rs: errors of the URL's own settings.
+    assert_eq!(reading, ["address.rs", "fault.rs", "sentinels.rs"]);
+}

@@ -7,6 +7,7 @@ pub mod child;
 pub mod clock;
 pub mod cluster;
 pub mod fixture;
+pub mod parrot;
 pub mod port;
 pub mod process;
 pub mod proxy;
@@ -18,6 +19,7 @@ pub mod wait;
 
 pub use admin::{Admin, connect};
 pub use cluster::Cluster;
+pub use parrot::{Parrot, Quote, Role};
 pub use process::{Worker, WorkerSide};
 pub use proxy::{Class, Fault, Proxy};
 pub use sentinels::Watched;
