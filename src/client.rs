@@ -22,6 +22,9 @@ use crate::locks::{
 /// If this runtime ends, the client is closed. Handles and guards keep the client alive. When the last handle and guard
 /// is dropped, the client finishes the releases in flight and ends its tasks.
 ///
+/// A copy of a running process (a snapshot that is started twice) has the same client, and Redis takes both for one: both
+/// may be granted the same lock. Connect after the snapshot is restored. See `docs/guarantees.md`.
+///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::keys::{Keys, Space, of_client, unescaped};
 use crate::kinds::{CLIENTS, Kind, NATIVE_LINE, NATIVE_LOCK, NOTES, PERMITS, REDISSON_FAIR_LINE};
 use crate::slot::Slot;
-use crate::wire::Target;
+use crate::wire::{self, Target};
 
 /// The servers that a URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +41,24 @@ pub fn servers(url: &str) -> Result<Servers> {
             primary: watched.primary,
         },
     })
+}
+
+/// A password that is sent to a server. As long as this value exists, [`shown`] does not show it.
+#[derive(Debug, Clone)]
+pub struct Password(#[allow(dead_code, reason = "its existence counts")] wire::Password);
+
+impl Password {
+    /// Call this before the password is sent.
+    #[must_use]
+    pub fn new(password: &str) -> Self {
+        Self(wire::Password::new(password))
+    }
+}
+
+/// What may be shown of a text that a server has sent.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    wire::shown(text)
 }
 
 /// What a key is for. Without a word about Redisson's layout, it is a key of the native layout.

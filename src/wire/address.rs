@@ -20,6 +20,7 @@ use crate::credentials::Credentials;
 use crate::error::{Error, Result, Source, said};
 use crate::wire::fault::{self, Fault};
 use crate::wire::node::Node;
+use crate::wire::passwords::{Password, shown};
 
 pub(crate) use dial::Dialled;
 #[cfg(parklock_sim)]
@@ -38,17 +39,21 @@ const QUEUE: usize = 1024;
 /// A server, with everything that the client needs to connect to it.
 pub(crate) struct Address {
     client: Client,
+    /// The one of the URL.
+    password: Option<Password>,
     dialler: Dialler,
     config: Config,
 }
 
-/// The URL without user, password and query: safe for logs.
+/// The URL without user, password and query: safe for logs. A server may have named the host.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let info = self.client.get_connection_info();
         match info.addr() {
-            ConnectionAddr::Tcp(host, port) => write!(f, "redis://{host}:{port}"),
-            ConnectionAddr::TcpTls { host, port, .. } => write!(f, "rediss://{host}:{port}"),
+            ConnectionAddr::Tcp(host, port) => write!(f, "redis://{}:{port}", shown(host)),
+            ConnectionAddr::TcpTls { host, port, .. } => {
+                write!(f, "rediss://{}:{port}", shown(host))
+            }
             ConnectionAddr::Unix(path) => write!(f, "redis+unix://{}", path.display()),
             _ => f.write_str("redis"),
         }?;
@@ -77,7 +82,13 @@ impl Address {
                 "credentials are set, so the URL must not have a user or a password",
             ));
         }
-        Ok(Self { client: open(prepared(info), config)?, dialler, config: config.clone() })
+        let password = settings.password().map(Password::new);
+        Ok(Self {
+            client: open(prepared(info), config)?,
+            password,
+            dialler,
+            config: config.clone(),
+        })
     }
 
     /// What this server is expected to be, with the URLs that it may require instead.
@@ -138,12 +149,12 @@ impl Address {
 
     async fn dial(&self, config: AsyncConnectionConfig) -> Result<Dialled, Fault> {
         let Some(provider) = &self.config.credentials else {
-            return self.dialler.dial(&self.client, config).await;
+            let login = Login { password: self.password.clone(), renew_at: None };
+            return self.dialler.dial(&self.client, login, config).await;
         };
         let credentials = provider.ask().await.map_err(no_credentials)?;
-        let renew_at = renew_at(&credentials);
-        let client = self.client_of(credentials)?;
-        Ok(Dialled { renew_at, ..self.dialler.dial(&client, config).await? })
+        let login = Login::of(&credentials);
+        self.dialler.dial(&self.client_of(credentials)?, login, config).await
     }
 
     fn client_of(&self, credentials: Credentials) -> Result<Client, Fault> {
@@ -156,23 +167,23 @@ impl Address {
         client.map_err(|error| Fault::NotSent(said(error.to_string())))
     }
 
-    /// Sends new credentials on a live connection. Returns when they have to be replaced. If the server refuses them,
-    /// the connection keeps the previous ones.
+    /// Sends new credentials on a live connection. If the server refuses them, the connection keeps the previous ones.
     pub(crate) async fn authenticate(
         &self,
         conn: &mut MultiplexedConnection,
-    ) -> Result<Option<Instant>, Fault> {
-        let Some(provider) = &self.config.credentials else { return Ok(None) };
+    ) -> Result<Login, Fault> {
+        let Some(provider) = &self.config.credentials else { return Ok(Login::default()) };
         let limit = self.connect_timeout();
         let late = || Fault::NotSent(said(format!("no credentials within {limit:?}")));
         let asked = timeout(limit, provider.ask()).await.map_err(|_| late())?;
         let credentials = asked.map_err(no_credentials)?;
+        let login = Login::of(&credentials);
         let mut auth = cmd("AUTH");
         credentials.user.iter().for_each(|user| _ = auth.arg(user));
         auth.arg(&credentials.password);
         match conn.send_packed_command(&auth).await.map_err(Fault::answering)? {
             Value::ServerError(error) => Err(fault::entry(&error)),
-            _ => Ok(renew_at(&credentials)),
+            _ => Ok(login),
         }
     }
 }
@@ -181,9 +192,22 @@ fn no_credentials(source: Source) -> Fault {
     Fault::NotSent(said(format!("no credentials: {source}")))
 }
 
-/// After three quarters of their validity.
-fn renew_at(credentials: &Credentials) -> Option<Instant> {
-    credentials.valid_for.map(|time| Instant::now() + time.min(longest_lease()) * 3 / 4)
+/// The credentials that a connection has sent.
+#[derive(Clone, Default)]
+pub(crate) struct Login {
+    /// Answers to that connection do not show it.
+    #[allow(dead_code, reason = "its existence counts")]
+    password: Option<Password>,
+    /// When to replace them: after three quarters of their validity.
+    pub(crate) renew_at: Option<Instant>,
+}
+
+impl Login {
+    fn of(credentials: &Credentials) -> Self {
+        let renewed = |time: Duration| Instant::now() + time.min(longest_lease()) * 3 / 4;
+        let password = Some(Password::new(&credentials.password));
+        Self { password, renew_at: credentials.valid_for.map(renewed) }
+    }
 }
 
 /// How to reach several servers: the nodes of a cluster, the sentinels, or the servers that become the primary in turn.

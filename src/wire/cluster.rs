@@ -265,6 +265,9 @@ impl Cluster {
     }
 }
 
+/// What a server that is not a node of a cluster says.
+const NO_CLUSTER: &str = "cluster support disabled";
+
 /// Asks a node for the map.
 pub(crate) async fn ask_for_map(
     conn: &mut MultiplexedConnection,
@@ -272,19 +275,15 @@ pub(crate) async fn ask_for_map(
 ) -> Result<SlotMap, Fault> {
     let answer = conn.send_packed_command(cmd("CLUSTER").arg("SLOTS")).await;
     match answer.map_err(Fault::answering)? {
-        redis::Value::ServerError(error) if is_no_cluster(&error) => Err(Fault::Config(format!(
-            "{node} is not a node of a cluster: connect to it as redis:// or rediss://"
-        ))),
+        redis::Value::ServerError(error) if fault::says(&error, NO_CLUSTER) => Err(Fault::Config(
+            format!("{node} is not a node of a cluster: connect to it as redis:// or rediss://"),
+        )),
         redis::Value::ServerError(error) => Err(fault::entry(&error)),
         answer => {
             let map = SlotMap::read(&answer, node)?;
             if map.nodes().is_empty() { Err(strange(&"a cluster without slots")) } else { Ok(map) }
         }
     }
-}
-
-fn is_no_cluster(error: &redis::ServerError) -> bool {
-    error.details().is_some_and(|details| details.contains("cluster support disabled"))
 }
 
 #[cfg(test)]

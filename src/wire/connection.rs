@@ -12,6 +12,7 @@ use crate::wire::cluster::{MOST_HOPS, Servers, next_hop};
 use crate::wire::common_args::CommonArgs;
 use crate::wire::fault::{self, Fault};
 use crate::wire::link::Live;
+use crate::wire::passwords::shown;
 use crate::wire::scripts::Script;
 use crate::wire::shard::{Acks, Shard};
 
@@ -237,7 +238,7 @@ impl<'a> Connection<'a> {
 
     pub(crate) async fn type_of(mut self, key: &str) -> Option<String> {
         match self.live.conn.send_packed_command(cmd("TYPE").arg(key)).await {
-            Ok(Value::SimpleString(kind)) => Some(kind),
+            Ok(Value::SimpleString(kind)) => Some(shown(&kind)),
             _ => None,
         }
     }

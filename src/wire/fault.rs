@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use redis::{ErrorKind, RedisError, ServerErrorKind};
+use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
 use crate::error::{Error, Source, said};
 use crate::slot::Slot;
+use crate::wire::passwords::shown;
 
 /// Why a request failed, classified by what may have happened to it.
 #[derive(Debug, Clone)]
@@ -46,7 +47,7 @@ pub(crate) enum Fault {
 }
 
 /// A cluster node's answer to a request that it does not run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Redirect {
     /// The node `to` has the slot now.
     Moved { slot: Slot, to: String },
@@ -59,6 +60,19 @@ pub(crate) enum Redirect {
     Down,
     /// The keys lie in several slots: no node would ever run the request.
     CrossSlot,
+}
+
+/// Without the node: the source of the fault names it, as far as it may be shown.
+impl fmt::Debug for Redirect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Moved { .. } => "Moved",
+            Self::Ask { .. } => "Ask",
+            Self::TryAgain => "TryAgain",
+            Self::Down => "Down",
+            Self::CrossSlot => "CrossSlot",
+        })
+    }
 }
 
 /// Makes a fault of its source.
@@ -95,9 +109,10 @@ struct AtServer {
 }
 
 impl Fault {
-    /// The fault for an error text of the server, which may be a whole answer or one entry of a batch.
+    /// The fault for an error text of the server, which may be a whole answer or one entry of a batch. The whole text says
+    /// which fault it is, whatever may be shown of it.
     pub(crate) fn from_text(text: &str) -> Self {
-        let source = said(text);
+        let source = said(shown(text));
         // What follows was in the request: names that a user has chosen.
         let text = text.split("with args beginning with").next().unwrap_or_default();
         if text.contains("non local key") {
@@ -116,20 +131,20 @@ impl Fault {
     pub(crate) fn answering(error: RedisError) -> Self {
         match error.kind() {
             ErrorKind::Server(_) | ErrorKind::Extension => Self::from_text(&text(&error)),
-            _ => Self::Unanswered(Arc::new(error)),
+            _ => Self::Unanswered(source(error)),
         }
     }
 
     /// The fault of an attempt to connect: nothing relevant can have run.
     pub(crate) fn connecting(error: RedisError) -> Self {
         match error.kind() {
-            ErrorKind::AuthenticationFailed => Self::Permission(Arc::new(error)),
+            ErrorKind::AuthenticationFailed => Self::Permission(source(error)),
             ErrorKind::Server(_) | ErrorKind::Extension => match Self::from_text(&text(&error)) {
                 permission @ Self::Permission(_) => permission,
-                _ => Self::NotSent(Arc::new(error)),
+                _ => Self::NotSent(source(error)),
             },
-            _ if text(&error).contains("WRONGPASS") => Self::Permission(Arc::new(error)),
-            _ => Self::NotSent(Arc::new(error)),
+            _ if text(&error).contains("WRONGPASS") => Self::Permission(source(error)),
+            _ => Self::NotSent(source(error)),
         }
     }
 
@@ -266,6 +281,13 @@ impl Redirect {
     }
 }
 
+/// What may be shown of an error.
+fn source(error: RedisError) -> Source {
+    let text = error.to_string();
+    let shown = shown(&text);
+    if shown == text { Arc::new(error) } else { said(shown) }
+}
+
 /// An error of the server as sent over the wire: code, then detail.
 fn text(error: &RedisError) -> String {
     let code = error.code().unwrap_or_default();
@@ -273,11 +295,25 @@ fn text(error: &RedisError) -> String {
 }
 
 /// An error of the server within a reply.
-pub(crate) fn entry(error: &redis::ServerError) -> Fault {
+pub(crate) fn entry(error: &ServerError) -> Fault {
     if error.kind() == Some(ServerErrorKind::NoScript) {
         return Fault::NoScript;
     }
-    Fault::from_text(&format!("{} {}", error.code(), error.details().unwrap_or_default()))
+    Fault::from_text(&raw(error))
+}
+
+fn raw(error: &ServerError) -> String {
+    format!("{} {}", error.code(), error.details().unwrap_or_default())
+}
+
+/// What may be shown of an error of the server.
+pub(crate) fn words(error: &ServerError) -> String {
+    shown(&raw(error))
+}
+
+/// Whether an error of the server says this.
+pub(crate) fn says(error: &ServerError, words: &str) -> bool {
+    error.details().is_some_and(|details| details.contains(words))
 }
 
 /// How many permits the caller asked for, and how many there are, from the error of a script: `PERMITS 3 of 2`.

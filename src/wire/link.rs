@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::said;
 use crate::jitter::jittered;
 use crate::meters;
-use crate::wire::address::{Address, Dialled};
+use crate::wire::address::{Address, Dialled, Login};
 use crate::wire::destination::{Destination, Found};
 use crate::wire::fault::Fault;
 
@@ -92,6 +92,8 @@ impl Generations {
 pub(crate) struct Live {
     pub(crate) generation: u64,
     pub(crate) conn: MultiplexedConnection,
+    /// Whoever waits for an answer may read it after the link has ended.
+    login: Login,
     #[cfg(parklock_sim)]
     _driver: Arc<tokio_util::task::AbortOnDropHandle<()>>,
 }
@@ -101,6 +103,7 @@ impl Live {
         Self {
             generation,
             conn: dialled.conn,
+            login: dialled.login,
             #[cfg(parklock_sim)]
             _driver: dialled.driver,
         }
@@ -215,7 +218,6 @@ pub(crate) struct LinkTask<D> {
 /// A connection, and the signal of its end.
 struct Fresh {
     live: Live,
-    renew_at: Option<Instant>,
     found: Found,
     broken: Arc<Notify>,
 }
@@ -300,11 +302,10 @@ impl<D: Duty> LinkTask<D> {
         };
         let address = &found.address;
         let dialled = address.connect(hear).await.map_err(|fault| fault.of(address))?;
-        let renew_at = dialled.renew_at;
         let mut live = Live::new(generation, dialled);
         let greeted = self.duty.greet(&mut live.conn, generation).await;
         greeted.map_err(|fault| fault.of(address))?;
-        Ok(Fresh { live, renew_at, found: found.clone(), broken })
+        Ok(Fresh { live, found: found.clone(), broken })
     }
 
     /// Same as [`establish_again`](Self::establish_again), but notifies the duty if that takes a while.
@@ -347,7 +348,8 @@ impl<D: Duty> LinkTask<D> {
 
     /// Publishes the connection, and stays with it until it fails.
     async fn keep(&mut self, fresh: Fresh) {
-        let Fresh { live, renew_at, found, broken } = fresh;
+        let Fresh { live, found, broken } = fresh;
+        let login = live.login.clone();
         let (generation, conn, server) = (live.generation, live.conn.clone(), &found.address);
         tracing::info!(link = D::NAME, generation, %server, "connected");
         meters::connected(D::NAME, std::mem::replace(&mut self.was_up, true));
@@ -358,7 +360,7 @@ impl<D: Duty> LinkTask<D> {
         let fault = tokio::select! {
             () = broken.notified() => Fault::NotSent(said("the connection broke")),
             fault = self.heartbeats(conn.clone(), server.response_timeout()) => fault,
-            never = authenticate(conn.clone(), server, renew_at) => match never {},
+            never = authenticate(conn.clone(), server, login) => match never {},
             fault = self.duty.work(conn) => fault,
             fault = self.suspected(generation) => fault,
             () = self.destination.left(Some(&found)) => elsewhere(),
@@ -410,20 +412,23 @@ impl<D: Duty> LinkTask<D> {
 async fn authenticate(
     mut conn: MultiplexedConnection,
     server: &Address,
-    mut renew_at: Option<Instant>,
+    mut login: Login,
 ) -> Infallible {
-    while let Some(at) = renew_at {
+    while let Some(at) = login.renew_at {
         sleep_until(at).await;
         let answer = server.authenticate(&mut conn).await;
         // Whatever validity it reports, a provider is not called continuously.
         let again = Instant::now() + jittered(SHORTEST_VALIDITY);
-        renew_at = match answer {
-            Ok(next) => next.map(|next| next.max(again)),
+        match answer {
+            Ok(next) => {
+                login = next;
+                login.renew_at = login.renew_at.map(|next| next.max(again));
+            }
             Err(fault) => {
                 tracing::warn!(%server, ?fault, "could not replace the credentials: the client tries again");
-                Some(again)
+                login.renew_at = Some(again);
             }
-        };
+        }
     }
     std::future::pending().await
 }

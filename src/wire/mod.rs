@@ -11,7 +11,7 @@
 //! | a message arrives, a channel is subscribed, its connection breaks | `subscriber.rs` with `subscriber/channel_link.rs` and `subscriber/message.rs`, `link.rs`. How the server proves a grant by message: `proof.rs` |
 //! | a message of Redisson arrives | It comes on a channel that is not for this client alone, so `hear_of_all` in `engine/listener.rs` makes every contender on that channel ask; the channels: `src/kinds.rs` |
 //! | a server has forgotten a script | `connection.rs` sends its text; `scripts.rs` |
-//! | a request fails | `fault.rs` |
+//! | a request fails | `fault.rs`. What may be shown of a server's text: `passwords.rs` |
 //! | a cluster answers `MOVED` or `ASK` | `cluster/redirect.rs`; the map of slots: `cluster.rs`, `cluster/map.rs`, `guide.rs` |
 //! | Sentinel names another primary | `failover_watch.rs`, `sentinels.rs` |
 //! | replicas acknowledge | `shard/acks.rs` |
@@ -32,6 +32,7 @@ mod fault;
 mod guide;
 mod link;
 mod node;
+mod passwords;
 mod proof;
 mod replies;
 mod scripts;
@@ -56,6 +57,8 @@ pub(crate) use destination::Destination;
 pub(crate) use failover_watch::FailoverWatch;
 pub(crate) use fault::Fault;
 pub(crate) use guide::Guide;
+#[cfg(feature = "operator")]
+pub(crate) use passwords::{Password, shown};
 pub(crate) use proof::{Proof, STAMPS, Secret};
 pub(crate) use sentinels::Sentinels;
 pub(crate) use shard::LONG_OUTAGE;

@@ -4,6 +4,7 @@ use redis::Value;
 
 use crate::error::said;
 use crate::wire::fault::{self, Fault};
+use crate::wire::passwords::shown;
 
 /// The items of a script's answer.
 pub(crate) fn items(reply: Value) -> Result<Vec<Value>, Fault> {
@@ -51,7 +52,10 @@ pub(crate) fn entry(item: &Value) -> Result<i64, Fault> {
 
 /// An answer that our scripts never give: something else has run, with unknown effects.
 pub(crate) fn strange(what: &impl std::fmt::Debug) -> Fault {
-    Fault::Unanswered(said(format!("the server sent an unexpected reply: {what:?}")))
+    let text = format!("{what:?}");
+    // What follows is a list of numbers: the bytes of a text that is not UTF-8.
+    let text = text.split("binary-data").next().unwrap_or_default();
+    Fault::Unanswered(said(format!("the server sent an unexpected reply: {}", shown(text))))
 }
 
 #[cfg(test)]

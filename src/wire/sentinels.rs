@@ -329,8 +329,8 @@ impl Told {
     fn read(answers: &[Value], node: &Node) -> Result<Self, Fault> {
         let [primary, address, others, id] = answers else { return Err(strange(&answers.len())) };
         let primary = match primary {
-            Value::ServerError(error) if says(error, "No such master") => None,
-            Value::ServerError(error) if says(error, "unknown command") => {
+            Value::ServerError(error) if fault::says(error, "No such master") => None,
+            Value::ServerError(error) if fault::says(error, "unknown command") => {
                 return Err(Fault::Config(format!("{node} is not a sentinel")));
             }
             Value::ServerError(error) => return Err(fault::entry(error)),
@@ -342,7 +342,7 @@ impl Told {
             _ => Vec::new(),
         };
         // If the user may not ask for the id, the sentinel's address has to do.
-        let id = word(id).map_or_else(|| node.to_string(), str::to_owned);
+        let id = word(id).map_or_else(|| format!("{}:{}", node.host, node.port), str::to_owned);
         Ok(Self { id, primary, others })
     }
 }
@@ -365,10 +365,6 @@ impl Primary {
         let node = node.ok_or_else(|| strange(address))?;
         Ok(Self { node, epoch: epoch.ok_or_else(|| strange(described))? })
     }
-}
-
-fn says(error: &redis::ServerError, words: &str) -> bool {
-    error.details().is_some_and(|details| details.contains(words))
 }
 
 /// The address in a sentinel's description.

@@ -20,6 +20,7 @@ use crate::wire::destination::Destination;
 use crate::wire::fault::{self, Fault};
 use crate::wire::link::{Duty, Generations, Link, LinkTask};
 use crate::wire::node::Node;
+use crate::wire::passwords::shown;
 use crate::wire::replies::strange;
 use crate::wire::scripts::{Dialect, Library};
 
@@ -355,6 +356,7 @@ impl CommandDuty {
             return;
         };
         if limited && !self.warned_of_eviction.swap(true, Ordering::Relaxed) {
+            let policy = shown(policy);
             tracing::warn!(policy, "the server may evict locks that are held: set noeviction");
         }
     }

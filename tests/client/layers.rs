@@ -284,3 +284,11 @@ fn no_code_reads_the_wall_clock() {
         assert!(!tested(&text).contains("SystemTime"), "src/{file}");
     }
 }
+
+/// A server may repeat a password: `wire/fault.rs` decides what is shown of the texts of its errors.
+#[test]
+fn one_file_reads_the_texts_of_servers_errors() {
+    let reads = |text: &str| [".details()", ".detail()"].iter().any(|way| text.contains(way));
+    let reading = files("src", "rs").into_iter().filter(|(_, text)| reads(tested(text)));
+    assert_eq!(reading.map(|(file, _)| file).collect::<Vec<_>>(), ["wire/fault.rs"]);
+}

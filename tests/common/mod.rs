@@ -8,6 +8,7 @@ pub mod clock;
 pub mod cluster;
 pub mod fixture;
 pub mod forger;
+pub mod parrot;
 pub mod port;
 pub mod process;
 pub mod proxy;
@@ -19,6 +20,7 @@ pub mod wait;
 
 pub use admin::{Admin, connect};
 pub use cluster::Cluster;
+pub use parrot::{Parrot, Quote, Role};
 pub use process::{Worker, WorkerSide};
 pub use proxy::{Class, Fault, Proxy};
 pub use sentinels::Watched;

@@ -26,6 +26,12 @@ impl Log {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// What was logged since the last call.
+    pub(crate) fn taken(&self) -> String {
+        let bytes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     /// How many lines contain this.
     pub(crate) fn lines_with(&self, part: &str) -> usize {
         self.text().lines().filter(|line| line.contains(part)).count()

@@ -29,6 +29,7 @@ mod messages;
 mod misuse;
 mod names;
 mod owners;
+mod parrot;
 mod permissions;
 mod process;
 mod pubsub;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use parklock::operator;
 use redis::{ErrorKind, RedisError};
 
 use crate::exit;
@@ -63,7 +64,7 @@ impl From<RedisError> for Failure {
         let why = if code == exit::CONFIG {
             format!("the URL is invalid ({})", error.category())
         } else {
-            error.to_string()
+            operator::shown(&error.to_string())
         };
         Self { code, why, is_answer: error.code().is_some() }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use parklock::Layout;
-use parklock::operator::{self, Servers};
+use parklock::operator::{self, Password, Servers};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, FromRedisValue,
@@ -29,6 +29,8 @@ pub(crate) struct Server {
     /// Whether its channels belong to slots.
     pub(crate) is_sharded: bool,
     info: ConnectionInfo,
+    /// No failure shows it.
+    _password: Option<Password>,
     conn: MultiplexedConnection,
 }
 
@@ -113,6 +115,7 @@ impl Server {
     }
 
     async fn connect(info: ConnectionInfo, in_cluster: bool) -> Result<Self, Failure> {
+        let password = info.redis_settings().password().map(Password::new);
         let address = address(&info);
         let client = Client::open(info.clone())?;
         let config = AsyncConnectionConfig::new()
@@ -121,7 +124,7 @@ impl Server {
         let conn = client.get_multiplexed_async_connection_with_config(&config).await;
         let conn = conn.map_err(|error| Failure::from(error).of_server(&address))?;
         let database = (!in_cluster).then(|| info.redis_settings().db());
-        Ok(Self { address, database, is_sharded: false, info, conn })
+        Ok(Self { address, database, is_sharded: false, info, _password: password, conn })
     }
 }
 

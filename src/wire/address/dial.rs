@@ -4,16 +4,15 @@
 use redis::aio::MultiplexedConnection;
 #[cfg(not(parklock_sim))]
 use redis::{AsyncConnectionConfig, Client};
-use tokio::time::Instant;
 
+use crate::wire::address::Login;
 #[cfg(not(parklock_sim))]
 use crate::wire::fault::Fault;
 
 /// A new connection.
 pub(crate) struct Dialled {
     pub(crate) conn: MultiplexedConnection,
-    /// When its credentials have to be replaced.
-    pub(crate) renew_at: Option<Instant>,
+    pub(crate) login: Login,
     /// Ends the connection when its last user is gone. Over a socket, the `redis` crate does that.
     #[cfg(parklock_sim)]
     pub(crate) driver: std::sync::Arc<tokio_util::task::AbortOnDropHandle<()>>,
@@ -33,10 +32,11 @@ impl Dialler {
     pub(crate) async fn dial(
         &self,
         client: &Client,
+        login: Login,
         config: AsyncConnectionConfig,
     ) -> Result<Dialled, Fault> {
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        Ok(Dialled { conn: connecting.await.map_err(Fault::connecting)?, renew_at: None })
+        Ok(Dialled { conn: connecting.await.map_err(Fault::connecting)?, login })
     }
 }
 
@@ -56,6 +56,7 @@ mod simulated {
     use tokio::io::{AsyncRead, AsyncWrite};
     use tokio_util::task::AbortOnDropHandle;
 
+    use crate::wire::address::Login;
     use crate::wire::address::dial::Dialled;
     use crate::wire::fault::Fault;
 
@@ -80,6 +81,7 @@ mod simulated {
         pub(crate) async fn dial(
             &self,
             client: &Client,
+            login: Login,
             config: AsyncConnectionConfig,
         ) -> Result<Dialled, Fault> {
             let dial = self.0.as_ref().ok_or_else(unreachable)?;
@@ -93,7 +95,7 @@ mod simulated {
                 .await
                 .map_err(Fault::connecting)?;
             let driver = Arc::new(AbortOnDropHandle::new(tokio::spawn(driver)));
-            Ok(Dialled { conn, renew_at: None, driver })
+            Ok(Dialled { conn, login, driver })
         }
     }
 

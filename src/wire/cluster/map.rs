@@ -95,7 +95,7 @@ fn node(parts: &[Value], answering: &Node) -> Result<Option<Node>, Fault> {
     let port = u16::try_from(*port).map_err(|_| strange(port))?;
     let host = match host {
         Value::Nil => "",
-        Value::BulkString(host) => std::str::from_utf8(host).map_err(|_| strange(host))?,
+        Value::BulkString(host) => std::str::from_utf8(host).map_err(|_| strange(&parts))?,
         Value::SimpleString(host) => host,
         other => return Err(strange(other)),
     };

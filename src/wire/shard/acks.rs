@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::error::said;
 use crate::wire::fault::{self, Fault};
 use crate::wire::link::{Link, Live};
+use crate::wire::passwords::shown;
 use crate::wire::replies::strange;
 use crate::wire::shard::clock::ServerClock;
 
@@ -195,12 +196,12 @@ impl Pipes {
     /// The fault, if fewer replicas have the writes than are required.
     fn judge(&self, answer: Option<&Value>, generation: u64) -> Option<Fault> {
         let wanted = self.quorum.replicas;
-        let few = |has: &dyn std::fmt::Display| {
-            Some(Fault::Unacknowledged(said(format!("{has} of {wanted} replicas have it"))))
+        let few = |has: i64, why: &str| {
+            Some(Fault::Unacknowledged(said(format!("{why}{has} of {wanted} replicas have it"))))
         };
         match answer {
             Some(Value::Int(has)) if *has >= i64::from(wanted) => None,
-            Some(Value::Int(has)) => few(has),
+            Some(Value::Int(has)) => few(*has, ""),
             Some(Value::ServerError(error)) => {
                 // The server became a replica while it waited.
                 if error.code().starts_with("UNBLOCKED")
@@ -208,9 +209,9 @@ impl Pipes {
                 {
                     self.link.suspect(generation);
                 }
-                few(&format_args!("{} {}; 0", error.code(), error.details().unwrap_or_default()))
+                few(0, &format!("{}; ", fault::words(error)))
             }
-            other => few(&format_args!("{other:?}; 0")),
+            other => few(0, &format!("{}; ", shown(&format!("{other:?}")))),
         }
     }
 }

@@ -4,7 +4,7 @@ use parklock::{Client, Config, Layout};
 use serde_json::Value;
 
 use crate::common::rights::{as_user, in_a_cluster, rules, user};
-use crate::common::{Cluster, Proxy, Server, Watched, eventually};
+use crate::common::{Cluster, Parrot, Proxy, Quote, Role, Server, Watched, eventually};
 use crate::scene::{LONG, tool_at};
 
 /// Runs commands under locks of several names, and lists them meanwhile.
@@ -228,4 +228,22 @@ async fn the_doctor_tries_plain_channels_for_a_program_that_needs_them() {
     assert_eq!(messages(&both, &["--plain-channels"]).await, [all, 0]);
     let native = tool_at(&cluster.url(), cluster.nodes[0].dir(), &["doctor", "--plain-channels"]);
     assert_eq!(native.code().await, 78, "only a Redisson needs them");
+}
+
+/// The tool connects by itself, and as the library does.
+#[tokio::test]
+async fn a_server_that_repeats_what_it_was_sent_shows_no_password() {
+    let dir = Server::start().await;
+    let calls: [&[&str]; 5] =
+        [&["ls"], &["info", "a"], &["doctor"], &["unlock", "a"], &["run", "-n", "a", "--", "true"]];
+    for (words, at) in
+        calls.iter().flat_map(|words| ["AUTH", "HELLO", "INFO", "TIME"].map(|at| (words, at)))
+    {
+        let parrot = Parrot::start(Role::Alone, at, Quote::Plain);
+        let url = format!("redis://app:sesame%40sesame@127.0.0.1:{}", parrot.port());
+        let mut tool = tool_at(&url, dir.dir(), words).start();
+        tool.code().await;
+        let said = tool.output() + &tool.complaint();
+        assert!(!said.contains("sesame"), "{words:?}, {at}: {said}");
+    }
 }

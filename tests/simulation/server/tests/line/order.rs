@@ -125,6 +125,21 @@ fn a_waiter_keeps_its_place_and_gets_it_back() {
     }
 }
 
+/// As two copies of one process do: see docs/guarantees.md.
+#[test]
+fn two_clients_with_one_owner_field_are_one_holder() {
+    for kind in [LOCK, FAIR] {
+        everywhere(kind, |name| {
+            assert!(name.lock("a:1").is_granted());
+            assert!(name.lock("a:1").is_granted(), "the copy is taken for a repetition");
+            name.lock("b:1");
+            assert!(name.release("a:1"), "one of them gives back the hold of both");
+            assert!(name.lock("b:1").is_granted());
+            assert!(!name.renew("a:1"), "the other one learns of it");
+        });
+    }
+}
+
 #[test]
 fn a_try_leaves_nothing_behind_and_passes_nobody() {
     for kind in EXCLUSIVE {
