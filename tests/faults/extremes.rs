@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use parklock::{Client, Config, Credentials, Error, HandOff, Owner, RedLock};
-use tokio::time::timeout;
 
-use crate::common::Server;
+use crate::common::{Server, timeout};
 use crate::{A_WHILE, SOON, connect, patient, somebody_waits};
 
 /// F71: a wait of `Duration::MAX`, for a lock that somebody holds.

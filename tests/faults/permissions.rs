@@ -1,12 +1,9 @@
 //! What the server lets a user do, and what a user of locks needs.
 
-use std::time::Instant;
-
 use parklock::{Ended, Error, Owner};
-use tokio::time::timeout;
 
 use crate::common::rights::{commands_in_scripts, rules};
-use crate::common::{Admin, Server};
+use crate::common::{Admin, Server, Watch, timeout};
 use crate::log::Log;
 use crate::{
     COUNTER, LEASE, SOON, a_turn, as_user, brief, channel, connect, fields, is_clean, key, left,
@@ -178,11 +175,11 @@ async fn taking_a_lock_away_needs_its_own_permission_and_is_logged() {
     });
     somebody_waits(&admin, "a").await;
     assert_eq!(admin.subscribers(&channel("a")).await, 1);
-    let asked = Instant::now();
+    let asked = Watch::start();
     assert!(operator.lock("a").force_unlock().await.unwrap());
     let next = timeout(SOON, waiter).await.expect("the waiter is woken").unwrap().unwrap();
     assert_eq!(lost.await, Ended::Lost);
-    assert!(asked.elapsed() < LEASE, "the holder is told at its next renewal");
+    assert!(asked.passed() < LEASE, "the holder is told at its next renewal");
     assert!(!operator.lock("other").force_unlock().await.unwrap(), "nobody has this one");
 
     assert_eq!(log.lines_with("took the lock away from its holder name=\"a\""), 1);

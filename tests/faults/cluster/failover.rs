@@ -1,9 +1,7 @@
 //! Replicas that take the place of their primaries.
 
-use tokio::time::timeout;
-
 use crate::cluster::{is_clean, stand_in_line, two};
-use crate::common::{Cluster, eventually};
+use crate::common::{Cluster, eventually, timeout};
 use crate::scene::*;
 
 /// A failover of one node, with a holder and a waiter for each of three names that lie there.
