@@ -22,7 +22,7 @@ const STEP: Duration = Duration::from_millis(3);
 const TICK: Duration = Duration::from_millis(10);
 const MOST: Duration = Duration::from_millis(15);
 
-/// A test that does not run for so long in all may fail for that reason alone.
+/// A test that does not run for so long in all, and for an eighth of its time, may fail for that reason alone.
 const A_STALL: Duration = Duration::from_millis(500);
 
 /// How often a test is judged before it is left out.
@@ -134,7 +134,7 @@ pub async fn judged(test: impl AsyncFn()) {
         let watch = Watch::start();
         let Err(panic) = AssertUnwindSafe(test()).catch_unwind().await else { return };
         let stalled = watch.stalled();
-        if stalled < A_STALL {
+        if stalled < A_STALL.max(watch.elapsed() / 8) {
             resume_unwind(panic);
         }
         tell(format_args!(

@@ -460,32 +460,35 @@ async fn tokens_grow_while_a_slot_moves_to_and_fro() {
 /// F47: nobody serves the slot, for a while, and for longer than a lease.
 #[tokio::test]
 async fn a_slot_that_nobody_serves_is_unavailable_and_its_holder_loses_by_the_deadline() {
-    let cluster = Cluster::start_as(1, 1, Server::builder).await;
-    let hasty = client(&cluster.url(), brisk().ride_out(Duration::from_secs(1))).await;
-    let patient = client(&cluster.url(), told()).await;
-    let (admin, slot) = (cluster.admin(0).await, slot("a").to_string());
-    let lock = hasty.lock("a");
-    let guard = patient.lock("a").lock().await.expect("it is free");
+    judged(async || {
+        let cluster = Cluster::start_as(1, 1, Server::builder).await;
+        let hasty = client(&cluster.url(), brisk().ride_out(Duration::from_secs(1))).await;
+        let patient = client(&cluster.url(), told()).await;
+        let (admin, slot) = (cluster.admin(0).await, slot("a").to_string());
+        let lock = hasty.lock("a");
+        let guard = patient.lock("a").lock().await.expect("it is free");
 
-    // Not served for less than a lease: nothing is lost.
-    let before = deadline(&guard);
-    admin.cmd::<()>(&["CLUSTER", "DELSLOTS", &slot]).await;
-    is_unavailable(soon(lock.try_lock()).await.map(drop), "CLUSTERDOWN");
-    is_unavailable(soon(lock.lock()).await.map(drop), "CLUSTERDOWN");
-    is_unavailable(soon(lock.is_locked()).await, "CLUSTERDOWN");
-    admin.cmd::<()>(&["CLUSTER", "ADDSLOTS", &slot]).await;
-    is_renewed(&guard).await;
-    assert!(deadline(&guard) > before);
-    is_held_once(&admin, "a").await;
+        // Not served for less than a lease: nothing is lost.
+        let before = deadline(&guard);
+        admin.cmd::<()>(&["CLUSTER", "DELSLOTS", &slot]).await;
+        is_unavailable(soon(lock.try_lock()).await.map(drop), "CLUSTERDOWN");
+        is_unavailable(soon(lock.lock()).await.map(drop), "CLUSTERDOWN");
+        is_unavailable(soon(lock.is_locked()).await, "CLUSTERDOWN");
+        admin.cmd::<()>(&["CLUSTER", "ADDSLOTS", &slot]).await;
+        is_renewed(&guard).await;
+        assert!(deadline(&guard) > before);
+        is_held_once(&admin, "a").await;
 
-    // For longer: lost by the deadline, whatever the node still has.
-    admin.cmd::<()>(&["CLUSTER", "DELSLOTS", &slot]).await;
-    assert_eq!(soon(guard.ended()).await, Ended::Lost);
-    assert!(!guard.is_valid());
-    assert_err!(soon(guard.unlock()).await, Error::Lost);
-    let waiter = waiting(patient.lock("a"));
-    admin.cmd::<()>(&["CLUSTER", "ADDSLOTS", &slot]).await;
-    granted(waiter).await.unlock().await.expect("it is ours");
+        // For longer: lost by the deadline, whatever the node still has.
+        admin.cmd::<()>(&["CLUSTER", "DELSLOTS", &slot]).await;
+        assert_eq!(soon(guard.ended()).await, Ended::Lost);
+        assert!(!guard.is_valid());
+        assert_err!(soon(guard.unlock()).await, Error::Lost);
+        let waiter = waiting(patient.lock("a"));
+        admin.cmd::<()>(&["CLUSTER", "ADDSLOTS", &slot]).await;
+        granted(waiter).await.unlock().await.expect("it is ours");
+    })
+    .await;
 }
 
 /// 8: many find out at once that their slots have gone. The map is asked for now and then, not by each of them.
