@@ -121,7 +121,7 @@ impl Fault {
         if let Some(redirect) = Redirect::of(text) {
             return Self::Redirected(redirect, source);
         }
-        match CODES.iter().find(|(code, _)| says(text, code)) {
+        match CODES.iter().find(|(code, _)| has(text, code)) {
             Some((_, fault)) => fault(source),
             None => Self::Refused(source),
         }
@@ -247,9 +247,9 @@ impl Fault {
     }
 }
 
-/// Whether an error of the server says this. A code begins the text, or a part of it: before version 7, the error of a
+/// Whether the text of an error has this. A code begins the text, or a part of it: before version 7, the error of a
 /// command within a script has its code after the place in the script. Other words may be anywhere.
-fn says(text: &str, words: &str) -> bool {
+fn has(text: &str, words: &str) -> bool {
     let is_code = words.bytes().all(|byte| byte.is_ascii_uppercase());
     text.match_indices(words).any(|(at, _)| {
         let before = &text[..at];

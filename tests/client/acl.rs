@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use common::fixture::{LONG, SOON, key, lock_keys};
 use common::rights::{as_user, commands_in_scripts, in_a_cluster, rules, rules_of, user};
-use common::{Admin, Cluster, Server, eventually};
+use common::{Admin, Cluster, Server, eventually, timeout};
 use futures_util::future::join_all;
 use parklock::{Client, Config, Error, Layout, Owner};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// Where the user of a layout stands, and the scripts that it calls.
 const NATIVE: (&str, &[&str]) =

@@ -5,9 +5,9 @@ use crate::common;
 use std::time::Duration;
 
 use common::fixture::{LONG, SOON, client, comes_in, key, lock_keys, server_and_client};
-use common::{Proxy, Site, eventually};
-use parklock::{Client, Config, MultiLock};
-use tokio::time::{sleep, timeout};
+use common::{Proxy, Site, eventually, timeout};
+use parklock::{Config, MultiLock};
+use tokio::time::sleep;
 
 #[tokio::test]
 async fn a_dropped_guard_is_given_back_and_its_waiters_wake() {
@@ -85,7 +85,7 @@ async fn a_dropped_guard_does_not_wait_behind_the_hold_counts_of_others() {
     proxy.name_script("count", include_str!("../../lua/lock/count.lua"));
     // A count without an answer occupies its task for longer than this test is willing to wait.
     let config = Config::default().watchdog_timeout(LONG).response_timeout(SOON * 2);
-    let client = Client::connect_with(proxy.url(), config).await.unwrap();
+    let client = comes_in(proxy.url(), config).await;
     let nested = client.reentrant_lock("nested");
     let (_outer, inner) = (nested.lock().await.unwrap(), nested.lock().await.unwrap());
     let other = client.lock("other").lock().await.unwrap();
@@ -105,7 +105,7 @@ async fn many_dropped_holds_of_one_lock_are_written_in_a_few_requests() {
     let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_script("count", include_str!("../../lua/lock/count.lua"));
-    let client = Client::connect(proxy.url()).await.unwrap();
+    let client = comes_in(proxy.url(), Config::default()).await;
     let nested = client.reentrant_lock("nested");
     let outer = nested.lock().await.unwrap();
     let mut inner = Vec::new();

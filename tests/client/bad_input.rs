@@ -4,13 +4,12 @@ use crate::common;
 
 use std::time::Duration;
 
-use common::Site;
 use common::fixture::{
     SOON, channel, client, client_with, is_pending, key, lock_keys, quick, scripts,
     server_and_client,
 };
+use common::{Site, timeout};
 use parklock::{Client, Config, Ended, Error, HandOff, Layout};
-use tokio::time::timeout;
 
 /// Commands that make a value of each type that is no lock.
 const STRANGERS: [(&str, &[&str]); 5] = [

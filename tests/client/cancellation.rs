@@ -10,11 +10,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use common::fixture::{LONG, SOON, client, client_with, lock_keys, parked};
-use common::{Admin, Site, eventually};
+use common::{Admin, Site, eventually, timeout};
 use parklock::{Client, Config, Guard, Lock};
 use tokio::runtime::Handle;
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 const NAMES: usize = 5;
 const CLIENTS: usize = 3;

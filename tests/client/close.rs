@@ -2,17 +2,17 @@
 
 use crate::common;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::fixture::{
     A_WHILE, LONG, SOON, client, client_with, comes_in, lock_keys, parked, quick,
 };
-use common::{Admin, Proxy, Site, eventually};
+use common::{Admin, Proxy, Site, Watch, eventually, timeout};
 use futures_util::future::join_all;
 use parklock::{Client, Config, Ended, Error, Guard, Lock};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// How long closing may take beyond the response timeout on a busy machine.
 const SLACK: Duration = Duration::from_secs(2);
@@ -99,13 +99,13 @@ async fn closing_takes_one_response_timeout_though_the_server_is_stopped() {
     let asking = wait(ours.lock("free"));
     sleep(RESPONSE / 4).await;
 
-    let begun = Instant::now();
+    let begun = Watch::start();
     timeout(SOON, ours.close()).await.unwrap();
     is_lost(held).await;
     is_closed(waiter).await;
     is_closed(asking).await;
 
-    assert!(begun.elapsed() < RESPONSE + SLACK, "it took {:?}", begun.elapsed());
+    assert!(begun.passed() < RESPONSE + SLACK, "it took {:?}", begun.passed());
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn unlocks_that_gather_while_the_client_is_closed_are_sent_and_answered() 
     let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_script("release", include_str!("../../lua/line/plain_release.lua"));
-    let client = Client::connect(proxy.url()).await.unwrap();
+    let client = comes_in(proxy.url(), Config::default()).await;
     let mut guards = Vec::new();
     for number in 0..50 {
         guards.push(client.lock(format!("{number}")).lock().await.unwrap());
@@ -173,7 +173,7 @@ async fn an_unlock_that_closing_cannot_wait_for_is_indeterminate() {
     let proxy = Proxy::before(&server).await;
     proxy.name_script("release", include_str!("../../lua/line/plain_release.lua"));
     let config = Config::default().response_timeout(RESPONSE);
-    let client = Client::connect_with(proxy.url(), config).await.unwrap();
+    let client = comes_in(proxy.url(), config).await;
     let guards = [client.lock("a").lock().await.unwrap(), client.lock("b").lock().await.unwrap()];
     let held = proxy.script("release").hold_reply();
     let unlocks = tokio::spawn(join_all(guards.into_iter().map(Guard::unlock)));
@@ -229,7 +229,7 @@ async fn cancelled_together(proxy: &Proxy, client: &Client) -> common::Fault {
 async fn closing_waits_for_the_answers_to_calls_that_were_cancelled() {
     let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
-    let client = Client::connect(proxy.url()).await.unwrap();
+    let client = comes_in(proxy.url(), Config::default()).await;
     let theirs = common::fixture::client(&server).await;
     let _theirs = theirs.lock("0").lock().await.unwrap();
     let held = cancelled_together(&proxy, &client).await;
@@ -251,7 +251,7 @@ async fn closing_waits_for_the_answers_to_calls_that_were_cancelled() {
 async fn the_last_handle_waits_for_the_answers_to_calls_that_were_cancelled() {
     let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
-    let client = Client::connect(proxy.url()).await.unwrap();
+    let client = comes_in(proxy.url(), Config::default()).await;
     let theirs = common::fixture::client(&server).await;
     let _theirs = theirs.lock("0").lock().await.unwrap();
     let held = cancelled_together(&proxy, &client).await;
@@ -276,7 +276,7 @@ async fn the_last_handle_gives_back_a_permit_that_rests_until_a_release_is_answe
         proxy.name_script("release", include_str!("../../lua/line/release.lua"));
         let pickup = RESPONSE * 2;
         let config = Config::default().response_timeout(RESPONSE * 4).pickup_timeout(pickup);
-        let client = Client::connect_with(proxy.url(), config).await.unwrap();
+        let client = comes_in(proxy.url(), config).await;
         let semaphore = client.semaphore("a", 2);
         let (first, second) =
             (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap());

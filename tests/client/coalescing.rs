@@ -7,11 +7,11 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use common::fixture::comes_in;
-use common::{Admin, Fault, Proxy, Server, eventually};
+use common::{Admin, Fault, Proxy, Server, eventually, timeout};
 use futures_util::future::join_all;
 use parklock::{Client, Config, Error, Guard, Lock, Result};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// As long as a background effect may take on a machine that has other things to do. Leases are longer.
 const SOON: Duration = Duration::from_secs(10);

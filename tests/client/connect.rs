@@ -8,10 +8,10 @@ use common::fixture::{
     LONG, SOON, client, client_with, comes_in, is_pending, key, lock_keys, parked, quick,
 };
 use common::port::{Port, listen};
-use common::{Admin, Proxy, Server, eventually};
+use common::{Admin, Proxy, Server, eventually, timeout};
 use parklock::{Client, Config, Error};
 use tokio::io::AsyncWriteExt;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// A time limit that a test waits for, and what the machine may add to it.
 const LIMIT: Duration = Duration::from_secs(1);

@@ -5,9 +5,8 @@ use crate::common;
 use std::time::{Duration, Instant};
 
 use common::fixture::{SOON, comes_in, key, parked, quick};
-use common::{Admin, Site, Worker, WorkerSide};
+use common::{Admin, Site, Worker, WorkerSide, timeout};
 use parklock::Guard;
-use tokio::time::timeout;
 
 /// What the next holder may take beyond the TTL.
 const FURTHER: Duration = Duration::from_secs(3);

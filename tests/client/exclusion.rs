@@ -5,12 +5,11 @@ use crate::common;
 use std::time::Duration;
 
 use common::fixture::{client, server_and_client};
-use common::{Site, Worker, WorkerSide, connect};
+use common::{Site, Worker, WorkerSide, connect, timeout};
 use parklock::{Client, FencingToken};
 use redis::aio::MultiplexedConnection;
 use redis::pipe;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 const PROCESSES: usize = 8;
 const TASKS: usize = 16;

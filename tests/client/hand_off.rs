@@ -9,13 +9,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use common::fixture::comes_in;
-use common::{Admin, Proxy, Site, eventually};
+use common::{Admin, Proxy, Site, eventually, timeout};
 use parklock::{
     Client, Config, Ended, Error, Guard, HandOff, Layout, Lock, Owner, ReentrantLock, Result,
 };
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet, yield_now};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// As long as a background effect may take on a machine that has other things to do.
 const SOON: Duration = Duration::from_secs(10);

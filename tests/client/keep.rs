@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::fixture::{client_with, comes_in, key, parked, scripts};
-use common::{Admin, Proxy, Site, eventually};
+use common::{Admin, Proxy, Site, eventually, timeout};
 use parklock::{Client, Config, Error, Guard, Lock, MultiLock};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// As long as a background effect may take on a machine that has other things to do.
 const SOON: Duration = Duration::from_secs(10);

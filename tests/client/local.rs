@@ -3,14 +3,13 @@
 use crate::common;
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::Server;
 use common::fixture::{
     LONG, SOON, client, client_with, is_pending, parked, scripts, server_and_client, settled,
 };
+use common::{Server, Watch, timeout};
 use parklock::{Client, Config, Error};
-use tokio::time::timeout;
 use tokio::{join, task::JoinSet};
 
 /// Yields until the spawned callers wait. These tests have one thread.
@@ -122,10 +121,10 @@ async fn try_lock_for_waits_its_limit_and_takes_a_lock_that_is_free_in_time() {
     let limit = Duration::from_secs(1);
     for holder in [&ours, &other] {
         let guard = holder.lock("a").lock().await.unwrap();
-        let asked = Instant::now();
+        let asked = Watch::start();
         assert!(ours.lock("a").try_lock_for(limit).await.unwrap().is_none());
         assert!(asked.elapsed() >= limit, "gave up after {:?}", asked.elapsed());
-        assert!(asked.elapsed() < SOON);
+        assert!(asked.passed() < SOON);
 
         let lock = ours.lock("a");
         let mut in_time = tokio::spawn(async move { lock.try_lock_for(SOON * 2).await });
@@ -231,7 +230,7 @@ async fn a_setting_that_is_too_long_is_refused_and_no_panic() {
     }
     // To ride out everything and to hold for ever make sense.
     let endless = config().ride_out(most).max_hold(most);
-    let client = Client::connect_with(server.url(), endless).await.unwrap();
+    let client = client_with(&server, endless).await;
     let lock = client.reentrant_lock("a");
     let (_outer, _inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
 }

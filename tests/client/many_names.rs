@@ -5,11 +5,10 @@ use crate::common;
 use std::time::Duration;
 
 use common::fixture::comes_in;
-use common::{Admin, Server, eventually};
+use common::{Admin, Server, eventually, timeout};
 use futures_util::{StreamExt, stream};
 use parklock::{Client, Config, Guard, Layout};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::timeout;
 
 /// As long as ten thousand of anything may take on a machine that has other things to do. Leases live longer.
 const LONG: Duration = Duration::from_secs(200);

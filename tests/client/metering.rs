@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use common::fixture::{A_WHILE, LONG, SOON, client_with, comes_in, key, parked, quick};
-use common::{Proxy, Server, eventually};
+use common::{Proxy, Server, eventually, timeout};
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,
 };
 use parklock::{Client, Config, Error, HandOff, Owner};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// Everything that was recorded on this thread, hence in a test with one thread.
 #[derive(Clone, Default)]

@@ -7,9 +7,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use common::fixture::{SOON, client, comes_in, is_pending, key, lock_keys, quick};
-use common::{Proxy, Server, eventually};
+use common::{Proxy, Server, eventually, timeout};
 use parklock::{Client, Config, Error};
-use tokio::time::timeout;
 use tracing::field::{Field, Visit};
 use tracing::subscriber::{DefaultGuard, set_default};
 use tracing::{Dispatch, Event, Level, Subscriber};

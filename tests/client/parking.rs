@@ -5,11 +5,11 @@ use crate::common;
 use std::time::{Duration, Instant};
 
 use common::fixture::{LONG, SOON, client, client_with, parked, scripts, settled};
-use common::{Server, eventually};
+use common::{Server, eventually, timeout};
 use parklock::{Client, Config, Guard};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 const CLIENTS: usize = 4;
 const WAITERS: usize = 250;

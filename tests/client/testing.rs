@@ -5,12 +5,11 @@ use std::fs::{create_dir, read_to_string};
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
-use crate::common::{Worker, WorkerSide, eventually, fixture::SOON};
+use crate::common::{Worker, WorkerSide, eventually, fixture::SOON, timeout};
 use futures_util::FutureExt;
 use parklock::testing::RedisServer;
 use parklock::{Config, Error};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 #[tokio::test]
 async fn each_server_is_empty_and_ends_with_its_test() {

@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::Server;
 use common::fixture::{SOON, parked};
 use common::port::Port;
+use common::{Server, timeout};
 use parklock::{Client, Config, Error, Tls};
-use tokio::time::timeout;
 
 const NEW_KEY: [&str; 6] =
     ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days"];

@@ -9,13 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::fixture::{LONG, SOON, client, client_with, is_pending, parked, quick};
-use common::{Server, eventually};
+use common::{Server, eventually, timeout};
 use http::header::RETRY_AFTER;
 use http::{Request, Response, StatusCode};
 use parklock::tower::{LockLayer, LockLost, OnLoss, Refusal};
 use parklock::{Client, Error, Hold};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use common::fixture::{
     LONG, SOON, channel, client, client_with, comes_in, key, lock_keys, parked, quick,
 };
-use common::{Admin, Proxy, Site, eventually};
+use common::{Admin, Proxy, Site, eventually, timeout};
 use parklock::{Client, Config, Ended, Error, Guard, Lock};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// As `quick`, but a test that waits for a deadline instead of a message takes visibly longer.
 fn slower() -> Config {

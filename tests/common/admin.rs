@@ -1,10 +1,12 @@
 //! The test's own view of a server: raw commands, past the library under test.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, FromRedisValue, RedisResult, Value};
+use tokio::time::sleep;
 
 use super::cluster::{home, slot_of};
 
@@ -13,7 +15,15 @@ pub async fn connect(url: &str) -> MultiplexedConnection {
     let config =
         AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
     let client = Client::open(url).expect("a valid url");
-    client.get_multiplexed_async_connection_with_config(&config).await.expect("the server is there")
+    loop {
+        match client.get_multiplexed_async_connection_with_config(&config).await {
+            // A sentinel that demotes a server breaks all connections to it, also one that has just begun.
+            Err(error) if error.is_connection_dropped() && !error.is_connection_refusal() => {
+                sleep(Duration::from_millis(10)).await;
+            }
+            connected => return connected.expect("the server is there"),
+        }
+    }
 }
 
 /// Looks at a server and pokes it. It dies with the server: ask for a new one after a restart. Of a cluster whose slots

@@ -4,9 +4,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use parklock::{Client, Config, Error};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use super::{Admin, Front, Site, eventually};
+use super::{Admin, Front, Site, eventually, timeout};
 
 /// As long as a background effect may take on a machine that has other things to do; far less than a default lease.
 pub const SOON: Duration = Duration::from_secs(20);

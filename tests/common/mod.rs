@@ -26,4 +26,4 @@ pub use proxy::{Class, Fault, Proxy};
 pub use sentinels::Watched;
 pub use server::Server;
 pub use site::{Front, Site};
-pub use wait::eventually;
+pub use wait::{Watch, eventually, judged, timeout};

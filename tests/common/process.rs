@@ -17,9 +17,9 @@ use std::{env, io};
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, Stdin};
 use tokio::process::{ChildStdin, ChildStdout};
-use tokio::time::timeout;
 
 use super::child::{self, Child};
+use super::wait::timeout;
 
 /// Stands before every line that is meant for the other side: what libtest prints does not have it.
 const MARK: &str = "worker says: ";

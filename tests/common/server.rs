@@ -9,12 +9,12 @@ use std::{env, io, process};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::admin::Admin;
 use super::child::{self, Child};
 use super::port::Port;
-use super::wait::eventually;
+use super::wait::{eventually, timeout};
 
 const START: Duration = Duration::from_secs(10);
 const STOP: Duration = Duration::from_secs(10);

@@ -8,10 +8,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::common::eventually;
 use crate::common::fixture::SOON;
+use crate::common::{eventually, timeout};
 use crate::pair::{Mutex, Pair};
 use crate::scene::{Scene, is_free_soon, only_told, soon};
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use parklock::{Client, Config, Error, Guard, Result};
 use tokio::task::{AbortHandle, JoinHandle};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::common::fixture::{A_WHILE, SOON};
-use crate::common::{Admin, Proxy, Site, eventually};
+use crate::common::{Admin, Proxy, Site, eventually, timeout};
 use crate::pair::{Mutex, Pair};
 
 /// The keys that have no TTL, but those that stay and those of the test itself.

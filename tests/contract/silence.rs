@@ -1,13 +1,13 @@
 //! A holder that falls silent, for any reason, keeps the lock no longer than its lease. A holder that does not keeps
 //! it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parklock::{Config, Ended, Error, Guard};
 use tokio::runtime::Builder;
 
 use crate::common::fixture::quick;
-use crate::common::{Worker, WorkerSide};
+use crate::common::{Watch, Worker, WorkerSide};
 use crate::pair::Pair;
 use crate::scene::{Scene, Waiter, assert_err, is_free_soon, is_held_as, soon};
 
@@ -48,9 +48,9 @@ async fn gets_it(scene: &Scene, name: &str, silence: impl AsyncFnOnce()) -> Guar
     let waiter = tokio::spawn(async move { mutex.lock().await });
     tokio::time::sleep(Duration::from_millis(200)).await;
     silence().await;
-    let since = Instant::now();
+    let since = Watch::start();
     let guard = soon(waiter).await.unwrap().unwrap();
-    let waited = since.elapsed();
+    let waited = since.passed();
     assert!(waited < LEASE + FURTHER, "{name}: {waited:?}");
     guard
 }

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parklock::{Client, Config, Ended, Error, Layout};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::common::cluster::slot;
 use crate::common::sentinels::{follow, primary_and_replicas};
-use crate::common::{Class, Cluster, Proxy, Server, eventually};
+use crate::common::{Class, Cluster, Proxy, Server, Watch, eventually, timeout};
 use crate::kinds::each_is_taken_and_waited_for;
 use crate::scene::*;
 
@@ -90,10 +90,10 @@ async fn what_replicas_do_not_have_is_given_back_and_holds_up_nobody() {
     });
     let taken = async || holders(&servers[0], "a").await > 0;
     eventually(SOON, "the primary has granted it", taken).await;
-    let others = Instant::now();
+    let others = Watch::start();
     assert!(client.lock("held").is_locked().await.expect("it is answered"));
     held.unlock().await.expect("no replica is asked");
-    assert!(others.elapsed() < NO_WAIT, "they waited {:?}", others.elapsed());
+    assert!(others.passed() < NO_WAIT, "they waited {:?}", others.passed());
     is_unavailable(tried.await.expect("no panic"), "1 of 2 replicas");
     let took = started.elapsed();
     assert!(took >= ACK && took < ACK * 3, "{took:?}");
@@ -215,9 +215,9 @@ async fn a_call_that_is_dropped_while_it_waits_for_a_replica_leaves_nothing() {
         assert!(timeout(ACK / 4, lock.lock()).await.is_err());
     }
     is_clean(&servers[0]).await;
-    let started = Instant::now();
+    let started = Watch::start();
     client.close().await;
-    assert!(started.elapsed() < Duration::from_secs(1), "nothing is owed any more");
+    assert!(started.passed() < Duration::from_secs(1), "nothing is owed any more");
 }
 
 /// F16: what a failover would forget was never given out.

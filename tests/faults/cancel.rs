@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use parklock::{Client, Guard, Owner};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::common::{Admin, eventually};
+use crate::common::{Admin, eventually, timeout};
 use crate::stage::{A_RESPONSE, Drops, Stage, joined, polled};
 use crate::{SOON, connect, fields, is_clean, is_deserted, key, patient, tasks};
 

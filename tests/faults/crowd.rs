@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parklock::Lock;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
-use crate::common::{Server, eventually};
+use crate::common::{Server, eventually, timeout};
 use crate::{SOON, channel, connect, patient, scripts_run, somebody_waits};
 
 /// Callers of one lock, each of whom takes it once, and never two at a time.

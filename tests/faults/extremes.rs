@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use parklock::{Client, Config, Credentials, Error, HandOff, Owner, RedLock};
-use tokio::time::timeout;
 
-use crate::common::Server;
+use crate::common::{Server, judged, timeout};
 use crate::{A_WHILE, SOON, connect, patient, somebody_waits};
 
 /// F71: a wait of `Duration::MAX`, for a lock that somebody holds.
@@ -154,13 +153,16 @@ async fn an_endless_hand_off_works_or_is_refused() {
 /// F71: settings of zero.
 #[tokio::test]
 async fn settings_of_zero_work_or_are_refused() {
-    let nothing = Duration::ZERO;
-    works_or_is_refused(patient().subscription_linger(nothing)).await;
-    works_or_is_refused(patient().waiter_ttl(nothing)).await;
-    works_or_is_refused(patient().hand_off(HandOff { max_consecutive: 0, max_time: nothing }))
-        .await;
-    works_or_is_refused(patient().response_timeout(nothing)).await;
-    works_or_is_refused(patient().connect_timeout(nothing)).await;
-    works_or_is_refused(patient().max_park(nothing)).await;
-    works_or_is_refused(patient().max_hold(nothing)).await;
+    judged(async || {
+        let nothing = Duration::ZERO;
+        works_or_is_refused(patient().subscription_linger(nothing)).await;
+        works_or_is_refused(patient().waiter_ttl(nothing)).await;
+        works_or_is_refused(patient().hand_off(HandOff { max_consecutive: 0, max_time: nothing }))
+            .await;
+        works_or_is_refused(patient().response_timeout(nothing)).await;
+        works_or_is_refused(patient().connect_timeout(nothing)).await;
+        works_or_is_refused(patient().max_park(nothing)).await;
+        works_or_is_refused(patient().max_hold(nothing)).await;
+    })
+    .await;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parklock::Error;
 
-use crate::common::{Proxy, Server, Worker, WorkerSide};
+use crate::common::{Proxy, Server, Worker, WorkerSide, timeout};
 use crate::{COUNTER, SOON, a_turn, brief, connect, is_stopped, key, patient, state_of};
 
 /// F51: the server comes back without its data, so without its counter.
@@ -80,7 +80,7 @@ async fn a_counter_of_another_type_is_a_conflict_that_names_it() {
     admin.cmd::<()>(&["RPUSH", COUNTER, "x"]).await;
     assert_eq!(admin.cmd::<String>(&["TYPE", COUNTER]).await, "list");
 
-    let refused = tokio::time::timeout(SOON, client.lock("a").lock()).await;
+    let refused = timeout(SOON, client.lock("a").lock()).await;
 
     match refused.expect("an answer at once").unwrap_err() {
         Error::Conflict { key, kind, .. } => assert_eq!((&*key, &*kind), (COUNTER, "list")),

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use parklock::{Config, Error};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::common::{Class, eventually};
+use crate::common::{Class, eventually, timeout};
 use crate::scene::*;
 
 /// F7: every reply and message comes byte by byte, on connections made before and after it began.

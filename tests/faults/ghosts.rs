@@ -5,7 +5,7 @@ use std::time::Duration;
 use parklock::{Client, Error};
 use tokio::task::JoinHandle;
 
-use crate::common::eventually;
+use crate::common::{eventually, timeout};
 use crate::scene::*;
 use crate::somebody_waits;
 
@@ -168,7 +168,7 @@ async fn a_count_that_arrives_late_leaves_the_count_right() {
     let outer = lock.lock().await.unwrap();
     let counts = scene.proxy.script("count").count();
     let held = scene.proxy.script("count").nth(1).hold_request();
-    let nested = tokio::time::timeout(Duration::from_millis(50), lock.lock()).await;
+    let nested = timeout(Duration::from_millis(50), lock.lock()).await;
     held.happened().await;
     assert!(nested.is_err(), "{nested:?}");
 

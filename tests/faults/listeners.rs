@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use parklock::{Error, HandOff, Lock};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::common::{connect, eventually};
+use crate::common::{connect, eventually, timeout};
 use crate::scene::*;
 
 /// The greatest number that has the form of a grant's.

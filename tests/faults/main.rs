@@ -47,10 +47,10 @@ mod tls;
 use std::path::Path;
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use common::fixture::comes_in;
-use common::{Admin, Server, eventually};
+use common::{Admin, Server, eventually, timeout};
 use parklock::{Client, Config, FencingToken, Lock};
 
 /// As long as a background effect may take on a machine that has other things to do.

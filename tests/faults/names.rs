@@ -1,9 +1,8 @@
 //! Names that are empty, too long, or mean something else to a program that reads them.
 
 use parklock::Error;
-use tokio::time::timeout;
 
-use crate::common::{Server, eventually};
+use crate::common::{Server, eventually, timeout};
 use crate::log::Log;
 use crate::{SOON, connect, patient};
 

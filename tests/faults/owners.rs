@@ -7,7 +7,7 @@ use std::time::Duration;
 use parklock::{Client, Ended, Hold, Owner};
 use tokio::task::yield_now;
 
-use crate::common::{Server, eventually};
+use crate::common::{Server, eventually, timeout};
 use crate::{SOON, connect, fields, patient};
 
 /// F66: two clients agree in host, process id and count, as two containers may.
@@ -59,7 +59,7 @@ async fn a_task_that_was_moved_to_another_thread_still_owns_its_lock() {
     let task = tokio::spawn(async move {
         let first = thread::current().id();
         let outer = lock.lock().await.unwrap();
-        let second = tokio::time::timeout(SOON, migrate(thread::current().id())).await.unwrap();
+        let second = timeout(SOON, migrate(thread::current().id())).await.unwrap();
         let inner = lock.try_lock().await.unwrap().expect("it is the same owner");
         assert_eq!(inner.hold_count(), 2);
 

@@ -1,12 +1,9 @@
 //! What the server lets a user do, and what a user of locks needs.
 
-use std::time::Instant;
-
 use parklock::{Ended, Error, Owner};
-use tokio::time::timeout;
 
 use crate::common::rights::{commands_in_scripts, rules};
-use crate::common::{Admin, Server};
+use crate::common::{Admin, Server, Watch, judged, timeout};
 use crate::log::Log;
 use crate::{
     COUNTER, LEASE, SOON, a_turn, as_user, brief, channel, connect, fields, is_clean, key, left,
@@ -155,37 +152,40 @@ async fn the_least_privileged_user_can_do_everything_with_locks_and_nothing_else
 /// F91: somebody takes the lock away from its holder: an operator may, a service need not be allowed to.
 #[tokio::test]
 async fn taking_a_lock_away_needs_its_own_permission_and_is_logged() {
-    let (log, _listening) = Log::here();
-    let server = Server::start().await;
-    let admin = server.admin().await;
-    user(&admin, "service", &least_privilege()).await;
-    user(&admin, "operator", &format!("{} +del", least_privilege())).await;
-    let service = connect(&as_user(&server, "service", "secret"), brief()).await;
-    let colleague = connect(&as_user(&server, "service", "secret"), brief()).await;
-    let operator = connect(&as_user(&server, "operator", "secret"), brief()).await;
-    let guard = service.lock("a").lock().await.unwrap();
-    let (lost, theirs) = (guard.ended(), fields(&admin, "a").await);
+    judged(async || {
+        let (log, _listening) = Log::here();
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        user(&admin, "service", &least_privilege()).await;
+        user(&admin, "operator", &format!("{} +del", least_privilege())).await;
+        let service = connect(&as_user(&server, "service", "secret"), brief()).await;
+        let colleague = connect(&as_user(&server, "service", "secret"), brief()).await;
+        let operator = connect(&as_user(&server, "operator", "secret"), brief()).await;
+        let guard = service.lock("a").lock().await.unwrap();
+        let (lost, theirs) = (guard.ended(), fields(&admin, "a").await);
 
-    let refused = colleague.lock("a").force_unlock().await;
-    assert!(matches!(refused, Err(Error::Permission { .. })), "{refused:?}");
-    assert_eq!(denials(&admin).await.len(), 1);
-    assert_eq!(fields(&admin, "a").await, theirs, "nothing was taken away");
-    assert!(guard.is_valid());
+        let refused = colleague.lock("a").force_unlock().await;
+        assert!(matches!(refused, Err(Error::Permission { .. })), "{refused:?}");
+        assert_eq!(denials(&admin).await.len(), 1);
+        assert_eq!(fields(&admin, "a").await, theirs, "nothing was taken away");
+        assert!(guard.is_valid());
 
-    let waiter = tokio::spawn({
-        let lock = colleague.lock("a");
-        async move { lock.lock().await }
-    });
-    somebody_waits(&admin, "a").await;
-    assert_eq!(admin.subscribers(&channel("a")).await, 1);
-    let asked = Instant::now();
-    assert!(operator.lock("a").force_unlock().await.unwrap());
-    let next = timeout(SOON, waiter).await.expect("the waiter is woken").unwrap().unwrap();
-    assert_eq!(lost.await, Ended::Lost);
-    assert!(asked.elapsed() < LEASE, "the holder is told at its next renewal");
-    assert!(!operator.lock("other").force_unlock().await.unwrap(), "nobody has this one");
+        let waiter = tokio::spawn({
+            let lock = colleague.lock("a");
+            async move { lock.lock().await }
+        });
+        somebody_waits(&admin, "a").await;
+        assert_eq!(admin.subscribers(&channel("a")).await, 1);
+        let asked = Watch::start();
+        assert!(operator.lock("a").force_unlock().await.unwrap());
+        let next = timeout(SOON, waiter).await.expect("the waiter is woken").unwrap().unwrap();
+        assert_eq!(lost.await, Ended::Lost);
+        assert!(asked.passed() < LEASE, "the holder is told at its next renewal");
+        assert!(!operator.lock("other").force_unlock().await.unwrap(), "nobody has this one");
 
-    assert_eq!(log.lines_with("took the lock away from its holder name=\"a\""), 1);
-    assert_eq!(admin.hgetall(&key("a")).await.len(), 1);
-    next.unlock().await.unwrap();
+        assert_eq!(log.lines_with("took the lock away from its holder name=\"a\""), 1);
+        assert_eq!(admin.hgetall(&key("a")).await.len(), 1);
+        next.unlock().await.unwrap();
+    })
+    .await;
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parklock::{Ended, Error, Guard, Hold};
 
-use crate::common::{Proxy, Server, Worker, WorkerSide, clock};
+use crate::common::{Proxy, Server, Watch, Worker, WorkerSide, clock};
 use crate::{
     A_WHILE, LEASE, SOON, brief, connect, fields, is_clean, is_stopped, patient, somebody_waits,
     state_of,
@@ -93,11 +93,11 @@ async fn a_killed_holder_frees_the_lock_within_its_lease() {
     somebody_waits(&admin, "a").await;
 
     worker.kill9();
-    let killed = Instant::now();
+    let killed = Watch::start();
     assert_eq!(fields(&admin, "a").await, theirs, "it left its lock behind");
 
     let guard = waiter.await.unwrap().unwrap();
-    let waited = killed.elapsed();
+    let waited = killed.passed();
     assert!(waited < LEASE + Duration::from_secs(1), "{waited:?}");
     assert_eq!(admin.command_calls("publish").await, 0, "nobody told the waiter");
     guard.unlock().await.unwrap();

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use parklock::{Ended, Error};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::common::eventually;
+use crate::common::{eventually, timeout};
 use crate::scene::*;
 
 /// F1: the reply of an acquire is lost.

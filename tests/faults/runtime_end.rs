@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use parklock::{Client, Ended, Error, Guard};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::common::{Server, Worker, WorkerSide, eventually};
+use crate::common::{Server, Worker, WorkerSide, eventually, timeout};
 use crate::guards::drop_at_the_end_of_a_thread;
 use crate::log::Log;
 use crate::{
@@ -136,15 +136,15 @@ async fn a_client_whose_runtime_has_ended_is_closed_and_its_leases_free_its_lock
     runtime.shutdown_background();
     assert_eq!(fields(&admin, "lock 0").await.len(), 1, "nobody gave it back");
 
-    let ended = tokio::time::timeout(SOON, lost).await.expect("the holder is told").unwrap();
+    let ended = timeout(SOON, lost).await.expect("the holder is told").unwrap();
     assert_eq!(ended, Ended::Lost);
     let all_lost = async || guards.iter().all(|guard| !guard.is_valid());
     eventually(SOON, "every guard is told", all_lost).await;
-    let waited = tokio::time::timeout(SOON, waiter).await.expect("the waiter is told").unwrap();
+    let waited = timeout(SOON, waiter).await.expect("the waiter is told").unwrap();
     assert!(matches!(waited, Err(Error::Closed)), "{waited:?}");
     assert!(matches!(client.lock("other").lock().await, Err(Error::Closed)));
     assert!(matches!(client.lock("other").try_lock().await, Err(Error::Closed)));
-    let guard = tokio::time::timeout(SOON, next).await.expect("the lease frees it").unwrap();
+    let guard = timeout(SOON, next).await.expect("the lease frees it").unwrap();
     guard.unwrap().unlock().await.unwrap();
     client.close().await;
     drop(guards);

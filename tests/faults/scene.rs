@@ -8,12 +8,11 @@ use std::{env, fs};
 
 use parklock::{Client, Config, Error, Guard, Lock};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 use tracing::subscriber::DefaultGuard;
 
 use crate::common::fixture::comes_in;
 use crate::common::server::Setup;
-use crate::common::{Admin, Fault, Proxy, Server, eventually};
+use crate::common::{Admin, Fault, Proxy, Server, eventually, timeout};
 
 /// As long as a background effect may take on a machine that has other things to do.
 pub(crate) const SOON: Duration = Duration::from_secs(20);

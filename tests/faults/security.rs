@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use parklock::{Client, Ended, Error};
-use tokio::time::timeout;
 
-use crate::common::{Admin, Server, eventually};
+use crate::common::{Admin, Server, Watch, eventually, timeout};
 use crate::log::Log;
 use crate::{COUNTER, LEASE, SOON, a_turn, as_user, brief, connect, patient};
 
@@ -25,10 +24,10 @@ async fn a_wrong_password_is_a_permission_error_that_does_not_repeat_it() {
         let said = refused.unwrap_err().to_string();
         assert!(said.contains(refusal) || said.contains("authentication failed"), "{said}");
 
-        let asked = Instant::now();
+        let asked = Watch::start();
         let error = Client::connect_with(&wrong, patient()).await.unwrap_err();
         assert!(matches!(error, Error::Permission { .. }), "{error}");
-        assert!(asked.elapsed() < Duration::from_secs(2), "it is not tried again");
+        assert!(asked.passed() < Duration::from_secs(2), "it is not tried again");
         for shown in [error.to_string(), format!("{error:?}"), log.text()] {
             assert!(!shown.contains("sesame"), "{shown}");
         }

@@ -7,8 +7,9 @@ use parklock::{Client, Config, Error};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::common::fixture::comes_in;
 use crate::common::sentinels::SERVICE;
-use crate::common::{Admin, Server, Watched, eventually};
+use crate::common::{Admin, Server, Watched, eventually, judged};
 use crate::kinds::each_is_taken_and_waited_for;
 use crate::scene::*;
 
@@ -104,83 +105,92 @@ async fn a_primary_that_is_killed_is_replaced_and_holders_and_waiters_go_on() {
 /// when the sentinels say so.
 #[tokio::test]
 async fn a_healthy_primary_that_was_replaced_is_left_at_once() {
-    let watched = Watched::start().await;
-    let (ours, theirs) = two(&watched, outliving()).await;
-    let turns = |client: Client| async move {
-        let (lock, started, mut last) = (client.lock("turns"), Instant::now(), None);
-        while started.elapsed() < Duration::from_secs(6) {
-            let guard = lock.lock().await.expect("it is free soon");
-            assert!(last < Some(guard.token()), "tokens grow for who has seen both");
-            last = Some(guard.token());
-            drop(guard.unlock().await);
-        }
-    };
-    let held = ours.lock("held").lock().await.expect("it is free");
-    let waiter = waiting(theirs.lock("held"));
-    stands_in_line(&watched.servers[0].admin().await, "held").await;
-    let load = [ours.clone(), theirs.clone()].map(|client| tokio::spawn(turns(client)));
-    sleep(Duration::from_secs(1)).await;
-    watched.fail_over().await;
-    let new = watched.switched_from(0).await;
-    let switched = Instant::now();
+    judged(async || {
+        let watched = Watched::start().await;
+        let (ours, theirs) = two(&watched, outliving()).await;
+        let turns = |client: Client| async move {
+            let (lock, started, mut last) = (client.lock("turns"), Instant::now(), None);
+            while started.elapsed() < Duration::from_secs(6) {
+                let guard = lock.lock().await.expect("it is free soon");
+                assert!(last < Some(guard.token()), "tokens grow for who has seen both");
+                last = Some(guard.token());
+                drop(guard.unlock().await);
+            }
+        };
+        let held = ours.lock("held").lock().await.expect("it is free");
+        let waiter = waiting(theirs.lock("held"));
+        stands_in_line(&watched.servers[0].admin().await, "held").await;
+        let load = [ours.clone(), theirs.clone()].map(|client| tokio::spawn(turns(client)));
+        sleep(Duration::from_secs(1)).await;
+        watched.fail_over().await;
+        let new = watched.switched_from(0).await;
+        let switched = Instant::now();
 
-    let left = async || is_left(&watched.servers[0]).await;
-    eventually(Duration::from_secs(3), "the clients leave the one before", left).await;
-    let role = watched.servers[0].admin().await.info("replication", "role").await;
-    assert_eq!(
-        role.as_deref(),
-        Some("master"),
-        "it has not been told yet: {:?}",
-        switched.elapsed()
-    );
-    for load in load {
-        soon(load).await.expect("no panic");
-    }
-    held.unlock().await.expect("it was replicated long before");
-    granted(waiter).await.unlock().await.expect("it is ours");
-    assert!(scripts_run_on(&watched.servers[new]).await > 0);
+        let left = async || is_left(&watched.servers[0]).await;
+        eventually(Duration::from_secs(3), "the clients leave the one before", left).await;
+        let role = watched.servers[0].admin().await.info("replication", "role").await;
+        assert_eq!(
+            role.as_deref(),
+            Some("master"),
+            "it has not been told yet: {:?}",
+            switched.elapsed()
+        );
+        for load in load {
+            soon(load).await.expect("no panic");
+        }
+        held.unlock().await.expect("it was replicated long before");
+        granted(waiter).await.unlock().await.expect("it is ours");
+        assert!(scripts_run_on(&watched.servers[new]).await > 0);
+    })
+    .await;
 }
 
 /// The sentinel that leads a failover still describes the old primary, though with the new epoch, until all replicas
 /// follow the new primary. One replica does not answer.
 #[tokio::test]
 async fn a_primary_that_the_leading_sentinel_still_describes_is_left_at_once() {
-    let watched = Watched::with_replicas(2).await;
-    let [old, new, silent] = [0, 1, 2].map(|at| &watched.servers[at]);
-    watched.set("down-after-milliseconds", "60000").await;
-    watched.set("failover-timeout", "60000").await;
-    let leader = Admin::connect(&watched.sentinels[0].url()).await;
-    silent.admin().await.cmd::<()>(&["CONFIG", "SET", "replica-priority", "0"]).await;
-    let is_known = async || {
-        let replicas: Vec<Vec<String>> = leader.cmd(&["SENTINEL", "REPLICAS", SERVICE]).await;
-        let has =
-            |replica: &Vec<String>, field: [&str; 2]| replica.chunks(2).any(|pair| pair == field);
-        let port = silent.port().to_string();
-        replicas.iter().any(|one| has(one, ["port", &port]) && has(one, ["slave-priority", "0"]))
-    };
-    eventually(LONG, "it is never promoted", is_known).await;
-    let url = watched.url();
-    let clients: Vec<_> =
-        futures_util::future::join_all((0..8).map(|_| client(&url, outliving()))).await;
+    judged(async || {
+        let watched = Watched::with_replicas(2).await;
+        let [old, new, silent] = [0, 1, 2].map(|at| &watched.servers[at]);
+        watched.set("down-after-milliseconds", "60000").await;
+        watched.set("failover-timeout", "60000").await;
+        let leader = Admin::connect(&watched.sentinels[0].url()).await;
+        silent.admin().await.cmd::<()>(&["CONFIG", "SET", "replica-priority", "0"]).await;
+        let is_known = async || {
+            let replicas: Vec<Vec<String>> = leader.cmd(&["SENTINEL", "REPLICAS", SERVICE]).await;
+            let has = |replica: &Vec<String>, field: [&str; 2]| {
+                replica.chunks(2).any(|pair| pair == field)
+            };
+            let port = silent.port().to_string();
+            replicas
+                .iter()
+                .any(|one| has(one, ["port", &port]) && has(one, ["slave-priority", "0"]))
+        };
+        eventually(LONG, "it is never promoted", is_known).await;
+        let url = watched.url();
+        let clients: Vec<_> =
+            futures_util::future::join_all((0..8).map(|_| client(&url, outliving()))).await;
 
-    // After it has connected, each client asks once more. Some listen to the leader, which ends the failover much later.
-    sleep(Duration::from_secs(3)).await;
-    silent.pause();
-    watched.fail_over().await;
-    let gives_two = async || {
-        let described: Vec<String> = leader.cmd(&["SENTINEL", "MASTER", SERVICE]).await;
-        let given: [String; 2] =
-            leader.cmd(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE]).await;
-        described.contains(&old.port().to_string()) && given[1] == new.port().to_string()
-    };
-    eventually(LONG, "the leader gives two addresses", gives_two).await;
-    let left = async || is_left(old).await;
-    eventually(Duration::from_secs(3), "the clients leave the one before", left).await;
-    assert!(gives_two().await, "the failover has not ended");
-    silent.resume();
-    for client in clients {
-        client.lock("a").lock().await.expect("it is free").unlock().await.expect("it is ours");
-    }
+        // After it has connected, each client asks once more. Some listen to the leader, which ends the failover much later.
+        sleep(Duration::from_secs(3)).await;
+        silent.pause();
+        watched.fail_over().await;
+        let gives_two = async || {
+            let described: Vec<String> = leader.cmd(&["SENTINEL", "MASTER", SERVICE]).await;
+            let given: [String; 2] =
+                leader.cmd(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE]).await;
+            described.contains(&old.port().to_string()) && given[1] == new.port().to_string()
+        };
+        eventually(LONG, "the leader gives two addresses", gives_two).await;
+        let left = async || is_left(old).await;
+        eventually(Duration::from_secs(3), "the clients leave the one before", left).await;
+        assert!(gives_two().await, "the failover has not ended");
+        silent.resume();
+        for client in clients {
+            client.lock("a").lock().await.expect("it is free").unlock().await.expect("it is ours");
+        }
+    })
+    .await;
 }
 
 async fn scripts_run_on(server: &Server) -> u64 {
@@ -290,7 +300,7 @@ async fn sentinels_have_credentials_of_their_own() {
                  +sentinel|myid +hello +ping +subscribe";
     sentinels.cmd::<()>(&words.split_whitespace().collect::<Vec<_>>()).await;
     let options = "?sentinelUsername=watcher&sentinelPassword=look";
-    let other = Client::connect_with(url(":pw@", options), patient()).await.expect("it may");
+    let other = comes_in(url(":pw@", options), patient()).await;
     let listens = async || {
         let clients = sentinels.clients().await;
         clients.iter().any(|line| line.contains("user=watcher") && line.contains(" sub=2 "))
@@ -316,8 +326,10 @@ async fn take_turns(client: Client, claims: Claims) {
         let Ok(Some(guard)) = client.lock("a").try_lock_for(limit).await else { continue };
         let from = Instant::now();
         sleep(Duration::from_millis(2)).await;
+        // In this order: it may not run for a while between the two.
+        let to = Instant::now();
         if guard.is_valid() {
-            claims.lock().expect("no panic under it").push((from, Instant::now()));
+            claims.lock().expect("no panic under it").push((from, to));
         }
         drop(guard.unlock().await);
     }

@@ -144,7 +144,7 @@ async fn a_certificate_that_does_not_fit_is_refused_and_the_error_says_why() {
     }
 
     let _server = authority.server(&port, "right").start().await;
-    let client = Client::connect_with(url, authority.trusted(patient())).await.unwrap();
+    let client = comes_in(&url, authority.trusted(patient())).await;
     a_turn(&client.lock("a")).await;
 }
 
@@ -184,7 +184,7 @@ async fn a_server_that_is_replaced_by_a_stranger_is_not_talked_to_again() {
     strangers.issue("wrong", "IP:127.0.0.1", 2);
     let server = authority.server(&port, "right").start().await;
     let url = encrypted(&port);
-    let client = Client::connect_with(url, authority.trusted(brief())).await.unwrap();
+    let client = comes_in(&url, authority.trusted(brief())).await;
     let guard = client.lock("a").lock().await.unwrap();
     server.kill();
     let stranger = strangers.server(&port, "wrong").start().await;
@@ -223,7 +223,7 @@ async fn a_client_without_its_certificate_is_refused() {
     refusal(&encrypted(&port), authority.trusted(patient())).await;
     refusal(&encrypted(&port), identified(&strangers)).await;
     was_not_talked_to(&admin).await;
-    let client = Client::connect_with(encrypted(&port), identified(&authority)).await.unwrap();
+    let client = comes_in(encrypted(&port), identified(&authority)).await;
     a_turn(&client.lock("a")).await;
 
     let broken = Tls::new().ca("not a certificate").identity("nor this", "nor that");

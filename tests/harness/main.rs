@@ -24,9 +24,8 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, RedisResult, aio::MultiplexedConnection};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
-use common::{Proxy, Server, connect};
+use common::{Proxy, Server, connect, timeout};
 
 /// As long as a background effect may take on a machine that has other things to do.
 const SOON: Duration = Duration::from_secs(10);

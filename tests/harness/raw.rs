@@ -5,10 +5,9 @@ use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use super::SOON;
-use crate::common::Proxy;
+use crate::common::{Proxy, timeout};
 
 pub(crate) struct Raw(TcpStream);
 

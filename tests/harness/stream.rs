@@ -3,10 +3,10 @@
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::common::proxy::Rule;
-use crate::common::{Class, Proxy, Server, connect, eventually};
+use crate::common::{Class, Proxy, Server, connect, eventually, timeout};
 use crate::raw::Raw;
 use crate::{SOON, ask, is_pending, proxied, send};
 

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use common::fixture::{A_WHILE, LONG, SOON, client, client_with, comes_in, lock_keys};
-use common::{Admin, Cluster, Proxy, Server, Site, eventually};
+use common::{Admin, Cluster, Proxy, Server, Site, eventually, timeout};
 use futures_util::FutureExt;
 use parklock::{Client, Config, Ended, Error, Guard, HandOff, Layout, Owner, Result, Woken};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 const LINE: &str = "lock_queue:{c}";
 /// The requests that the server has carried out.

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::fixture::{LONG, SOON, client, client_with, comes_in, is_pending, key, parked, quick};
-use common::{Proxy, Server, eventually};
+use common::{Proxy, Server, eventually, timeout};
 use parklock::{Client, Config, Election, Error, Leader, Leadership, Term};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 async fn leads(candidate: &Election) -> Leadership {
     timeout(SOON, candidate.campaign()).await.expect("it is elected").expect("an answer")

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::fixture::{LONG, SOON, client, client_with, comes_in, is_pending, key, quick};
-use common::{Proxy, Server, eventually};
+use common::{Proxy, Server, eventually, timeout};
 use parklock::{Config, Error, Every, HandOff};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 const MARK: &str = "lock_notes:{a}:interval";
 

@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 
 use common::fixture::comes_in;
 use common::site::left_out_in_a_cluster;
-use common::{Admin, Proxy, Site, Worker, WorkerSide, eventually};
+use common::{Admin, Proxy, Site, Worker, WorkerSide, eventually, timeout};
 use futures_util::StreamExt;
 use parklock::{Client, Config, Guard, HandOff, Layout, Lock};
 use tokio::task::{JoinHandle, JoinSet, yield_now};
-use tokio::time::timeout;
 
 /// As long as a background effect may take on a machine that has other things to do. Leases, parks and lines live longer.
 const SOON: Duration = Duration::from_secs(10);

@@ -11,13 +11,13 @@ use common::fixture::{
     scripts,
 };
 use common::site::only_on_one_server;
-use common::{Admin, Proxy, Server, Site, Worker, WorkerSide, eventually};
+use common::{Admin, Proxy, Server, Site, Watch, Worker, WorkerSide, eventually, judged, timeout};
 use futures_util::poll;
 use parklock::{Client, Config, Ended, Error, Guard, Layout, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 const QUEUE: &str = "lock_queue:{a}";
 
@@ -142,7 +142,7 @@ async fn worker_that_takes_turns() {
     let (url, number) = (boss.variable("URL"), boss.variable("NUMBER"));
     // What it reports does not go through a proxy.
     let admin = Admin::connect(&boss.variable("SERVER")).await;
-    let client = Client::connect(&url).await.unwrap();
+    let client = comes_in(&url, Config::default()).await;
     boss.tell("ready");
     while let Some(order) = boss.order().await {
         let guard = client.fair_lock("a").lock().await.expect("its turn comes");
@@ -327,11 +327,11 @@ async fn a_grant_that_nobody_takes_up_goes_to_the_next() {
     let next = waiting(&ours);
     queued(&admin, 2).await;
 
-    let started = Instant::now();
+    let started = Watch::start();
     guard.unlock().await.unwrap();
     let next = granted(next).await;
 
-    assert!(started.elapsed() < 3 * CLAIM, "{:?}", started.elapsed());
+    assert!(started.passed() < 3 * CLAIM, "{:?}", started.passed());
     assert!(is_pending(&mut stuck).await, "two hold it at once");
     assert!(next.is_valid());
     let earlier = next.token();
@@ -373,7 +373,7 @@ async fn a_grant_that_comes_too_late_is_not_believed() {
     let (admin, ours) = (server.admin().await, client(&server).await);
     let proxy = Proxy::before(&server).await;
     proxy.name_acquires();
-    let theirs = Client::connect(proxy.url()).await.unwrap();
+    let theirs = comes_in(proxy.url(), Config::default()).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let mut late = next_in_queue(&theirs, &admin).await;
     let next = waiting(&ours);
@@ -408,12 +408,12 @@ async fn a_lost_message_costs_no_more_than_a_sign_of_life() {
     let waiter = next_in_queue(&theirs, &admin).await;
     let lost = proxy.messages().swallow_reply();
 
-    let started = Instant::now();
+    let started = Watch::start();
     guard.unlock().await.unwrap();
     lost.happened().await;
     let next = granted(waiter).await;
 
-    assert!(started.elapsed() < claim * 5 / 6, "{:?}", started.elapsed());
+    assert!(started.passed() < claim * 5 / 6, "{:?}", started.passed());
     assert!(next.is_valid());
 }
 
@@ -424,7 +424,7 @@ async fn an_acquire_without_an_answer_gives_up_its_place() {
     let (admin, ours) = (server.admin().await, client(&server).await);
     let proxy = Proxy::before(&server).await;
     proxy.name_acquires();
-    let theirs = Client::connect(proxy.url()).await.unwrap();
+    let theirs = comes_in(proxy.url(), Config::default()).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let lost = proxy.script("acquire").nth(1).cut_after();
     let waiter = waiting(&theirs);
@@ -448,7 +448,7 @@ async fn a_waiter_whose_answer_was_lost_once_still_runs_out_of_time() {
     let ours = client(&server).await;
     let proxy = Proxy::before(&server).await;
     proxy.name_acquires();
-    let theirs = Client::connect(proxy.url()).await.unwrap();
+    let theirs = comes_in(proxy.url(), Config::default()).await;
     let _guard = ours.fair_lock("a").lock().await.unwrap();
     let lost = proxy.script("acquire").nth(1).cut_after();
     let outcome = theirs.fair_lock("a").try_lock_for(Duration::from_secs(2)).await;
@@ -563,31 +563,34 @@ async fn a_sign_of_life_that_runs_after_its_caller_has_gone_keeps_nobody_out() {
 /// times and a third. One after the other they would cost eight times.
 #[tokio::test]
 async fn eight_waiters_that_are_killed_cost_less_than_a_waiter_ttl_each() {
-    const DEAD: u32 = 8;
-    let server = Site::start().await;
-    let (admin, ours) = (server.admin().await, client(&server).await);
-    let mut workers = workers(&server, DEAD as usize).await;
-    let guard = ours.fair_lock("a").lock().await.unwrap();
-    for (place, worker) in workers.iter_mut().enumerate() {
-        worker.order("go").await;
-        queued(&admin, place + 1).await;
-    }
-    let next = waiting(&ours);
-    queued(&admin, workers.len() + 1).await;
-    for worker in &mut workers {
-        worker.kill9();
-    }
+    judged(async || {
+        const DEAD: u32 = 8;
+        let server = Site::start().await;
+        let (admin, ours) = (server.admin().await, client(&server).await);
+        let mut workers = workers(&server, DEAD as usize).await;
+        let guard = ours.fair_lock("a").lock().await.unwrap();
+        for (place, worker) in workers.iter_mut().enumerate() {
+            worker.order("go").await;
+            queued(&admin, place + 1).await;
+        }
+        let next = waiting(&ours);
+        queued(&admin, workers.len() + 1).await;
+        for worker in &mut workers {
+            worker.kill9();
+        }
 
-    let started = Instant::now();
-    guard.unlock().await.unwrap();
-    let next = granted(next).await;
+        let started = Watch::start();
+        guard.unlock().await.unwrap();
+        let next = granted(next).await;
 
-    let took = started.elapsed();
-    println!("{DEAD} dead waiters cost {took:?}");
-    assert!(took < (DEAD - 2) * CLAIM, "{took:?}");
-    assert_eq!(numbers(&admin, "order").await, Vec::<u64>::new());
-    next.unlock().await.unwrap();
-    is_clean(&admin).await;
+        let took = started.passed();
+        println!("{DEAD} dead waiters cost {took:?}");
+        assert!(took < (DEAD - 2) * CLAIM, "{took:?}");
+        assert_eq!(numbers(&admin, "order").await, Vec::<u64>::new());
+        next.unlock().await.unwrap();
+        is_clean(&admin).await;
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -603,10 +606,10 @@ async fn a_dead_head_is_skipped_before_its_turn() {
     workers[0].kill9();
     queued(&admin, 1).await;
 
-    let started = Instant::now();
+    let started = Watch::start();
     guard.unlock().await.unwrap();
     granted(next).await.unlock().await.unwrap();
-    assert!(started.elapsed() < CLAIM, "{:?}", started.elapsed());
+    assert!(started.passed() < CLAIM, "{:?}", started.passed());
 }
 
 #[tokio::test]
@@ -994,49 +997,59 @@ async fn the_order_is_kept_over<S>(
 /// B3: silence during a stall says nothing about the silent clients.
 #[tokio::test]
 async fn a_paused_server_serves_in_the_same_order_when_it_goes_on() {
-    let pause = async |server: &Site, _| server.pause();
-    let resume = async |server: &Site, ()| server.resume();
-    the_order_is_kept_over(Site::start().await, CLAIM * 3, pause, resume, 3).await;
+    judged(async || {
+        let pause = async |server: &Site, _| server.pause();
+        let resume = async |server: &Site, ()| server.resume();
+        the_order_is_kept_over(Site::start().await, CLAIM * 3, pause, resume, 3).await;
+    })
+    .await;
 }
 
 /// B3.
 #[tokio::test]
 async fn a_script_that_takes_long_does_not_change_the_order() {
-    // When this returns, the call waits at the server, before all that is sent from then on.
-    let busy = async |server: &Site, stall: Duration| {
-        let text =
+    judged(async || {
+        // When this returns, the call waits at the server, before all that is sent from then on.
+        let busy = async |server: &Site, stall: Duration| {
+            let text =
             "local function ms() local t = redis.call('time') return t[1] * 1000 + t[2] / 1000 end
             local start = ms() while ms() < start + tonumber(ARGV[1]) do end return 1";
-        let mut called = TcpStream::connect(server.address()).await.expect("it is there");
-        // The server has to know this connection. It might run the release before it accepts a new one.
-        let mut answer = [0; 7];
-        called.write_all(b"PING\r\n").await.expect("it takes it");
-        called.read_exact(&mut answer).await.expect("it answers");
-        let ms = stall.as_millis().to_string();
-        let words = ["EVAL", text, "0", &ms].map(|word| format!("${}\r\n{word}\r\n", word.len()));
-        let call = format!("*4\r\n{}", words.concat());
-        called.write_all(call.as_bytes()).await.expect("it takes it");
-        called
-    };
-    let is_done = async |_: &Site, mut called: TcpStream| {
-        let mut answer = [0; 4];
-        called.read_exact(&mut answer).await.expect("it answers");
-        assert_eq!(&answer, b":1\r\n");
-    };
-    the_order_is_kept_over(Site::start().await, CLAIM * 3, busy, is_done, 2).await;
+            let mut called = TcpStream::connect(server.address()).await.expect("it is there");
+            // The server has to know this connection. It might run the release before it accepts a new one.
+            let mut answer = [0; 7];
+            called.write_all(b"PING\r\n").await.expect("it takes it");
+            called.read_exact(&mut answer).await.expect("it answers");
+            let ms = stall.as_millis().to_string();
+            let words =
+                ["EVAL", text, "0", &ms].map(|word| format!("${}\r\n{word}\r\n", word.len()));
+            let call = format!("*4\r\n{}", words.concat());
+            called.write_all(call.as_bytes()).await.expect("it takes it");
+            called
+        };
+        let is_done = async |_: &Site, mut called: TcpStream| {
+            let mut answer = [0; 4];
+            called.read_exact(&mut answer).await.expect("it answers");
+            assert_eq!(&answer, b":1\r\n");
+        };
+        the_order_is_kept_over(Site::start().await, CLAIM * 3, busy, is_done, 2).await;
+    })
+    .await;
 }
 
 /// B3: it comes back with its data. Some waiters had a request in flight, and ask again under another owner field. A
 /// place lasts for longer here: a client may pause for a second before it connects again.
 #[tokio::test]
 async fn a_server_that_restarts_with_its_data_serves_in_the_same_order() {
-    let stop = async |server: &Site, _| server.stop().await;
-    let start = async |server: &Site, ()| server.start_again().await;
-    if only_on_one_server("it writes to a disk") {
-        return;
-    }
-    let server = Site::One(Server::builder().append_only().start().await);
-    the_order_is_kept_over(server, CLAIM * 6, stop, start, 2).await;
+    judged(async || {
+        let stop = async |server: &Site, _| server.stop().await;
+        let start = async |server: &Site, ()| server.start_again().await;
+        if only_on_one_server("it writes to a disk") {
+            return;
+        }
+        let server = Site::One(Server::builder().append_only().start().await);
+        the_order_is_kept_over(server, CLAIM * 6, stop, start, 2).await;
+    })
+    .await;
 }
 
 /// A client that dies during a stall is out two claim times later at the latest.
@@ -1045,7 +1058,7 @@ async fn a_waiter_that_dies_in_a_stall_costs_the_others_at_most_two_waiter_ttls(
     let server = Site::start().await;
     let (admin, ours) = (server.admin().await, client_with(&server, patient()).await);
     let proxy = Proxy::before(&server).await;
-    let dying = Client::connect(proxy.url()).await.unwrap();
+    let dying = comes_in(proxy.url(), Config::default()).await;
     let guard = ours.fair_lock("a").lock().await.unwrap();
     let _dead = next_in_queue(&dying, &admin).await;
     let waiter = next_in_queue(&client(&server).await, &admin).await;
@@ -1053,10 +1066,10 @@ async fn a_waiter_that_dies_in_a_stall_costs_the_others_at_most_two_waiter_ttls(
     let _cut_off = proxy.blackhole(None);
     sleep(CLAIM + CLAIM / 20).await;
     server.resume();
-    let resumed = Instant::now();
+    let resumed = Watch::start();
     guard.unlock().await.unwrap();
     granted(waiter).await.unlock().await.unwrap();
-    let waited = resumed.elapsed();
+    let waited = resumed.passed();
     assert!(waited < CLAIM * 2 + CLAIM / 2, "{waited:?}");
 }
 
@@ -1064,49 +1077,52 @@ async fn a_waiter_that_dies_in_a_stall_costs_the_others_at_most_two_waiter_ttls(
 /// three in a row are killed, and the server stands still for longer than a place lasts.
 #[tokio::test]
 async fn eight_processes_keep_their_order_over_a_stall_two_reconnects_and_three_deaths() {
-    const KILLED: [usize; 3] = [2, 3, 4];
-    const RECONNECTED: [usize; 2] = [5, 6];
-    let server = Site::start().await;
-    let (admin, ours) = (server.admin().await, client_with(&server, patient()).await);
-    let proxy = Proxy::before(&server).await;
-    let mut urls = vec![server.url(); 8];
-    RECONNECTED.iter().for_each(|at| urls[*at] = proxy.url());
-    let mut workers = workers_at(&server, &urls).await;
-    let guard = ours.fair_lock("a").lock().await.unwrap();
-    for (at, worker) in workers.iter_mut().enumerate() {
-        worker.order(if at == 1 { "keep" } else { "go" }).await;
-        queued(&admin, at + 1).await;
-    }
-    guard.unlock().await.unwrap();
-    assert_eq!(workers[0].hear().await, "done");
-    assert_eq!(workers[1].hear().await, "held");
-    // What a message has granted lasts for as long as a place does, until the holder has confirmed it.
-    let confirmed = async || admin.pttl(&key("a")).await > 2 * CLAIM.as_millis() as i64;
-    eventually(SOON, "its holder has confirmed it", confirmed).await;
+    judged(async || {
+        const KILLED: [usize; 3] = [2, 3, 4];
+        const RECONNECTED: [usize; 2] = [5, 6];
+        let server = Site::start().await;
+        let (admin, ours) = (server.admin().await, client_with(&server, patient()).await);
+        let proxy = Proxy::before(&server).await;
+        let mut urls = vec![server.url(); 8];
+        RECONNECTED.iter().for_each(|at| urls[*at] = proxy.url());
+        let mut workers = workers_at(&server, &urls).await;
+        let guard = ours.fair_lock("a").lock().await.unwrap();
+        for (at, worker) in workers.iter_mut().enumerate() {
+            worker.order(if at == 1 { "keep" } else { "go" }).await;
+            queued(&admin, at + 1).await;
+        }
+        guard.unlock().await.unwrap();
+        assert_eq!(workers[0].hear().await, "done");
+        assert_eq!(workers[1].hear().await, "held");
+        // What a message has granted lasts for as long as a place does, until the holder has confirmed it.
+        let confirmed = async || admin.pttl(&key("a")).await > 2 * CLAIM.as_millis() as i64;
+        eventually(SOON, "its holder has confirmed it", confirmed).await;
 
-    let connections = proxy.connections(None);
-    assert_eq!(proxy.reset(None).await, connections);
-    let back = async || proxy.connections(None) == connections;
-    eventually(SOON, "the two have connected again", back).await;
-    KILLED.iter().for_each(|at| workers[*at].kill9());
-    server.pause();
-    sleep(CLAIM + CLAIM / 2).await;
-    server.resume();
+        let connections = proxy.connections(None);
+        assert_eq!(proxy.reset(None).await, connections);
+        let back = async || proxy.connections(None) == connections;
+        eventually(SOON, "the two have connected again", back).await;
+        KILLED.iter().for_each(|at| workers[*at].kill9());
+        server.pause();
+        sleep(CLAIM + CLAIM / 2).await;
+        server.resume();
 
-    let released = Instant::now();
-    assert_eq!(workers[1].ask("go on").await, "done");
-    for worker in &mut workers[5..8] {
-        assert_eq!(worker.hear().await, "done");
-    }
-    let took = released.elapsed();
-    println!("a stall, two reconnects and three dead waiters cost {took:?}");
-    assert!(took < 3 * CLAIM, "the dead cost a place each: {took:?}");
-    assert_eq!(numbers(&admin, "order").await, [0, 1, 5, 6, 7]);
-    let tokens = numbers(&admin, "tokens").await;
-    assert!(grow_strictly(&tokens), "{tokens:?}");
-    admin.cmd::<i64>(&["DEL", "order"]).await;
-    admin.cmd::<i64>(&["DEL", "tokens"]).await;
-    is_clean(&admin).await;
+        let released = Watch::start();
+        assert_eq!(workers[1].ask("go on").await, "done");
+        for worker in &mut workers[5..8] {
+            assert_eq!(worker.hear().await, "done");
+        }
+        let took = released.passed();
+        println!("a stall, two reconnects and three dead waiters cost {took:?}");
+        assert!(took < 3 * CLAIM, "the dead cost a place each: {took:?}");
+        assert_eq!(numbers(&admin, "order").await, [0, 1, 5, 6, 7]);
+        let tokens = numbers(&admin, "tokens").await;
+        assert!(grow_strictly(&tokens), "{tokens:?}");
+        admin.cmd::<i64>(&["DEL", "order"]).await;
+        admin.cmd::<i64>(&["DEL", "tokens"]).await;
+        is_clean(&admin).await;
+    })
+    .await;
 }
 
 // --- Forged messages ------------------------------------------------------------------------------------------------
@@ -1266,36 +1282,39 @@ async fn in_redissons_layout_a_dead_head_is_kept_for_no_longer_than_a_live_one_c
 /// wait for the dead.
 #[tokio::test]
 async fn in_redissons_layout_deadlines_follow_the_threads_of_java_before_and_after_them() {
-    let scene = JavaHolds::begin().await;
-    let [first, last] = JAVA;
-    scene.java_comes(first).await;
-    let waiting = scene.ours_come(80).await;
-    scene.java_comes(last).await;
-    for may_take_off in [THEIR_WAIT, 0.0] {
-        // Several signs of life.
-        sleep(CLAIM * 2).await;
-        // In this order: a sign of life between the two would leave more than it may.
-        let waiters = scene.waiters().await;
-        let deadlines: Vec<(String, f64)> =
-            scene.admin.cmd(&["ZRANGE", REDISSONS_DEADLINES, "0", "-1", "WITHSCORES"]).await;
-        let left = {
-            let now = scene.now().await;
-            move |field: &str| {
-                deadlines.iter().find(|(of, _)| of == field).expect("a deadline").1 - now
+    judged(async || {
+        let scene = JavaHolds::begin().await;
+        let [first, last] = JAVA;
+        scene.java_comes(first).await;
+        let waiting = scene.ours_come(80).await;
+        scene.java_comes(last).await;
+        for may_take_off in [THEIR_WAIT, 0.0] {
+            // Several signs of life.
+            sleep(CLAIM * 2).await;
+            // In this order: a sign of life between the two would leave more than it may.
+            let waiters = scene.waiters().await;
+            let deadlines: Vec<(String, f64)> =
+                scene.admin.cmd(&["ZRANGE", REDISSONS_DEADLINES, "0", "-1", "WITHSCORES"]).await;
+            let left = {
+                let now = scene.now().await;
+                move |field: &str| {
+                    deadlines.iter().find(|(of, _)| of == field).expect("a deadline").1 - now
+                }
+            };
+            let ours: Vec<&String> =
+                waiters.iter().filter(|field| !JAVA.contains(&&***field)).collect();
+            assert_eq!(ours.len(), 80);
+            for (place, field) in ours.iter().enumerate() {
+                let left = left(field) - may_take_off;
+                assert!(left > OURS / 2.0 && left <= OURS + 10.0, "{left} at {place}");
             }
-        };
-        let ours: Vec<&String> =
-            waiters.iter().filter(|field| !JAVA.contains(&&***field)).collect();
-        assert_eq!(ours.len(), 80);
-        for (place, field) in ours.iter().enumerate() {
-            let left = left(field) - may_take_off;
-            assert!(left > OURS / 2.0 && left <= OURS + 10.0, "{left} at {place}");
+            let after = left(last) - left(ours[79]);
+            assert!((after - THEIR_WAIT).abs() < 1.0, "{after} after the last of ours");
+            if may_take_off > 0.0 {
+                scene.java_goes(first).await;
+            }
         }
-        let after = left(last) - left(ours[79]);
-        assert!((after - THEIR_WAIT).abs() < 1.0, "{after} after the last of ours");
-        if may_take_off > 0.0 {
-            scene.java_goes(first).await;
-        }
-    }
-    waiting.iter().for_each(JoinHandle::abort);
+        waiting.iter().for_each(JoinHandle::abort);
+    })
+    .await;
 }

@@ -6,15 +6,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::fixture::{
     A_WHILE, SOON, client, client_with, comes_in, lock_keys, quick, server_and_client,
 };
-use common::{Admin, Proxy, Site, eventually};
+use common::{Admin, Proxy, Site, Watch, eventually, timeout};
 use parklock::{Client, Config, Ended, Error, Guard, Layout, Result};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -252,11 +252,11 @@ async fn a_holder_is_told_when_its_own_client_forces_it_out() {
             kind.lock(&waiting).await.unwrap().unlock().await.unwrap();
         });
         common::fixture::parked(&admin, "a", 1).await;
-        let forced = Instant::now();
+        let forced = Watch::start();
         assert!(kind.force_unlock(&ours).await.unwrap());
         assert_eq!(timeout(SOON, guard.ended()).await.expect("it is told"), Ended::Lost);
         // It would be renewed in five seconds at the earliest.
-        assert!(forced.elapsed() < Duration::from_secs(4), "{kind:?}: {:?}", forced.elapsed());
+        assert!(forced.passed() < Duration::from_secs(4), "{kind:?}: {:?}", forced.passed());
         waiter.await.unwrap();
     }
     nothing_left(&server.admin().await).await;
@@ -476,9 +476,9 @@ async fn delays_another_client_once(kind: Kind) {
         let guard = taken(kind, &ours).await;
         let waiter = Crowd::of(kind).caller(&theirs);
         holds(guard).await;
-        let free = Instant::now();
+        let free = Watch::start();
         all_come("in the queue", vec![waiter]).await;
-        let took = free.elapsed();
+        let took = free.passed();
         assert!(round == 0 || took < PICKUP / 2, "{kind:?}, round {round}: {took:?}");
     }
     drop(asleep);

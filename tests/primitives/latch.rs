@@ -7,11 +7,10 @@ use std::time::Duration;
 use common::fixture::{
     LONG, SOON, client, comes_in, is_pending, lock_keys, scripts, server_and_client,
 };
-use common::{Admin, Proxy, Site, eventually};
+use common::{Admin, Proxy, Site, eventually, judged, timeout};
 use futures_util::StreamExt;
 use parklock::{Client, Config, CountDownLatch, Error, Layout, Result};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::timeout;
 
 const LAYOUTS: [Layout; 2] = [Layout::Native, Layout::Redisson];
 
@@ -417,23 +416,26 @@ async fn closing_a_client_answers_its_waiters() {
 /// B9: each count is remembered for two minutes, since it may arrive again. Together they must cost little.
 #[tokio::test]
 async fn the_record_of_many_counts_is_small() {
-    const COUNTS: u64 = 20_000;
-    for (layout, requests) in
-        [(Layout::Native, "lock_notes:{a}:requests"), (Layout::Redisson, "lock_requests:{a}")]
-    {
-        let server = Site::start().await;
-        let (admin, client) = (server.admin().await, client_of(&server.url(), layout).await);
-        let latch = client.count_down_latch("a");
-        assert!(latch.set(COUNTS + 1).await.unwrap());
-        let count = async |_| latch.count_down().await.unwrap();
-        let counts = futures_util::stream::iter(0..COUNTS).map(count);
-        counts.buffer_unordered(500).for_each(async |_| {}).await;
-        assert_eq!(latch.count().await.unwrap(), Some(1), "{layout:?}: each counted once");
+    judged(async || {
+        const COUNTS: u64 = 20_000;
+        for (layout, requests) in
+            [(Layout::Native, "lock_notes:{a}:requests"), (Layout::Redisson, "lock_requests:{a}")]
+        {
+            let server = Site::start().await;
+            let (admin, client) = (server.admin().await, client_of(&server.url(), layout).await);
+            let latch = client.count_down_latch("a");
+            assert!(latch.set(COUNTS + 1).await.unwrap());
+            let count = async |_| latch.count_down().await.unwrap();
+            let counts = futures_util::stream::iter(0..COUNTS).map(count);
+            counts.buffer_unordered(500).for_each(async |_| {}).await;
+            assert_eq!(latch.count().await.unwrap(), Some(1), "{layout:?}: each counted once");
 
-        let bytes: u64 = admin.cmd(&["MEMORY", "USAGE", requests, "SAMPLES", "0"]).await;
-        assert!(bytes < COUNTS * 14, "{layout:?}: {bytes} bytes for {COUNTS} counts");
-        nothing_is_eternal(&admin).await;
-    }
+            let bytes: u64 = admin.cmd(&["MEMORY", "USAGE", requests, "SAMPLES", "0"]).await;
+            assert!(bytes < COUNTS * 14, "{layout:?}: {bytes} bytes for {COUNTS} counts");
+            nothing_is_eternal(&admin).await;
+        }
+    })
+    .await;
 }
 
 /// C4: one request answers all callers that came before it was sent; they send none of their own.

@@ -15,11 +15,11 @@ use common::fixture::{
     scripts, server_and_client,
 };
 use common::site::left_out_in_a_cluster;
-use common::{Admin, Proxy, Server, Site, eventually};
+use common::{Admin, Proxy, Server, Site, eventually, timeout};
 use parklock::{Client, Config, Ended, Error, Layout, MultiGuard, MultiLock};
 use redis::Value;
 use tokio::task::{JoinHandle, JoinSet, yield_now};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 const ABC: [&str; 3] = ["a", "b", "c"];
 

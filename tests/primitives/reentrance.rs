@@ -8,9 +8,8 @@ use common::fixture::{
     SOON, channel, client, client_with, comes_in, is_pending, key, lock_keys, parked,
     server_and_client,
 };
-use common::{Proxy, Server, Site, eventually};
+use common::{Proxy, Server, Site, eventually, timeout};
 use parklock::{Client, Config, Ended, Error, Guard, Owner};
-use tokio::time::timeout;
 
 /// The hold count in Redis; 0 if nobody holds the lock.
 async fn count(server: &Site, name: &str) -> u32 {

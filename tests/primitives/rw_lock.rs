@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use common::fixture::{A_WHILE, LONG, SOON, comes_in, is_pending};
 use common::site::only_on_one_server;
-use common::{Admin, Proxy, Site, Worker, WorkerSide, eventually};
+use common::{Admin, Proxy, Site, Watch, Worker, WorkerSide, eventually, timeout};
 use parklock::{
     Client, Config, Ended, Error, Guard, HandOff, Layout, Owner, ReentrantRwLock, RwLock,
     WriteGuard,
 };
 use tokio::sync::Barrier;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 const LAYOUTS: [Layout; 2] = [Layout::Native, Layout::Redisson];
 
@@ -359,7 +359,7 @@ async fn a_writer_enters_when_the_longest_lease_of_the_readers_is_over() {
         let asked = Instant::now();
         let long = scene.somebody_else().await.lease(LEASE).read().await.unwrap();
         let _third = scene.somebody().lease(LEASE / 3).read().await.unwrap();
-        let had = Instant::now();
+        let had = Watch::start();
 
         let write = scene.somebody_else().await.try_write_for(SOON).await.unwrap();
 
@@ -370,7 +370,7 @@ async fn a_writer_enters_when_the_longest_lease_of_the_readers_is_over() {
             scene.layout,
             asked.elapsed()
         );
-        assert!(had.elapsed() < LEASE + AT_ONCE, "{:?}: too late", had.elapsed());
+        assert!(had.passed() < LEASE + AT_ONCE, "{:?}: too late", had.passed());
         assert!(!long.is_valid());
         write.unlock().await.unwrap();
     })

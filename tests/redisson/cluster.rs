@@ -7,11 +7,10 @@ use std::time::Instant;
 
 use parklock::{Client, Config, Error, Guard, Layout, WriteGuard};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
-use crate::common::Site;
 use crate::common::cluster::{home, slot};
 use crate::common::fixture::{comes_in, is_pending};
+use crate::common::{Site, timeout};
 use crate::peer::Thread;
 use crate::scene::{AT_ONCE, QUICK, Scene, USUAL, granted};
 use crate::version::{ASKS_FOR_CHANNELS, CHANNELS_OF_SLOTS};

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use parklock::{Config, Ended, Error, Guard, Layout, Lock, Result};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::common::fixture::{SOON, comes_in};
-use crate::common::{Worker, WorkerSide, eventually};
+use crate::common::{Watch, Worker, WorkerSide, eventually, timeout};
 use crate::peer::Thread;
 use crate::scene::{AT_ONCE, FURTHER, QUICK, Scene, USUAL, client, granted};
 use crate::version::FAIR_THREADS_LOOK;
@@ -447,12 +447,12 @@ async fn a_rust_waiter_that_was_killed_costs_rust_a_claim() {
     scene.comes(0).await;
     let next = scene.rust_comes(&lock).await;
     worker.kill9();
-    let killed = Instant::now();
+    let killed = Watch::start();
     guard.unlock().await.unwrap();
     let Waiter::Rust(next) = next else { return };
     let next = timeout(SOON, next).await.expect("the dead one is skipped").unwrap().unwrap();
     println!("a dead Rust waiter cost Rust {:?}", killed.elapsed());
-    assert!(killed.elapsed() < CLAIM + FURTHER, "{:?}", killed.elapsed());
+    assert!(killed.passed() < CLAIM + FURTHER, "{:?}", killed.passed());
     next.unlock().await.unwrap();
 }
 

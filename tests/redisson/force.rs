@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use parklock::{Ended, Error};
-use tokio::time::timeout;
 
 use crate::common::fixture::A_WHILE;
+use crate::common::timeout;
 use crate::scene::{AT_ONCE, QUICK, Scene, USUAL, granted};
 
 /// Redisson tells only clients that listen. So a holder learns of it at its next renewal.

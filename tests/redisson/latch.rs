@@ -4,9 +4,8 @@ use std::time::Instant;
 
 use parklock::{Client, CountDownLatch};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
-use crate::common::{Worker, WorkerSide};
+use crate::common::{Worker, WorkerSide, timeout};
 use crate::peer::{Jvm, Thread};
 use crate::scene::{AT_ONCE, FIVE_MINUTES, Scene, USUAL, client};
 

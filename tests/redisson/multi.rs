@@ -4,11 +4,10 @@
 use std::time::Duration;
 
 use parklock::MultiGuard;
-use tokio::time::timeout;
 
-use crate::common::eventually;
 use crate::common::fixture::{A_WHILE, SOON};
 use crate::common::site::left_out_in_a_cluster;
+use crate::common::{eventually, timeout};
 use crate::scene::{AT_ONCE, Scene, USUAL};
 
 const ABC: [&str; 3] = ["a", "b", "c"];

@@ -14,10 +14,10 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 
 use crate::common::child::{self, Child};
 use crate::common::fixture::A_WHILE;
+use crate::common::timeout;
 use crate::version::Version;
 
 /// Longer than any answer takes, a start of the JVM on a busy machine among them.

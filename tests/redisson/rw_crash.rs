@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::common::fixture::A_WHILE;
-use crate::common::{Worker, WorkerSide};
+use crate::common::{Watch, Worker, WorkerSide};
 use crate::crash::{in_time, rest_of_lease};
 use crate::rw::{reading, somebody, writing};
 use crate::scene::{FURTHER, QUICK, Scene, client};
@@ -63,11 +63,11 @@ async fn a_reader_of_rust_that_was_killed_is_not_kept_alive_by_one_of_java() {
     // Before that version, Java's watchdog renews the dead reader too, for as long as Java reads.
     let keys: Vec<String> = scene.admin.cmd(&["KEYS", "*:rwlock_timeout:1"]).await;
     assert_eq!(keys.len(), if scene.has(OWN_READERS) { 1 } else { 2 }, "{keys:?}");
-    let left = Instant::now();
+    let left = Watch::start();
     java.ask("readunlock a").await;
     writer.await.unwrap().unwrap().unlock().await.unwrap();
     let most = if scene.has(OWN_READERS) { QUICK / 2 } else { QUICK + FURTHER };
-    assert!(left.elapsed() < most, "{:?}", left.elapsed());
+    assert!(left.passed() < most, "{:?}", left.passed());
     scene.nothing_is_eternal().await;
 }
 
@@ -84,10 +84,10 @@ async fn rust_follows_a_reader_of_java_that_was_killed() {
 
     tokio::time::sleep(QUICK * 2).await;
     assert!(!writer.is_finished() && alive.is_valid());
-    let left = Instant::now();
+    let left = Watch::start();
     alive.unlock().await.unwrap();
     writer.await.unwrap().unwrap().unlock().await.unwrap();
-    assert!(left.elapsed() < QUICK / 2, "{:?}", left.elapsed());
+    assert!(left.passed() < QUICK / 2, "{:?}", left.passed());
     scene.nothing_is_eternal().await;
 }
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use parklock::{Client, Config, Guard, Layout};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::common::fixture::{A_WHILE, SOON, comes_in};
-use crate::common::{Admin, Site, eventually};
+use crate::common::{Admin, Site, eventually, timeout};
 use crate::peer::{Jvm, Thread};
 use crate::version::{CLEARS_AWAY, Version};
 

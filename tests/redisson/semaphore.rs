@@ -4,10 +4,9 @@ use std::time::{Duration, Instant};
 
 use parklock::{Client, Config, Error, Guard, Layout, Semaphore};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 use crate::common::fixture::{SOON, comes_in};
-use crate::common::{Worker, WorkerSide, eventually};
+use crate::common::{Watch, Worker, WorkerSide, eventually, timeout};
 use crate::peer::Thread;
 use crate::scene::{AT_ONCE, FURTHER, QUICK, Scene, USUAL, client, granted};
 use crate::version::{LEASES_OF_PERMITS, MANY_PERMITS, NOT_THERE, RELEASE_IF_EXISTS};
@@ -276,10 +275,10 @@ async fn the_end_of_a_lease_of_either_side_frees_its_permit() {
     held.unlock().await.unwrap();
 
     let held = one.clone().lease(lease).acquire().await.unwrap();
-    let since = Instant::now();
+    let since = Watch::start();
     let id = java.result("permittry a 10000 60000").await;
     assert_eq!(id.len(), 32);
-    assert!(since.elapsed() < lease + AT_ONCE);
+    assert!(since.passed() < lease + AT_ONCE);
     assert!(matches!(held.unlock().await, Err(Error::Lost)), "it is Java's");
     counts(&scene, &mut java, ["1", "1", "0"]).await;
 }

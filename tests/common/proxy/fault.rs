@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::timeout;
 
+use super::super::wait::timeout;
 use super::latch::Latch;
 
 const PATIENCE: Duration = Duration::from_secs(30);

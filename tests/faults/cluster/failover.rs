@@ -1,9 +1,7 @@
 //! Replicas that take the place of their primaries.
 
-use tokio::time::timeout;
-
 use crate::cluster::{is_clean, stand_in_line, two};
-use crate::common::{Cluster, eventually};
+use crate::common::{Cluster, eventually, judged, timeout};
 use crate::scene::*;
 
 /// A failover of one node, with a holder and a waiter for each of three names that lie there.
@@ -58,7 +56,10 @@ async fn a_forced_failover_loses_nothing_that_was_replicated() {
 
 #[tokio::test]
 async fn a_takeover_loses_nothing_that_was_replicated() {
-    a_failover_is_outlived(Some("TAKEOVER")).await;
+    judged(async || {
+        a_failover_is_outlived(Some("TAKEOVER")).await;
+    })
+    .await;
 }
 
 /// The client has a map, and has not used the node yet. That node is a replica by then, and refuses its first connection.

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use crate::cluster::{is_clean, stand_in_line};
 use crate::common::cluster::slot;
-use crate::common::{Cluster, Proxy, Server, eventually};
+use crate::common::{Cluster, Proxy, Server, eventually, judged};
 use crate::scene::*;
 
 /// A cluster whose nodes are known by proxies before them.
@@ -93,60 +93,66 @@ async fn a_request_that_was_sent_on_is_a_ghost_where_it_was_sent_last() {
 /// have moved, and so must its release.
 #[tokio::test]
 async fn a_ghost_of_a_fair_lock_in_an_open_slot_is_settled_where_it_was_sent_last() {
-    let Some(scene) = Scene::new(2, 2).await else { return };
-    let (from, to) = (scene.cluster.home("a"), 1 - scene.cluster.home("a"));
-    let release = include_str!("../../../lua/line/zset_release_uncontended.lua");
-    scene.proxies[to].name_script("release_in_line", release);
-    let (client, others) = tokio::join!(scene.client(attentive()), scene.client(patient()));
-    let known = scene.cluster.names_at(to, "known:", 1).remove(0);
-    client.lock(known).lock().await.expect("it is free").unlock().await.expect("it is ours");
-    let held = others.fair_lock("a").lock().await.expect("it is free");
-    let waiter = waiting(others.fair_lock("a"));
-    stand_in_line(&scene.cluster.admin(from).await, "a", 1).await;
-    scene.cluster.open(slot("a"), from, to).await;
-    while scene.cluster.move_keys(slot("a"), from, to, 10).await > 0 {}
+    judged(async || {
+        let Some(scene) = Scene::new(2, 2).await else { return };
+        let (from, to) = (scene.cluster.home("a"), 1 - scene.cluster.home("a"));
+        let release = include_str!("../../../lua/line/zset_release_uncontended.lua");
+        scene.proxies[to].name_script("release_in_line", release);
+        let (client, others) = tokio::join!(scene.client(attentive()), scene.client(patient()));
+        let known = scene.cluster.names_at(to, "known:", 1).remove(0);
+        client.lock(known).lock().await.expect("it is free").unlock().await.expect("it is ours");
+        let held = others.fair_lock("a").lock().await.expect("it is free");
+        let waiter = waiting(others.fair_lock("a"));
+        stand_in_line(&scene.cluster.admin(from).await, "a", 1).await;
+        scene.cluster.open(slot("a"), from, to).await;
+        while scene.cluster.move_keys(slot("a"), from, to, 10).await > 0 {}
 
-    // Only a try says so. The waiter may ask too.
-    let lost = scene.proxies[to].script("acquire").about("once").nth(1).hold_reply();
-    let released = scene.proxies[to].script("release_in_line").about("lock:{a}").count();
-    let answer = soon(client.fair_lock("a").try_lock()).await;
-    assert!(matches!(answer, Err(Error::Indeterminate { .. })), "{answer:?}");
-    assert_eq!(lost.fired(), 1, "it was sent on");
-    lost.lift();
-    // Nothing is in doubt any more, long before the lease of a minute.
-    soon(client.close()).await;
-    assert!(
-        (1..=2).contains(&released.fired()),
-        "{} releases: the first answer will do",
-        released.fired()
-    );
-    scene.cluster.close(slot("a"), from, to).await;
-    held.unlock().await.expect("it is theirs");
-    granted(waiter).await.unlock().await.expect("it is theirs");
-    is_clean(&scene.cluster).await;
+        // Only a try says so. The waiter may ask too.
+        let lost = scene.proxies[to].script("acquire").about("once").nth(1).hold_reply();
+        let released = scene.proxies[to].script("release_in_line").about("lock:{a}").count();
+        let answer = soon(client.fair_lock("a").try_lock()).await;
+        assert!(matches!(answer, Err(Error::Indeterminate { .. })), "{answer:?}");
+        assert_eq!(lost.fired(), 1, "it was sent on");
+        lost.lift();
+        // Nothing is in doubt any more, long before the lease of a minute.
+        soon(client.close()).await;
+        assert!(
+            (1..=2).contains(&released.fired()),
+            "{} releases: the first answer will do",
+            released.fired()
+        );
+        scene.cluster.close(slot("a"), from, to).await;
+        held.unlock().await.expect("it is theirs");
+        granted(waiter).await.unlock().await.expect("it is theirs");
+        is_clean(&scene.cluster).await;
+    })
+    .await;
 }
 
 /// 1: an acquire is still in flight to one node when its slot moves to another. The other node's "not found" says
 /// nothing about that acquire.
 #[tokio::test]
 async fn a_ghost_of_one_node_is_not_settled_by_another() {
-    let Some(scene) = Scene::new(2, 2).await else { return };
-    let (from, to) = (scene.cluster.home("a"), 1 - scene.cluster.home("a"));
-    let client = scene.client(attentive()).await;
-    let held = scene.proxies[from].script("acquire").about("lock:{a}").nth(1).hold_request();
-    let answer = soon(client.lock("a").try_lock()).await;
-    assert!(matches!(answer, Err(Error::Indeterminate { .. })), "{answer:?}");
-    held.happened().await;
-    scene.cluster.move_slot(slot("a"), from, to).await;
+    judged(async || {
+        let Some(scene) = Scene::new(2, 2).await else { return };
+        let (from, to) = (scene.cluster.home("a"), 1 - scene.cluster.home("a"));
+        let client = scene.client(attentive()).await;
+        let held = scene.proxies[from].script("acquire").about("lock:{a}").nth(1).hold_request();
+        let answer = soon(client.lock("a").try_lock()).await;
+        assert!(matches!(answer, Err(Error::Indeterminate { .. })), "{answer:?}");
+        held.happened().await;
+        scene.cluster.move_slot(slot("a"), from, to).await;
 
-    let released = scene.proxies[to].script("release").about("lock:{a}").count();
-    released.happened_times(3).await;
-    // It arrives where the slot is no more, so that it does not run.
-    held.lift();
-    let guard = soon(client.lock("a").lock()).await.expect("it is free");
-    is_held_once(&scene.cluster.admin(to).await, "a").await;
-    guard.unlock().await.expect("it is ours");
-    is_clean(&scene.cluster).await;
+        let released = scene.proxies[to].script("release").about("lock:{a}").count();
+        released.happened_times(3).await;
+        // It arrives where the slot is no more, so that it does not run.
+        held.lift();
+        let guard = soon(client.lock("a").lock()).await.expect("it is free");
+        is_held_once(&scene.cluster.admin(to).await, "a").await;
+        guard.unlock().await.expect("it is ours");
+        is_clean(&scene.cluster).await;
+    })
+    .await;
 }
 
 /// 9: an acquire has run, its answer is lost, and a replica takes over. The caller asks again under another owner

@@ -1,9 +1,9 @@
 //! What users lock, in a cluster.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::cluster::{is_clean, two};
-use crate::common::Cluster;
+use crate::common::{Cluster, Watch};
 use crate::kinds::each_is_taken_and_waited_for;
 use crate::scene::*;
 
@@ -15,9 +15,9 @@ async fn every_kind_is_taken_and_waited_for_and_given_back() {
         let names = cluster.names_at(at, "kind:", 5);
         let latch = &cluster.names_at(at, "latch:", 1)[0];
         // What waits is told by a message: a park is ten seconds, and so is what it may take.
-        let started = Instant::now();
+        let started = Watch::start();
         each_is_taken_and_waited_for((&ours, &theirs), &names, latch).await;
-        assert!(started.elapsed() < Duration::from_secs(10), "nobody waited for a park");
+        assert!(started.passed() < Duration::from_secs(10), "nobody waited for a park");
     }
     is_clean(&cluster).await;
 }

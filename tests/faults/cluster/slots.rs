@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use crate::cluster::{is_clean, stand_in_line, two};
 use crate::common::cluster::{names_in_one_slot, slot};
-use crate::common::{Cluster, Server, eventually};
+use crate::common::{Cluster, Server, eventually, judged, timeout};
 use crate::scene::*;
 
 /// Two nodes that have half of the slots each: enough for a slot to move.
@@ -78,7 +78,7 @@ async fn a_waiter_that_sleeps_listens_where_its_slot_is_now() {
     assert!(asked <= 3, "{asked} requests of a waiter that listens");
 
     guard.unlock().await.expect("it is ours");
-    let told = tokio::time::timeout(Duration::from_secs(2), waiter).await;
+    let told = timeout(Duration::from_secs(2), waiter).await;
     let next = told.expect("it was told").expect("no panic").expect("the lock");
     next.unlock().await.expect("it is ours");
     is_clean(&cluster).await;
@@ -115,84 +115,90 @@ fn one_waiter_each(client: &Client, names: &[String]) -> Vec<Waiter> {
 /// F46: the keys of a slot move one by one, with holders and waiters of every kind on them.
 #[tokio::test]
 async fn a_slot_that_moves_key_by_key_loses_no_hold_and_wakes_its_waiters_over_there() {
-    let cluster = pair().await;
-    let (ours, theirs) = two(&cluster, told()).await;
-    let names = names_in_one_slot("moving:", 5);
-    let (from, to) = ways(&cluster, &names[0]);
-    let guards = one_of_each(&ours, &names).await;
-    let waiters = one_waiter_each(&theirs, &names);
-    for name in &names {
-        stand_in_line(&cluster.admin(from).await, name, 1).await;
-    }
+    judged(async || {
+        let cluster = pair().await;
+        let (ours, theirs) = two(&cluster, told()).await;
+        let names = names_in_one_slot("moving:", 5);
+        let (from, to) = ways(&cluster, &names[0]);
+        let guards = one_of_each(&ours, &names).await;
+        let waiters = one_waiter_each(&theirs, &names);
+        for name in &names {
+            stand_in_line(&cluster.admin(from).await, name, 1).await;
+        }
 
-    let slot = slot(&names[0]);
-    cluster.open(slot, from, to).await;
-    let mut moved = 0;
-    while cluster.move_keys(slot, from, to, 1).await > 0 {
-        moved += 1;
-        sleep(Duration::from_millis(200)).await;
-    }
-    assert!(moved >= 15, "{moved} keys: a lock, a line and notes for each");
-    cluster.close(slot, from, to).await;
+        let slot = slot(&names[0]);
+        cluster.open(slot, from, to).await;
+        let mut moved = 0;
+        while cluster.move_keys(slot, from, to, 1).await > 0 {
+            moved += 1;
+            sleep(Duration::from_millis(200)).await;
+        }
+        assert!(moved >= 15, "{moved} keys: a lock, a line and notes for each");
+        cluster.close(slot, from, to).await;
 
-    all_go_on(guards, waiters).await;
-    is_clean(&cluster).await;
+        all_go_on(guards, waiters).await;
+        is_clean(&cluster).await;
+    })
+    .await;
 }
 
 /// 5: an operator has left a slot half-way. The holders of every kind outlive that, and can give back what they hold.
 #[tokio::test]
 async fn a_slot_that_is_left_open_keeps_its_holders_and_lets_them_go() {
-    let cluster = pair().await;
-    let (ours, theirs) = two(&cluster, told()).await;
-    let names = names_in_one_slot("open:", 16);
-    let (from, to) = ways(&cluster, &names[0]);
-    let slot = slot(&names[0]);
-    // Of the first five, the locks stay and all else goes. Of the next five, the other way round. The others stay whole.
-    let (free, names) = names.split_last().expect("sixteen names");
-    let (stay, names_of_others) = names.split_at(5);
-    let (go, whole) = names_of_others.split_at(5);
-    let mut guards = one_of_each(&ours, stay).await;
-    guards.extend(one_of_each(&ours, go).await);
-    guards.extend(one_of_each(&ours, whole).await);
-    let mut waiters = one_waiter_each(&theirs, stay);
-    waiters.extend(one_waiter_each(&theirs, go));
-    let others = one_waiter_each(&theirs, whole);
-    let admin = cluster.admin(from).await;
-    for name in names {
-        stand_in_line(&admin, name, 1).await;
-    }
-    cluster.open(slot, from, to).await;
-    for name in stay {
-        cluster.move_key(&format!("lock_queue:{{{name}}}"), from, to).await;
-        cluster.move_key(&format!("lock_notes:{{{name}}}"), from, to).await;
-    }
-    for name in go {
-        cluster.move_key(&format!("lock:{{{name}}}"), from, to).await;
-    }
+    judged(async || {
+        let cluster = pair().await;
+        let (ours, theirs) = two(&cluster, told()).await;
+        let names = names_in_one_slot("open:", 16);
+        let (from, to) = ways(&cluster, &names[0]);
+        let slot = slot(&names[0]);
+        // Of the first five, the locks stay and all else goes. Of the next five, the other way round. The others stay whole.
+        let (free, names) = names.split_last().expect("sixteen names");
+        let (stay, names_of_others) = names.split_at(5);
+        let (go, whole) = names_of_others.split_at(5);
+        let mut guards = one_of_each(&ours, stay).await;
+        guards.extend(one_of_each(&ours, go).await);
+        guards.extend(one_of_each(&ours, whole).await);
+        let mut waiters = one_waiter_each(&theirs, stay);
+        waiters.extend(one_waiter_each(&theirs, go));
+        let others = one_waiter_each(&theirs, whole);
+        let admin = cluster.admin(from).await;
+        for name in names {
+            stand_in_line(&admin, name, 1).await;
+        }
+        cluster.open(slot, from, to).await;
+        for name in stay {
+            cluster.move_key(&format!("lock_queue:{{{name}}}"), from, to).await;
+            cluster.move_key(&format!("lock_notes:{{{name}}}"), from, to).await;
+        }
+        for name in go {
+            cluster.move_key(&format!("lock:{{{name}}}"), from, to).await;
+        }
 
-    // Three leases long.
-    let opened = Instant::now();
-    while opened.elapsed() < Duration::from_secs(9) {
-        assert!(guards.iter().all(Guard::is_valid), "lost after {:?}", opened.elapsed());
-        sleep(A_WHILE).await;
-    }
-    for guard in &guards {
-        is_renewed(guard).await;
-    }
-    is_unavailable(ours.lock(free).try_lock().await.map(drop), "TRYAGAIN");
-    for guard in guards {
-        soon(guard.unlock()).await.expect("it was never lost");
-    }
-    // Of what is whole, the next one may have it now.
-    assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "nobody is let in half-way");
-    waiters.extend(others);
+        // Three leases long.
+        let opened = Instant::now();
+        while opened.elapsed() < Duration::from_secs(9) {
+            assert!(guards.iter().all(Guard::is_valid), "lost after {:?}", opened.elapsed());
+            sleep(A_WHILE).await;
+        }
+        for guard in &guards {
+            is_renewed(guard).await;
+        }
+        is_unavailable(ours.lock(free).try_lock().await.map(drop), "TRYAGAIN");
+        for guard in guards {
+            soon(guard.unlock()).await.expect("it was never lost");
+        }
+        // Of what is whole, the next one may have it now.
+        assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "nobody is let in half-way");
+        waiters.extend(others);
 
-    while cluster.move_keys(slot, from, to, 10).await > 0 {}
-    cluster.close(slot, from, to).await;
-    for waiter in waiters {
-        granted(waiter).await.unlock().await.expect("it is ours");
-    }
-    is_clean(&cluster).await;
+        while cluster.move_keys(slot, from, to, 10).await > 0 {}
+        cluster.close(slot, from, to).await;
+        for waiter in waiters {
+            granted(waiter).await.unlock().await.expect("it is ours");
+        }
+        is_clean(&cluster).await;
+    })
+    .await;
 }
 
 /// Somebody has deleted a hold, and another client has the lock. While its slot stands open, a script that has removed the last
@@ -264,42 +270,45 @@ async fn callers_that_have_had_a_fair_lock_leave_the_line_of_an_open_slot() {
 /// scripts for it touch keys that they do not declare: none of them runs before the slot is closed.
 #[tokio::test]
 async fn in_redissons_layout_an_open_slot_keeps_what_lies_in_one_key() {
-    let cluster = pair().await;
-    let (ours, theirs) = two(&cluster, told().layout(Layout::Redisson)).await;
-    let names = names_in_one_slot("shared:", 5);
-    let [lock, fenced, fair, write, read] = &names[..] else { panic!("five names") };
-    let (from, to) = ways(&cluster, lock);
-    let guards = [
-        ours.lock(lock).lock().await.expect("it is free"),
-        ours.redisson().fenced_lock(fenced).lock().await.expect("it is free"),
-        ours.fair_lock(fair).lock().await.expect("it is free"),
-        ours.rw_lock(write).write().await.expect("it is free").into_guard(),
-    ];
-    let reader = ours.rw_lock(read).read().await.expect("it is free");
-    let next = waiting(theirs.fair_lock(fair));
-    let queue = format!("redisson_lock_queue:{{{fair}}}");
-    let admin = cluster.admin(from).await;
-    let stands = async || admin.cmd::<usize>(&["LLEN", &queue]).await == 1;
-    eventually(SOON, "it stands in the queue", stands).await;
-    cluster.open(slot(lock), from, to).await;
-    cluster.move_key(&queue, from, to).await;
+    judged(async || {
+        let cluster = pair().await;
+        let (ours, theirs) = two(&cluster, told().layout(Layout::Redisson)).await;
+        let names = names_in_one_slot("shared:", 5);
+        let [lock, fenced, fair, write, read] = &names[..] else { panic!("five names") };
+        let (from, to) = ways(&cluster, lock);
+        let guards = [
+            ours.lock(lock).lock().await.expect("it is free"),
+            ours.redisson().fenced_lock(fenced).lock().await.expect("it is free"),
+            ours.fair_lock(fair).lock().await.expect("it is free"),
+            ours.rw_lock(write).write().await.expect("it is free").into_guard(),
+        ];
+        let reader = ours.rw_lock(read).read().await.expect("it is free");
+        let next = waiting(theirs.fair_lock(fair));
+        let queue = format!("redisson_lock_queue:{{{fair}}}");
+        let admin = cluster.admin(from).await;
+        let stands = async || admin.cmd::<usize>(&["LLEN", &queue]).await == 1;
+        eventually(SOON, "it stands in the queue", stands).await;
+        cluster.open(slot(lock), from, to).await;
+        cluster.move_key(&queue, from, to).await;
 
-    // Three leases long.
-    let opened = Instant::now();
-    while opened.elapsed() < Duration::from_secs(9) {
-        let lost: Vec<_> = guards.iter().filter(|guard| !guard.is_valid()).collect();
-        assert!(lost.is_empty(), "lost after {:?}: {lost:?}", opened.elapsed());
-        sleep(A_WHILE).await;
-    }
-    assert_eq!(soon(reader.ended()).await, Ended::Lost);
-    while cluster.move_keys(slot(lock), from, to, 10).await > 0 {}
-    cluster.close(slot(lock), from, to).await;
-    for guard in guards {
-        is_renewed(&guard).await;
-        soon(guard.unlock()).await.expect("it was never lost");
-    }
-    granted(next).await.unlock().await.expect("it is ours");
-    soon(ours.rw_lock(read).write()).await.expect("nobody reads").unlock().await.expect("ours");
+        // Three leases long.
+        let opened = Instant::now();
+        while opened.elapsed() < Duration::from_secs(9) {
+            let lost: Vec<_> = guards.iter().filter(|guard| !guard.is_valid()).collect();
+            assert!(lost.is_empty(), "lost after {:?}: {lost:?}", opened.elapsed());
+            sleep(A_WHILE).await;
+        }
+        assert_eq!(soon(reader.ended()).await, Ended::Lost);
+        while cluster.move_keys(slot(lock), from, to, 10).await > 0 {}
+        cluster.close(slot(lock), from, to).await;
+        for guard in guards {
+            is_renewed(&guard).await;
+            soon(guard.unlock()).await.expect("it was never lost");
+        }
+        granted(next).await.unlock().await.expect("it is ours");
+        soon(ours.rw_lock(read).write()).await.expect("nobody reads").unlock().await.expect("ours");
+    })
+    .await;
 }
 
 /// 7: while a slot is open, nobody gets a lock in it. A waiter gets the lock once the slot is closed, and has not asked
@@ -343,61 +352,64 @@ async fn rejected(cluster: &Cluster) -> u64 {
 /// for, however many others send on the same connection.
 #[tokio::test]
 async fn each_permission_to_ask_is_followed_by_its_own_request() {
-    let cluster = pair().await;
-    let client = client(&cluster.url(), patient()).await;
-    let (from, to) = ways(&cluster, "a");
-    // Of a lock that is nowhere, the target is asked whether it is held.
-    cluster.open(slot("a"), from, to).await;
-    let mut monitor =
-        BufReader::new(TcpStream::connect(cluster.nodes[to].address()).await.unwrap());
-    monitor.write_all(b"MONITOR\r\n").await.unwrap();
-    let mut line = String::new();
-    monitor.read_line(&mut line).await.unwrap();
-    assert_eq!(line, "+OK\r\n");
-
-    let elsewhere = cluster.names_at(to, "other:", 1).remove(0);
-    let mut tasks = Vec::new();
-    for number in 0..64 {
-        let lock = client.lock(if number % 2 == 0 { "a" } else { &elsewhere });
-        tasks.push(tokio::spawn(async move {
-            for _ in 0..20 {
-                assert!(!lock.is_locked().await.expect("it is answered"));
-            }
-        }));
-    }
-    for task in tasks {
-        soon(task).await.expect("no panic");
-    }
-    cluster.admin(to).await.cmd::<String>(&["ECHO", "that is all of it"]).await;
-
-    let (mut asked, mut is_asking) = (0, None::<String>);
-    loop {
-        line.clear();
+    judged(async || {
+        let cluster = pair().await;
+        let client = client(&cluster.url(), patient()).await;
+        let (from, to) = ways(&cluster, "a");
+        // Of a lock that is nowhere, the target is asked whether it is held.
+        cluster.open(slot("a"), from, to).await;
+        let mut monitor =
+            BufReader::new(TcpStream::connect(cluster.nodes[to].address()).await.unwrap());
+        monitor.write_all(b"MONITOR\r\n").await.unwrap();
+        let mut line = String::new();
         monitor.read_line(&mut line).await.unwrap();
-        if line.contains("that is all of it") {
-            break;
+        assert_eq!(line, "+OK\r\n");
+
+        let elsewhere = cluster.names_at(to, "other:", 1).remove(0);
+        let mut tasks = Vec::new();
+        for number in 0..64 {
+            let lock = client.lock(if number % 2 == 0 { "a" } else { &elsewhere });
+            tasks.push(tokio::spawn(async move {
+                for _ in 0..20 {
+                    assert!(!lock.is_locked().await.expect("it is answered"));
+                }
+            }));
         }
-        // `+<time> [<database> <client>] "<command>" ..`; what a script does has no client.
-        let from = line.split(['[', ']']).nth(1).expect("who").to_owned();
-        if from.contains("lua") {
-            continue;
+        for task in tasks {
+            soon(task).await.expect("no panic");
         }
-        if is_asking.as_ref() == Some(&from) {
-            assert!(
-                line.to_lowercase().contains("\"evalsha\"") || line.contains("\"EVAL\""),
-                "{line}"
-            );
-            assert!(line.contains("lock:{a}"), "{line}");
-            is_asking = None;
-            asked += 1;
+        cluster.admin(to).await.cmd::<String>(&["ECHO", "that is all of it"]).await;
+
+        let (mut asked, mut is_asking) = (0, None::<String>);
+        loop {
+            line.clear();
+            monitor.read_line(&mut line).await.unwrap();
+            if line.contains("that is all of it") {
+                break;
+            }
+            // `+<time> [<database> <client>] "<command>" ..`; what a script does has no client.
+            let from = line.split(['[', ']']).nth(1).expect("who").to_owned();
+            if from.contains("lua") {
+                continue;
+            }
+            if is_asking.as_ref() == Some(&from) {
+                assert!(
+                    line.to_lowercase().contains("\"evalsha\"") || line.contains("\"EVAL\""),
+                    "{line}"
+                );
+                assert!(line.contains("lock:{a}"), "{line}");
+                is_asking = None;
+                asked += 1;
+            }
+            if line.contains("\"ASKING\"") {
+                assert_eq!(is_asking, None);
+                is_asking = Some(from);
+            }
         }
-        if line.contains("\"ASKING\"") {
-            assert_eq!(is_asking, None);
-            is_asking = Some(from);
-        }
-    }
-    assert!(asked >= 600, "{asked} times");
-    cluster.close(slot("a"), from, to).await;
+        assert!(asked >= 600, "{asked} times");
+        cluster.close(slot("a"), from, to).await;
+    })
+    .await;
 }
 
 /// 6, 14: a slot moves to and fro while clients use it. Nobody holds it twice, its tokens grow, and nothing is left.
@@ -414,7 +426,10 @@ async fn tokens_grow_while_a_slot_moves_to_and_fro() {
             while !is_over.load(Ordering::Relaxed) {
                 let guard = soon(client.lock("a").lock()).await.expect("it is free soon");
                 tokens.push(guard.token());
-                guard.unlock().await.expect("it is ours");
+                // On a busy machine, half a slot may move for longer than a lease. But no token is given twice.
+                let told = guard.unlock().await;
+                let lost = matches!(told, Err(Error::Indeterminate { .. } | Error::Lost));
+                assert!(told.is_ok() || lost, "{told:?}");
             }
             tokens
         })
@@ -445,63 +460,69 @@ async fn tokens_grow_while_a_slot_moves_to_and_fro() {
 /// F47: nobody serves the slot, for a while, and for longer than a lease.
 #[tokio::test]
 async fn a_slot_that_nobody_serves_is_unavailable_and_its_holder_loses_by_the_deadline() {
-    let cluster = Cluster::start_as(1, 1, Server::builder).await;
-    let hasty = client(&cluster.url(), brisk().ride_out(Duration::from_secs(1))).await;
-    let patient = client(&cluster.url(), told()).await;
-    let (admin, slot) = (cluster.admin(0).await, slot("a").to_string());
-    let lock = hasty.lock("a");
-    let guard = patient.lock("a").lock().await.expect("it is free");
+    judged(async || {
+        let cluster = Cluster::start_as(1, 1, Server::builder).await;
+        let hasty = client(&cluster.url(), brisk().ride_out(Duration::from_secs(1))).await;
+        let patient = client(&cluster.url(), told()).await;
+        let (admin, slot) = (cluster.admin(0).await, slot("a").to_string());
+        let lock = hasty.lock("a");
+        let guard = patient.lock("a").lock().await.expect("it is free");
 
-    // Not served for less than a lease: nothing is lost.
-    let before = deadline(&guard);
-    admin.cmd::<()>(&["CLUSTER", "DELSLOTS", &slot]).await;
-    is_unavailable(soon(lock.try_lock()).await.map(drop), "CLUSTERDOWN");
-    is_unavailable(soon(lock.lock()).await.map(drop), "CLUSTERDOWN");
-    is_unavailable(soon(lock.is_locked()).await, "CLUSTERDOWN");
-    admin.cmd::<()>(&["CLUSTER", "ADDSLOTS", &slot]).await;
-    is_renewed(&guard).await;
-    assert!(deadline(&guard) > before);
-    is_held_once(&admin, "a").await;
+        // Not served for less than a lease: nothing is lost.
+        let before = deadline(&guard);
+        admin.cmd::<()>(&["CLUSTER", "DELSLOTS", &slot]).await;
+        is_unavailable(soon(lock.try_lock()).await.map(drop), "CLUSTERDOWN");
+        is_unavailable(soon(lock.lock()).await.map(drop), "CLUSTERDOWN");
+        is_unavailable(soon(lock.is_locked()).await, "CLUSTERDOWN");
+        admin.cmd::<()>(&["CLUSTER", "ADDSLOTS", &slot]).await;
+        is_renewed(&guard).await;
+        assert!(deadline(&guard) > before);
+        is_held_once(&admin, "a").await;
 
-    // For longer: lost by the deadline, whatever the node still has.
-    admin.cmd::<()>(&["CLUSTER", "DELSLOTS", &slot]).await;
-    assert_eq!(soon(guard.ended()).await, Ended::Lost);
-    assert!(!guard.is_valid());
-    assert_err!(soon(guard.unlock()).await, Error::Lost);
-    let waiter = waiting(patient.lock("a"));
-    admin.cmd::<()>(&["CLUSTER", "ADDSLOTS", &slot]).await;
-    granted(waiter).await.unlock().await.expect("it is ours");
+        // For longer: lost by the deadline, whatever the node still has.
+        admin.cmd::<()>(&["CLUSTER", "DELSLOTS", &slot]).await;
+        assert_eq!(soon(guard.ended()).await, Ended::Lost);
+        assert!(!guard.is_valid());
+        assert_err!(soon(guard.unlock()).await, Error::Lost);
+        let waiter = waiting(patient.lock("a"));
+        admin.cmd::<()>(&["CLUSTER", "ADDSLOTS", &slot]).await;
+        granted(waiter).await.unlock().await.expect("it is ours");
+    })
+    .await;
 }
 
 /// 8: many find out at once that their slots have gone. The map is asked for now and then, not by each of them.
 #[tokio::test]
 async fn a_thousand_wrong_ways_do_not_ask_for_a_thousand_maps() {
-    let cluster = pair().await;
-    let client = client(&cluster.url(), patient()).await;
-    let names = cluster.names_at(0, "storm:", 500);
-    let turn = async |name: &String| {
-        let guard = client.lock(name).lock().await.expect("it is free soon");
-        guard.unlock().await.expect("it is ours");
-    };
-    futures_util::future::join_all(names.iter().map(turn)).await;
-    // The slots of all names are given away. Their keys, the counters, stay behind.
-    cluster.admin(0).await.cmd::<()>(&["FLUSHALL"]).await;
-    let mut slots: Vec<_> = names.iter().map(|name| slot(name).to_string()).collect();
-    slots.sort();
-    slots.dedup();
-    for slot in &slots {
-        for at in [1, 0] {
-            let words = ["CLUSTER", "SETSLOT", slot, "NODE", &cluster.ids[1]];
-            cluster.admin(at).await.cmd::<()>(&words).await;
+    judged(async || {
+        let cluster = pair().await;
+        let client = client(&cluster.url(), patient()).await;
+        let names = cluster.names_at(0, "storm:", 500);
+        let turn = async |name: &String| {
+            let guard = client.lock(name).lock().await.expect("it is free soon");
+            guard.unlock().await.expect("it is ours");
+        };
+        futures_util::future::join_all(names.iter().map(turn)).await;
+        // The slots of all names are given away. Their keys, the counters, stay behind.
+        cluster.admin(0).await.cmd::<()>(&["FLUSHALL"]).await;
+        let mut slots: Vec<_> = names.iter().map(|name| slot(name).to_string()).collect();
+        slots.sort();
+        slots.dedup();
+        for slot in &slots {
+            for at in [1, 0] {
+                let words = ["CLUSTER", "SETSLOT", slot, "NODE", &cluster.ids[1]];
+                cluster.admin(at).await.cmd::<()>(&words).await;
+            }
         }
-    }
-    let (before, started) = (maps(&cluster).await, Instant::now());
-    soon(futures_util::future::join_all(names.iter().map(turn))).await;
-    let (asked, took) = (maps(&cluster).await - before, started.elapsed().as_secs_f64());
-    assert!(asked as f64 <= 6.0 + took * 6.0, "{asked} maps in {took} s");
-    assert_eq!(cluster.lock_keys().await, Vec::<String>::new());
-    let there = async || cluster.admin(1).await.keys().await.len() == slots.len();
-    eventually(SOON, "each slot has its counter over there", there).await;
+        let (before, started) = (maps(&cluster).await, Instant::now());
+        soon(futures_util::future::join_all(names.iter().map(turn))).await;
+        let (asked, took) = (maps(&cluster).await - before, started.elapsed().as_secs_f64());
+        assert!(asked as f64 <= 6.0 + took * 6.0, "{asked} maps in {took} s");
+        assert_eq!(cluster.lock_keys().await, Vec::<String>::new());
+        let there = async || cluster.admin(1).await.keys().await.len() == slots.len();
+        eventually(SOON, "each slot has its counter over there", there).await;
+    })
+    .await;
 }
 
 /// 8: nobody has the slots that many ask for again and again.
@@ -533,41 +554,48 @@ async fn slots_that_nobody_serves_do_not_ask_for_a_map_each() {
 /// again, since its neighbours would tell it better. The node that the client asks for the lock overrules that node.
 #[tokio::test]
 async fn a_node_that_tells_a_wrong_map_is_overruled() {
-    let cluster = Cluster::start().await;
-    let name = cluster.names_at(0, "lied:", 1).remove(0);
-    let told = async {
-        // They know no other node at first.
-        let url = cluster.url_of(1);
-        let (ours, theirs) = tokio::join!(client(&url, told()), client(&url, told()));
-        let (maps_before, started) = (maps(&cluster).await, Instant::now());
-        for _ in 0..20 {
-            let guard = soon(ours.lock(&name).lock()).await.expect("it is free");
-            let waiter = waiting(theirs.lock(&name));
-            sleep(A_WHILE).await;
-            assert!(!waiter.is_finished(), "two hold it");
-            guard.unlock().await.expect("it is ours");
-            granted(waiter).await.unlock().await.expect("it is ours");
-        }
-        let held = ours.lock(&name).lock().await.expect("it is free");
-        is_renewed(&held).await;
-        held.unlock().await.expect("it was never lost");
-        let (asked, took) = (maps(&cluster).await - maps_before, started.elapsed().as_secs_f64());
-        // At most five a second for each of the two. Version 6 counts the lies with them.
-        assert!(is_version_6() || asked as f64 <= 12.0 + took * 10.0, "{asked} maps in {took} s");
+    judged(async || {
+        let cluster = Cluster::start().await;
+        let name = cluster.names_at(0, "lied:", 1).remove(0);
+        let told = async {
+            // They know no other node at first.
+            let url = cluster.url_of(1);
+            let (ours, theirs) = tokio::join!(client(&url, told()), client(&url, told()));
+            let (maps_before, started) = (maps(&cluster).await, Instant::now());
+            for _ in 0..20 {
+                let guard = soon(ours.lock(&name).lock()).await.expect("it is free");
+                let waiter = waiting(theirs.lock(&name));
+                sleep(A_WHILE).await;
+                assert!(!waiter.is_finished(), "two hold it");
+                guard.unlock().await.expect("it is ours");
+                granted(waiter).await.unlock().await.expect("it is ours");
+            }
+            let held = ours.lock(&name).lock().await.expect("it is free");
+            is_renewed(&held).await;
+            held.unlock().await.expect("it was never lost");
+            let (asked, took) =
+                (maps(&cluster).await - maps_before, started.elapsed().as_secs_f64());
+            // At most five a second for each of the two. Version 6 counts the lies with them.
+            assert!(
+                is_version_6() || asked as f64 <= 12.0 + took * 10.0,
+                "{asked} maps in {took} s"
+            );
 
-        // Whoever was sent to the wrong node once knows better, until it hears the next lie.
-        let before = misled(&cluster, 2).await;
-        for _ in 0..500 {
-            let guard = soon(ours.lock(&name).lock()).await.expect("it is free");
-            guard.unlock().await.expect("it is ours");
-        }
-        let sent = misled(&cluster, 2).await - before;
-        assert!(before > 0, "nobody believes the liar");
-        assert!(sent < 150, "{sent} of 1000 requests were sent to the wrong node");
-    };
-    beside_lies(&cluster, &name, told).await;
-    // The others have always known.
-    is_clean(&cluster).await;
+            // Whoever was sent to the wrong node once knows better, until it hears the next lie.
+            let before = misled(&cluster, 2).await;
+            for _ in 0..500 {
+                let guard = soon(ours.lock(&name).lock()).await.expect("it is free");
+                guard.unlock().await.expect("it is ours");
+            }
+            let sent = misled(&cluster, 2).await - before;
+            assert!(before > 0, "nobody believes the liar");
+            assert!(sent < 150, "{sent} of 1000 requests were sent to the wrong node");
+        };
+        beside_lies(&cluster, &name, told).await;
+        // The others have always known.
+        is_clean(&cluster).await;
+    })
+    .await;
 }
 
 /// 8: the only node that a client is connected to tells that a dead node has the slot. No request for the lock is ever

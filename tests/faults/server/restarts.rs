@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use parklock::{Client, Ended, Error};
 use redis::Script;
 
-use crate::common::{Admin, Server, eventually};
+use crate::common::{Admin, Server, eventually, judged};
 use crate::scene::*;
 
 async fn run_id(admin: &Admin) -> String {
@@ -15,19 +15,22 @@ async fn run_id(admin: &Admin) -> String {
 /// F12: the server restarts without its data.
 #[tokio::test]
 async fn a_holder_whose_server_forgot_everything_is_told_before_its_deadline() {
-    let mut scene = Scene::new().await;
-    let client = scene.client(brisk()).await;
-    let guard = client.lock("a").lock().await.unwrap();
+    judged(async || {
+        let mut scene = Scene::new().await;
+        let client = scene.client(brisk()).await;
+        let guard = client.lock("a").lock().await.unwrap();
 
-    let until = deadline(&guard);
-    scene.server.restart().await;
-    scene.admin = scene.server.admin().await;
-    assert!(is_free(&scene.admin, "a").await);
+        let until = deadline(&guard);
+        scene.server.restart().await;
+        scene.admin = scene.server.admin().await;
+        assert!(is_free(&scene.admin, "a").await);
 
-    assert_eq!(soon(guard.ended()).await, Ended::Lost);
-    assert!(Instant::now() < until, "only its deadline told it");
-    assert!(!guard.is_valid());
-    assert_err!(guard.unlock().await, Error::Lost);
+        assert_eq!(soon(guard.ended()).await, Ended::Lost);
+        assert!(Instant::now() < until, "only its deadline told it");
+        assert!(!guard.is_valid());
+        assert_err!(guard.unlock().await, Error::Lost);
+    })
+    .await;
 }
 
 /// F12: the server restarts without its data, under a holder and a waiter.
@@ -54,21 +57,24 @@ async fn a_waiter_gets_the_lock_from_a_server_that_forgot_everything() {
 /// F13: the server restarts with all of its data.
 #[tokio::test]
 async fn a_hold_survives_a_restart_that_keeps_the_data() {
-    let mut scene = Scene::on(Server::builder().append_only().start().await).await;
-    let client = scene.client(brisk()).await;
-    let guard = client.lock("a").lock().await.unwrap();
-    let before = run_id(&scene.admin).await;
+    judged(async || {
+        let mut scene = Scene::on(Server::builder().append_only().start().await).await;
+        let client = scene.client(brisk()).await;
+        let guard = client.lock("a").lock().await.unwrap();
+        let before = run_id(&scene.admin).await;
 
-    scene.server.restart().await;
-    scene.admin = scene.server.admin().await;
-    assert_ne!(run_id(&scene.admin).await, before);
-    is_held_once(&scene.admin, "a").await;
+        scene.server.restart().await;
+        scene.admin = scene.server.admin().await;
+        assert_ne!(run_id(&scene.admin).await, before);
+        is_held_once(&scene.admin, "a").await;
 
-    is_renewed(&guard).await;
-    let other = scene.other().await;
-    assert!(other.lock("a").try_lock().await.unwrap().is_none());
-    guard.unlock().await.unwrap();
-    scene.is_clean().await;
+        is_renewed(&guard).await;
+        let other = scene.other().await;
+        assert!(other.lock("a").try_lock().await.unwrap().is_none());
+        guard.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
 }
 
 /// F13: the server is away for longer than the lease.
@@ -90,24 +96,27 @@ async fn a_holder_whose_server_stays_away_has_lost_by_its_deadline() {
 /// F14: the server restarts with old data, in which a lock is held that was given back since.
 #[tokio::test]
 async fn a_lock_from_an_old_backup_blocks_until_its_lease_ends() {
-    let mut scene = Scene::new().await;
-    let client = scene.client(brisk()).await;
-    let guard = client.lock("a").lock().await.unwrap();
-    scene.admin.cmd::<()>(&["SAVE"]).await;
-    guard.unlock().await.unwrap();
-    let last = client.lock("a").lock().await.unwrap();
-    let token = last.token();
-    last.unlock().await.unwrap();
+    judged(async || {
+        let mut scene = Scene::new().await;
+        let client = scene.client(brisk()).await;
+        let guard = client.lock("a").lock().await.unwrap();
+        scene.admin.cmd::<()>(&["SAVE"]).await;
+        guard.unlock().await.unwrap();
+        let last = client.lock("a").lock().await.unwrap();
+        let token = last.token();
+        last.unlock().await.unwrap();
 
-    scene.server.restart().await;
-    scene.admin = scene.server.admin().await;
-    is_held_once(&scene.admin, "a").await;
+        scene.server.restart().await;
+        scene.admin = scene.server.admin().await;
+        is_held_once(&scene.admin, "a").await;
 
-    let other = scene.other().await;
-    assert!(other.lock("a").try_lock().await.unwrap().is_none());
-    let ours = soon(client.lock("a").lock()).await.unwrap();
-    assert!(ours.token() > token, "the counter was rolled back");
-    soon(ours.unlock()).await.unwrap();
+        let other = scene.other().await;
+        assert!(other.lock("a").try_lock().await.unwrap().is_none());
+        let ours = soon(client.lock("a").lock()).await.unwrap();
+        assert!(ours.token() > token, "the counter was rolled back");
+        soon(ours.unlock()).await.unwrap();
+    })
+    .await;
 }
 
 async fn forget(admin: &Admin, script: &str) {
