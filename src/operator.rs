@@ -117,7 +117,7 @@ fn unbraced(tag: &str) -> Option<&str> {
 /// The key under which a client describes itself.
 #[must_use]
 pub fn client_key(client: &str) -> String {
-    of_client(client)
+    of_client("", client)
 }
 
 /// The keys and the channel of a name.
@@ -152,7 +152,7 @@ pub fn place(layout: Layout, kind: &str, name: &str, database: Option<i64>) -> R
         _ => Kind::Lock,
     };
     let space = database.map_or(Space::Cluster, Space::Database);
-    let keys = Keys::in_space(space, layout, kind, name.to_owned())?;
+    let keys = Keys::in_space(space, "", layout, kind, name.to_owned())?;
     Ok(Place {
         lock: keys.lock().to_string(),
         line: keys.line().to_string(),
