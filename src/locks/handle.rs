@@ -244,10 +244,11 @@ impl Handle {
         }
     }
 
-    /// Sets the capacity. Returns whether there was anything to change.
-    pub(crate) async fn resize(&self, capacity: u32) -> Result<bool> {
+    /// Sets the capacity; `if_unset`: only if none is set or in use. Returns whether it did.
+    pub(crate) async fn resize(&self, capacity: u32, if_unset: bool) -> Result<bool> {
         let keys = self.keys()?;
-        let asked = async { self.engine.connected(keys).await?.resize(keys, capacity).await };
+        let asked =
+            async { self.engine.connected(keys).await?.resize(keys, capacity, if_unset).await };
         self.answered(asked.await).await
     }
 
