@@ -180,7 +180,8 @@ impl Guard {
     }
 
     /// The fencing token of this hold, for the protected resource to compare. A nested hold has the token of the outer
-    /// hold.
+    /// hold. The token of a reader or a permit can be compared with those of
+    /// [exclusive holds only](FencingToken#readers-and-permits).
     #[must_use]
     pub fn token(&self) -> FencingToken {
         self.hold.token()
