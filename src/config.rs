@@ -63,6 +63,8 @@ pub(crate) fn checked_lease(lease: Duration) -> Result<Duration> {
 pub struct Config {
     pub(crate) watchdog_timeout: Duration,
     pub(crate) layout: Layout,
+    /// The namespace and a colon, or nothing.
+    pub(crate) prefix: String,
     pub(crate) hand_off: HandOff,
     pub(crate) keep: Duration,
     pub(crate) connect_timeout: Duration,
@@ -89,6 +91,7 @@ impl Default for Config {
         Self {
             watchdog_timeout: Duration::from_secs(30),
             layout: Layout::Native,
+            prefix: String::new(),
             hand_off: HandOff::default(),
             keep: Duration::ZERO,
             connect_timeout: Duration::from_secs(2),
@@ -130,6 +133,38 @@ impl Config {
     #[must_use]
     pub fn layout(mut self, layout: Layout) -> Self {
         self.layout = layout;
+        self
+    }
+
+    /// The part of the key space that belongs to this application. Default: none.
+    ///
+    /// Clients with different namespaces share a Redis and lock the same names without meeting each other: `billing` and
+    /// `orders`, or `staging` and `test`. With the namespace `billing`, every key and every channel of the client begins
+    /// with `billing:`. So the ACL rules `~billing:* &billing:*` confine the client to them. All clients that share locks
+    /// need the same namespace. A client without one meets none that has one.
+    ///
+    /// With [`Layout::Redisson`] it does what Redisson's `NameMapper` does with a prefix: the lock `a` has Redisson's name
+    /// `billing:a`, and its keys and channels are derived from that.
+    ///
+    /// Allowed: 1 to 64 bytes, without braces, blanks and control characters. An ACL reads `*`, `?`, `[` and `\` as parts of
+    /// a pattern, and the rules of `billing` also cover `billing:eu`.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// use parklock::{Client, Config};
+    ///
+    /// let billing = Client::connect_with(&url, Config::default().namespace("doc-billing")).await?;
+    /// let orders = Client::connect_with(&url, Config::default().namespace("doc-orders")).await?;
+    /// let ours = billing.lock("nightly").lock().await?;
+    /// let theirs = orders.lock("nightly").try_lock().await?;
+    /// assert!(theirs.is_some(), "it is another lock");
+    /// # ours.unlock().await?;
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl AsRef<str>) -> Self {
+        self.prefix = format!("{}:", namespace.as_ref());
         self
     }
 
@@ -490,6 +525,11 @@ impl Config {
             ("ack_timeout", self.ack_timeout),
             ("keep", Some(self.keep)),
         ]
+    }
+
+    /// See [`namespace`](Self::namespace).
+    pub(crate) fn in_namespace(&self) -> Option<&str> {
+        self.prefix.strip_suffix(':')
     }
 
     pub(crate) fn response(&self) -> Duration {

@@ -7,8 +7,7 @@ use std::fmt;
 use crate::config::Layout;
 use crate::error::{Error, Result};
 use crate::kinds::{
-    CLIENTS, KeyFormat, Kind, NATIVE_CHANNEL, NOTES, OWN_PREFIXES, REDISSON_CHANNEL, Row,
-    TOKEN_COUNTER,
+    CLIENTS, KeyFormat, Kind, NOTES, OWN_PREFIXES, REDISSON_CHANNEL, Row, TOKEN_COUNTER,
 };
 use crate::meters::{Labels, Meters};
 use crate::slot::Slot;
@@ -20,16 +19,18 @@ const LONGEST_NAME: usize = 1024;
 const COUNTER_OF_A_SLOT: &str = "lock:grants:{";
 
 /// The [`Keys::id`]s of the locks that a channel may belong to. Redisson's locks `a` and `{a}` share one channel.
-pub(crate) fn ids_of(channel: &str) -> impl Iterator<Item = &str> {
-    let named = channel.strip_prefix(REDISSON_CHANNEL);
-    let tag = channel.strip_prefix(NATIVE_CHANNEL).map(tag_in).or(named);
+pub(crate) fn ids_of(layout: Layout, channel: &str) -> impl Iterator<Item = &str> {
+    let (tag, named) = match layout {
+        Layout::Native => (Some(tag_in(channel)), None),
+        Layout::Redisson => [channel.strip_prefix(REDISSON_CHANNEL); 2].into(),
+    };
     let bare =
         named.and_then(|name| name.strip_prefix('{')).and_then(|name| name.strip_suffix('}'));
     tag.into_iter().chain(bare)
 }
 
 /// The name with its braces in a native channel. The name contains no other brace, since its own are encoded. The parts
-/// around it have none either: the number of a database before it, and the id of a client after it.
+/// around it have none either: a namespace and the number of a database before it, and the id of a client after it.
 fn tag_in(channel: &str) -> &str {
     let tag = channel.find('{').map_or("", |brace| &channel[brace..]);
     tag.find('}').map_or(tag, |brace| &tag[..=brace])
@@ -54,6 +55,8 @@ pub(crate) struct Keys {
     pub(crate) row: &'static Row,
     /// Where the channel writes the name, with its braces: from this byte to the end. A caller needs it for each turn.
     tag: u16,
+    /// How long the namespace is, with its colon. The channel begins with it, or in Redisson's layout the name in it.
+    prefix: u8,
     /// Whether the channel adds braces around the name.
     pub(crate) braced: bool,
     /// In a cluster: the slot of all its keys and channels.
@@ -64,19 +67,20 @@ pub(crate) struct Keys {
 
 /// A key, assembled when it is written.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Key<'a>(&'static str, &'a str, &'static str);
+pub(crate) struct Key<'a>(&'a str, &'static str, &'a str, &'static str);
 
 impl fmt::Display for Key<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)?;
         f.write_str(self.1)?;
-        f.write_str(self.2)
+        f.write_str(self.2)?;
+        f.write_str(self.3)
     }
 }
 
-/// The key under which a client describes itself.
-pub(crate) fn of_client(client: &str) -> String {
-    format!("{CLIENTS}{client}}}")
+/// The key under which a client describes itself. The prefix is a namespace and a colon, or empty.
+pub(crate) fn of_client(prefix: &str, client: &str) -> String {
+    format!("{prefix}{CLIENTS}{client}}}")
 }
 
 /// The id of a tenure. A client never uses it again.
@@ -104,14 +108,22 @@ impl Keys {
     /// The keys of a name in database 0.
     #[cfg(test)]
     pub(crate) fn new(layout: Layout, kind: Kind, name: String) -> Result<Self> {
-        Self::in_space(Space::Database(0), layout, kind, name)
+        Self::in_space(Space::Database(0), "", layout, kind, name)
     }
 
+    /// The keys of a name. The prefix is that of the client's namespace, or empty.
+    ///
     /// # Errors
     /// [`Error::InvalidName`] if the name is empty or longer than 1 KiB, or if its keys would lie in several slots of a
     /// cluster.
-    pub(crate) fn in_space(space: Space, layout: Layout, kind: Kind, name: String) -> Result<Self> {
-        check(space, layout, &name)?;
+    pub(crate) fn in_space(
+        space: Space,
+        prefix: &str,
+        layout: Layout,
+        kind: Kind,
+        name: String,
+    ) -> Result<Self> {
+        check(space, prefix, layout, &name)?;
         // Redisson's rule: a name with a brace counts as having its own hash tag. Redisson's latches do not follow this
         // rule.
         let row = kind.row(layout);
@@ -124,10 +136,14 @@ impl Keys {
             _ => String::new(),
         };
         let (open, close) = if braced { ("{", "}") } else { ("", "") };
-        let channel = [row.channel, &database, open, &name, close].concat().into_boxed_str();
-        let tag = u16::try_from(row.channel.len() + database.len()).expect("a prefix is short");
+        // Redisson maps names, and derives everything else from the mapped name.
+        let (first, mapped) = if row.escapes { (prefix, "") } else { ("", prefix) };
+        let before = [first, row.channel, &database].concat();
+        let channel = [&before, open, mapped, &name, close].concat().into_boxed_str();
+        let tag = u16::try_from(before.len()).expect("a prefix is short");
+        let prefix = u8::try_from(prefix.len()).expect("a namespace is short");
         let meters = Meters::default();
-        let keys = Self { channel, kind, row, tag, braced, slot: None, meters };
+        let keys = Self { channel, kind, row, tag, prefix, braced, slot: None, meters };
         if space == Space::Cluster { keys.in_one_slot() } else { Ok(keys) }
     }
 
@@ -152,7 +168,27 @@ impl Keys {
 
     /// The name that the user gave.
     pub(crate) fn name(&self) -> Cow<'_, str> {
-        if self.row.escapes { unescaped(self.written()) } else { self.written().into() }
+        if self.row.escapes {
+            unescaped(self.written())
+        } else {
+            self.written()[usize::from(self.prefix)..].into()
+        }
+    }
+
+    /// The namespace, if there is one.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.prefix().strip_suffix(':')
+    }
+
+    /// The namespace and a colon, or nothing.
+    fn prefix(&self) -> &str {
+        let text = if self.row.escapes { &self.channel } else { self.written() };
+        &text[..usize::from(self.prefix)]
+    }
+
+    /// What comes before each key of a name. In Redisson's layout the name itself has the prefix.
+    fn first(&self) -> &str {
+        if self.row.escapes { self.prefix() } else { "" }
     }
 
     /// The name as it is written in the channel.
@@ -168,13 +204,13 @@ impl Keys {
 
     fn key(&self, format: KeyFormat) -> Key<'_> {
         match format {
-            KeyFormat::Tagged(before, after) => Key(before, self.tag(), after),
-            KeyFormat::Bare => Key("", self.written(), ""),
+            KeyFormat::Tagged(before, after) => Key(self.first(), before, self.tag(), after),
+            KeyFormat::Bare => Key(self.first(), "", self.written(), ""),
             KeyFormat::Own(prefix) => self.own(prefix),
             KeyFormat::Shared(key) => match self.slot {
                 // One for each slot, since the counter must move with the locks of its slot.
-                Some(slot) => Key(COUNTER_OF_A_SLOT, slot.tag(), "}"),
-                None => Key(key, "", ""),
+                Some(slot) => Key(self.prefix(), COUNTER_OF_A_SLOT, slot.tag(), "}"),
+                None => Key(self.prefix(), key, "", ""),
             },
         }
     }
@@ -207,9 +243,9 @@ impl Keys {
     fn own(&self, prefix: &'static str) -> Key<'_> {
         let name = self.written();
         if name.contains('}') {
-            Key(prefix.trim_end_matches('{'), name, ":")
+            Key(self.first(), prefix.trim_end_matches('{'), name, ":")
         } else {
-            Key(prefix, name, "}")
+            Key(self.first(), prefix, name, "}")
         }
     }
 
@@ -233,7 +269,9 @@ impl Keys {
     /// Redisson's names `a` and `{a}` would share it.
     fn mark(&self, braced: &'static str, bare: &'static str) -> Key<'_> {
         let name = self.written();
-        if name.contains('}') { Key("lock_notes:", name, bare) } else { Key(NOTES, name, braced) }
+        let (before, after) =
+            if name.contains('}') { (NOTES.trim_end_matches('{'), bare) } else { (NOTES, braced) };
+        Key(self.first(), before, name, after)
     }
 
     /// The token counter.
@@ -292,26 +330,34 @@ impl Keys {
     }
 }
 
-fn check(space: Space, layout: Layout, name: &str) -> Result<()> {
-    let is_counter = match space {
-        Space::Database(_) => name == TOKEN_COUNTER,
-        Space::Cluster => name.starts_with(TOKEN_COUNTER),
-    };
+fn check(space: Space, prefix: &str, layout: Layout, name: &str) -> Result<()> {
+    if layout == Layout::Redisson {
+        // The first is for keys of this namespace, the second for those of clients that have none.
+        check_as_key(space, name)?;
+        check_as_key(space, &[prefix, name].concat())?;
+    }
     match name.len() {
-        _ if layout == Layout::Redisson && is_counter => {
-            Err(Error::InvalidName { reason: "it is the key of the token counter" })
-        }
-        _ if layout == Layout::Redisson && is_own(name) => Err(Error::InvalidName {
-            reason: "this prefix is reserved for keys of parklock itself",
-        }),
         0 => Err(Error::InvalidName { reason: "it is empty" }),
         1..=LONGEST_NAME => Ok(()),
         _ => Err(Error::InvalidName { reason: "it is longer than 1 KiB" }),
     }
 }
 
-fn is_own(name: &str) -> bool {
-    OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix.trim_end_matches('{')))
+/// In Redisson's layout a name is a key: it must not be one of parklock's own.
+fn check_as_key(space: Space, name: &str) -> Result<()> {
+    let is_counter = match space {
+        Space::Database(_) => name == TOKEN_COUNTER,
+        Space::Cluster => name.starts_with(TOKEN_COUNTER),
+    };
+    if is_counter {
+        return Err(Error::InvalidName { reason: "it is the key of the token counter" });
+    }
+    if OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix.trim_end_matches('{'))) {
+        return Err(Error::InvalidName {
+            reason: "this prefix is reserved for keys of parklock itself",
+        });
+    }
+    Ok(())
 }
 
 /// The name as a hash tag. Redis ends a tag at the first closing brace, so the braces of the name are encoded.
@@ -393,7 +439,8 @@ mod tests {
     #[test]
     fn a_mark_lies_in_the_slot_of_its_lock() {
         for name in ["a", "{a}", "a}b", "{}"] {
-            let made = Keys::in_space(Space::Cluster, Layout::Native, Kind::Lock, name.to_owned());
+            let made =
+                Keys::in_space(Space::Cluster, "", Layout::Native, Kind::Lock, name.to_owned());
             let keys = made.unwrap();
             for mark in [keys.leader(), keys.interval()] {
                 assert_eq!(Some(Slot::of(&mark.to_string())), keys.slot, "{mark}");
@@ -405,7 +452,7 @@ mod tests {
     fn a_native_channel_names_its_database_unless_it_is_the_first() {
         let in_database = |database, layout, name: &str| {
             let space = Space::Database(database);
-            Keys::in_space(space, layout, Kind::Lock, name.to_owned()).unwrap()
+            Keys::in_space(space, "", layout, Kind::Lock, name.to_owned()).unwrap()
         };
         assert_eq!(&*in_database(0, Layout::Native, "3:a").channel, "lock_channel:{3:a}");
         let other = in_database(3, Layout::Native, "a}b");
@@ -413,7 +460,7 @@ mod tests {
         assert_eq!(&*other.channel, "lock_channel:3:{a%7Db}");
         assert_eq!(other.lock().to_string(), "lock:{a%7Db}");
         assert_eq!(other.name(), "a}b");
-        assert!(ids_of(&other.channel).eq([other.id()]));
+        assert!(ids_of(Layout::Native, &other.channel).eq([other.id()]));
         assert_eq!(&*in_database(3, Layout::Redisson, "a").channel, "redisson_lock__channel:{a}");
     }
 
@@ -449,7 +496,7 @@ mod tests {
         for _ in 0..1_000 {
             let name = random_name();
             for kind in KINDS {
-                let made = Keys::in_space(Space::Cluster, Layout::Native, kind, name.clone());
+                let made = Keys::in_space(Space::Cluster, "", Layout::Native, kind, name.clone());
                 let keys = made.unwrap();
                 let lock = slot(&keys.lock().to_string());
                 assert_eq!((keys.slot, slot(&keys.tokens().to_string())), (Some(lock), lock));
@@ -463,7 +510,7 @@ mod tests {
     #[test]
     fn in_a_cluster_a_name_whose_keys_lie_in_several_slots_is_refused() {
         let made = |kind, name: &str| {
-            Keys::in_space(Space::Cluster, Layout::Redisson, kind, name.to_owned()).map(drop)
+            Keys::in_space(Space::Cluster, "", Layout::Redisson, kind, name.to_owned()).map(drop)
         };
         let is_refused = |kind, name| matches!(made(kind, name), Err(Error::InvalidName { .. }));
         for kind in KINDS {
@@ -474,6 +521,75 @@ mod tests {
             assert_eq!(made(kind, "{a").is_ok(), kind == Kind::Latch, "{kind:?}");
             for name in ["a}b", "lock:grants:{7}"] {
                 assert!(is_refused(kind, name), "{kind:?} {name}");
+            }
+        }
+    }
+
+    /// All keys and channels of a name, and the counter of its tokens.
+    fn all_of(keys: &Keys) -> Vec<String> {
+        let marks = [keys.leader(), keys.interval(), keys.requests()];
+        let all = keys.types().map(|(key, _)| key).into_iter().chain(marks);
+        let channels = [keys.client_channel("client"), keys.channel_of(TenureId(7).of("client"))];
+        let channels = channels.iter().chain([&keys.channel]).map(|channel| channel.to_string());
+        all.map(|key| key.to_string()).chain(channels).collect()
+    }
+
+    #[test]
+    fn a_namespace_comes_before_every_native_key_and_channel_and_changes_nothing_else() {
+        for space in [Space::Database(0), Space::Database(3), Space::Cluster] {
+            for kind in KINDS.into_iter().chain([Kind::Condition]) {
+                for name in [random_name(), "x".repeat(LONGEST_NAME), "billing:a".to_owned()] {
+                    let made = |prefix| {
+                        Keys::in_space(space, prefix, Layout::Native, kind, name.clone()).unwrap()
+                    };
+                    let (with, without) = (made("*:é:"), made(""));
+                    let prefixed =
+                        all_of(&without).iter().map(|key| format!("*:é:{key}")).collect::<Vec<_>>();
+                    assert_eq!(all_of(&with), prefixed);
+                    assert_eq!((with.slot, with.name()), (without.slot, without.name()));
+                    assert_eq!((with.namespace(), without.namespace()), (Some("*:é"), None));
+                    let prefixed = format!("*:é:{}", without.channel_prefix());
+                    assert_eq!(with.channel_prefix(), prefixed);
+                    assert!(ids_of(Layout::Native, &with.channel).eq([with.id()]));
+                }
+            }
+        }
+        assert_eq!(of_client("billing:", "id"), "billing:lock_client:{id}");
+    }
+
+    /// The names of clients with the namespace `billing` are those of clients without one that begin with `billing:`.
+    #[test]
+    fn in_redissons_layout_a_namespace_maps_names() {
+        for space in [Space::Database(3), Space::Cluster] {
+            for kind in KINDS {
+                for name in ["a", "{a}", "a{b}c", "{", "a}b", &"x".repeat(LONGEST_NAME - 8)] {
+                    let made = |prefix, name: &str| {
+                        Keys::in_space(space, prefix, Layout::Redisson, kind, name.to_owned())
+                    };
+                    let (with, mapped) =
+                        (made("billing:", name), made("", &format!("billing:{name}")));
+                    let (Ok(with), Ok(mapped)) = (&with, &mapped) else {
+                        assert_eq!(with.is_err(), mapped.is_err(), "{kind:?} {name}");
+                        continue;
+                    };
+                    let is_counter = |key: &String| key.contains("lock:grants");
+                    let all = |keys| {
+                        let all = all_of(keys);
+                        all.into_iter().filter(|key| !is_counter(key)).collect::<Vec<_>>()
+                    };
+                    assert_eq!(all(with), all(mapped));
+                    let is_shared = kind != Kind::Fenced;
+                    assert_eq!(
+                        is_shared,
+                        with.tokens().to_string().starts_with("billing:lock:grants")
+                    );
+                    assert_eq!((with.name(), with.namespace()), (name.into(), Some("billing")));
+                    assert!(
+                        kind != Kind::Lock || {
+                            ids_of(Layout::Redisson, &with.channel).any(|id| id == with.id())
+                        }
+                    );
+                }
             }
         }
     }
@@ -492,7 +608,7 @@ mod tests {
                 assert_eq!(slot(&keys.channel), lock, "{} of {name:?}", keys.channel);
                 let client = keys.client_channel("client");
                 assert_eq!(slot(&client), lock, "{client} of {name:?}");
-                assert!(ids_of(&client).eq([keys.id()]), "{client} of {name:?}");
+                assert!(ids_of(Layout::Native, &client).eq([keys.id()]), "{client} of {name:?}");
                 let waiter = keys.channel_of(TenureId(7).of("client"));
                 assert_eq!(slot(&waiter), lock, "{waiter} of {name:?}");
             }
@@ -570,7 +686,7 @@ mod tests {
             (Layout::Redisson, "b{a}"),
         ] {
             let keys = Keys::new(layout, Kind::Lock, name.to_owned()).unwrap();
-            assert!(ids_of(&keys.channel).any(|id| id == keys.id()), "{name}");
+            assert!(ids_of(layout, &keys.channel).any(|id| id == keys.id()), "{name}");
         }
         let redisson =
             |name: &str| Keys::new(Layout::Redisson, Kind::Lock, name.to_owned()).unwrap();
@@ -585,6 +701,11 @@ mod tests {
 
     #[test]
     fn in_redissons_layout_a_name_must_not_be_a_key_of_parklock() {
+        for (prefix, name) in [("lock:", "grants"), ("lock_notes:", "a"), ("b:", "lock:grants")] {
+            let space = Space::Database(0);
+            let made = Keys::in_space(space, prefix, Layout::Redisson, Kind::Lock, name.to_owned());
+            assert!(matches!(made, Err(Error::InvalidName { .. })), "{prefix}{name}");
+        }
         for name in ["lock:grants", "lock_permits:a", "lock_notes:", "lock_requests:x"] {
             let made = |layout| Keys::new(layout, Kind::Lock, name.to_owned());
             assert!(matches!(made(Layout::Redisson), Err(Error::InvalidName { .. })), "{name}");

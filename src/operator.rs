@@ -2,7 +2,7 @@
 //! not part of the API: any version may change it. The tool takes a lock away by force with an ordinary method
 //! (`locks/handle.rs`).
 
-use crate::config::Layout;
+use crate::config::{Config, Layout};
 use crate::error::Result;
 use crate::keys::{Keys, Space, of_client, unescaped};
 use crate::kinds::{CLIENTS, Kind, NATIVE_LINE, NATIVE_LOCK, NOTES, PERMITS, REDISSON_FAIR_LINE};
@@ -78,10 +78,73 @@ pub enum Part {
     FairLine,
 }
 
-/// A pattern for `SCAN` that matches the keys of all names that this glob matches.
+/// Which namespaces a question is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Namespaces {
+    /// What clients without a namespace have written.
+    #[default]
+    None,
+    /// The one of this name.
+    One(String),
+    /// All of them, and what clients without a namespace have written.
+    All,
+}
+
+impl Namespaces {
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// [`Error::Config`](crate::Error::Config) if a namespace cannot have this name.
+    pub fn one(name: String) -> Result<Self> {
+        Config::default().namespace(&name).check()?;
+        Ok(Self::One(name))
+    }
+
+    /// The name, if it is one.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::One(name) => Some(name),
+            Self::None | Self::All => None,
+        }
+    }
+
+    /// Whether the namespace of a key is among them.
+    #[must_use]
+    pub fn has(&self, namespace: Option<&str>) -> bool {
+        *self == Self::All || self.name() == namespace
+    }
+
+    /// A pattern for `SCAN` that matches the keys of all names that this glob matches. It may match others too: see
+    /// [`within`].
+    #[must_use]
+    pub fn pattern(&self, glob: &str) -> String {
+        let before =
+            if *self == Self::All { "*".to_owned() } else { literal(&prefix(self.name())) };
+        let glob = glob.replace('%', "%25").replace('{', "%7B").replace('}', "%7D");
+        format!("{before}lock*:{{{glob}}}")
+    }
+}
+
+/// A pattern that matches this text alone.
 #[must_use]
-pub fn pattern(glob: &str) -> String {
-    format!("lock*:{{{}}}", glob.replace('%', "%25").replace('{', "%7B").replace('}', "%7D"))
+pub fn literal(text: &str) -> String {
+    let special = |c: char| matches!(c, '*' | '?' | '[' | ']' | '\\');
+    text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
+}
+
+/// The namespace of a native key, and the rest of the key: see [`part_of`].
+#[must_use]
+pub fn within(key: &str) -> (Option<&str>, &str) {
+    let before = key.find('{').map_or("", |brace| &key[..brace]);
+    let words = [NATIVE_LOCK, NATIVE_LINE, NOTES, CLIENTS].map(|word| word.trim_end_matches('{'));
+    let prefix = words.into_iter().find_map(|word| before.strip_suffix(word)?.strip_suffix(':'));
+    prefix.map_or((None, key), |namespace| (Some(namespace), &key[namespace.len() + 1..]))
+}
+
+/// The namespace and a colon, or nothing.
+fn prefix(namespace: Option<&str>) -> String {
+    namespace.map_or(String::new(), |namespace| format!("{namespace}:"))
 }
 
 /// The further keys of locks in Redisson's layout. For each kind of key: a pattern for `SCAN` that matches it for every
@@ -98,7 +161,7 @@ pub fn slot(key: &str) -> u16 {
     Slot::of(key).number() as u16 // there are fewer
 }
 
-/// What a key is for, and the name of its lock or client. `None`: it is not a parklock key.
+/// What a key without a namespace is for, and the name of its lock or client. `None`: it is not a parklock key.
 #[must_use]
 pub fn part_of(key: &str) -> Option<(Part, String)> {
     if let Some(tag) = key.strip_prefix(REDISSON_FAIR_LINE) {
@@ -134,8 +197,8 @@ fn unbraced(tag: &str) -> Option<&str> {
 
 /// The key under which a client describes itself.
 #[must_use]
-pub fn client_key(client: &str) -> String {
-    of_client(client)
+pub fn client_key(namespace: Option<&str>, client: &str) -> String {
+    of_client(&prefix(namespace), client)
 }
 
 /// The keys and the channel of a name.
@@ -157,7 +220,12 @@ pub struct Place {
 ///
 /// # Errors
 /// [`Error::InvalidName`](crate::Error::InvalidName), as for a handle of this name.
-pub fn place(layout: Layout, kind: &str, name: &str, database: Option<i64>) -> Result<Place> {
+pub fn place(
+    layout: Layout,
+    kind: &str,
+    (namespace, name): (Option<&str>, &str),
+    database: Option<i64>,
+) -> Result<Place> {
     let kind = match kind {
         "fair" => Kind::Fair,
         "fenced" => Kind::Fenced,
@@ -170,7 +238,7 @@ pub fn place(layout: Layout, kind: &str, name: &str, database: Option<i64>) -> R
         _ => Kind::Lock,
     };
     let space = database.map_or(Space::Cluster, Space::Database);
-    let keys = Keys::in_space(space, layout, kind, name.to_owned())?;
+    let keys = Keys::in_space(space, &prefix(namespace), layout, kind, name.to_owned())?;
     Ok(Place {
         lock: keys.lock().to_string(),
         line: keys.line().to_string(),
@@ -187,17 +255,17 @@ mod tests {
     #[test]
     fn each_key_of_a_name_says_what_it_is_for() {
         for name in ["orders:42", "a}b{%", "%7B"] {
-            let place = place(Layout::Native, "lock", name, Some(0)).unwrap();
+            let place = place(Layout::Native, "lock", (None, name), Some(0)).unwrap();
             let parts =
                 [(place.lock, Part::Lock), (place.line, Part::Line), (place.notes, Part::Notes)];
             for (key, part) in parts {
                 assert_eq!(part_of(&key), Some((part, name.to_owned())), "{key}");
             }
         }
-        assert_eq!(part_of(&client_key("id")), Some((Part::Client, "id".to_owned())));
+        assert_eq!(part_of(&client_key(None, "id")), Some((Part::Client, "id".to_owned())));
         for (kind, part) in [("fair", Part::FairLine), ("semaphore", Part::Permits)] {
             for name in ["orders", "{orders}:limit", "a}b"] {
-                let place = place(Layout::Redisson, kind, name, Some(0)).unwrap();
+                let place = place(Layout::Redisson, kind, (None, name), Some(0)).unwrap();
                 assert_eq!(part_of(&place.line), Some((part, name.to_owned())), "{}", place.line);
             }
         }
@@ -207,9 +275,29 @@ mod tests {
     }
 
     #[test]
+    fn a_key_says_which_namespace_it_is_in() {
+        for namespace in [None, Some("billing"), Some("lock"), Some("a:lock"), Some("lock_notes:x")]
+        {
+            for name in ["a", "lock:{a}", "billing:lock:a"] {
+                let place = place(Layout::Native, "lock", (namespace, name), Some(0)).unwrap();
+                for key in [place.lock, place.line, place.notes, client_key(namespace, "id")] {
+                    let (found, rest) = within(&key);
+                    assert_eq!(found, namespace, "{key}");
+                    assert!(part_of(rest).is_some(), "{key}");
+                }
+            }
+        }
+        assert_eq!(within("clock:{a}"), (None, "clock:{a}"));
+    }
+
+    #[test]
     fn a_pattern_fits_the_keys_of_its_names() {
-        assert_eq!(pattern("job:*"), "lock*:{job:*}");
-        assert_eq!(pattern("a{b}"), "lock*:{a%7Bb%7D}");
+        assert_eq!(Namespaces::None.pattern("job:*"), "lock*:{job:*}");
+        assert_eq!(Namespaces::None.pattern("a{b}"), "lock*:{a%7Bb%7D}");
+        assert_eq!(Namespaces::All.pattern("*"), "*lock*:{*}");
+        let strange = Namespaces::one("a*[b]?\\".to_owned()).unwrap();
+        assert_eq!(strange.pattern("*"), "a\\*\\[b\\]\\?\\\\:lock*:{*}");
+        assert!(Namespaces::one("a{b".to_owned()).is_err());
         let [permits, lines] = redisson_patterns();
         assert_eq!(permits, ("lock_permits:*".to_owned(), "zset"));
         assert_eq!(lines, ("redisson_lock_queue:*".to_owned(), "list"));

@@ -6,7 +6,7 @@ use std::fmt;
 /// How many holds one grant by Redis can have in succession without a new number from the server.
 const HAND_OVERS_PER_GRANT: u64 = 1 << 10;
 
-/// A number that grows with every hold of a lock, for the protected resource to check.
+/// A number that grows with every exclusive hold of a lock, for the protected resource to check.
 ///
 /// A lease can expire while its holder sleeps. So the resource remembers the greatest token that it has seen, and
 /// rejects a smaller one. It is the fencing token of Martin Kleppmann (*How to do distributed locking*, 2016), and the
@@ -15,6 +15,14 @@ const HAND_OVERS_PER_GRANT: u64 = 1 << 10;
 /// Tokens strictly increase from one holder of a lock to the next. This holds even if the server lost its counter,
 /// unless the server's clock was also set back by more than the outage lasted. A nested hold has the token of the outer
 /// hold. Tokens of different locks are not comparable.
+///
+/// # Readers and permits
+/// Holders that share a lock have tokens in no order: a reader that comes later may have a smaller one. Such a token is a
+/// floor against exclusive holders: it is greater than the token of each writer before the reader, and smaller than that
+/// of each writer after it. For a semaphore, a holder of all permits is what a writer is here. So let the resource
+/// remember two numbers. It refuses a reader whose token is smaller than the greatest of a writer, and a writer whose
+/// token is smaller than the greatest of a writer or a reader. No number tells apart two permits that are held at once: a
+/// resource that only such holders write cannot refuse a late one.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -6,7 +6,7 @@ if out_of_range(waiter_ttl) then return redis.error_reply('ERR waiter_ttl out of
 
 local function release(i, field)
   lock, line, notes = KEYS[3 * i - 1], KEYS[3 * i], KEYS[3 * i + 1]
-  channel = channels .. lock:sub(#'lock:' + 1)
+  channel = channels .. lock:match('{.*')
   local gone = given_back[i] or redis.call('hdel', lock, field)
   given_back[i] = gone
   if not is_waited_for and redis.call('exists', line) == 0 then

@@ -30,7 +30,7 @@ if client then
       end
     end
     local word = grant_word(head, number, secret)
-    redis.pcall('publish', channels .. KEYS[2]:sub(#'lock:' + 1) .. ':' .. client, publisher .. ' ' .. word)
+    redis.pcall('publish', channels .. KEYS[2]:match('{.*') .. ':' .. client, publisher .. ' ' .. word)
     return 1
   end
 end

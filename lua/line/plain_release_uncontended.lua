@@ -4,7 +4,7 @@
 -- KEYS   the token counter, then for each lock: the lock, its line, its notes
 -- ARGV   four words with blanks between them, since one argument costs the server less time than four: the floor of the
 --        counter; the waiter_ttl (how long after a sign of life a client counts as alive) in ms; the client that
---        publishes; the prefix of all channels. A lock's channel is that prefix, and then what follows `lock:` in its key.
+--        publishes; the prefix of all channels. A lock's channel is that prefix, and then the name in its braces, as in its key.
 --        Then for each lock: owner field
 -- Reply  for each lock: 1 released | 0 not ours (any more) | text: refused, nothing was changed. For one lock that nobody waits
 --        for, the number alone

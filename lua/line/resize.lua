@@ -2,8 +2,8 @@
 -- line.
 --
 -- KEYS   see open_name.lua
--- ARGV   ..., the new capacity
--- Reply  1 set
+-- ARGV   ..., the new capacity; then perhaps 'unset': only if none is set, and nobody holds or waits
+-- Reply  1 set | 0 one is set, or applies to those who hold or wait
 --
 -- The capacity stays until it is set again, or until nobody has used the name for thirty days. A smaller capacity takes
 -- nothing away: nobody enters before enough holders have left.
@@ -14,6 +14,7 @@ if not wanted or wanted < 1 then return redis.error_reply('ERR capacity out of r
 check_writable()
 admit()
 settle()
+if ARGV[8] == 'unset' and (is_set or not nobody_is_left()) then return { 0 } end
 capacity, is_set = wanted, true
 local fine, problem = pcall(remember_capacity)
 if not fine then

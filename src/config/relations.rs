@@ -20,6 +20,7 @@ impl Config {
             &self.relations_of_acks(),
             &self.relations_of_waiting(),
             &self.relations_of_words(),
+            &self.relations_of_namespaces(),
         ];
         match relations.into_iter().flatten().find(|(holds, _)| !holds) {
             None => Ok(()),
@@ -84,6 +85,26 @@ impl Config {
         )]
     }
 
+    fn relations_of_namespaces(&self) -> [Relation; 4] {
+        let is = |holds: &dyn Fn(&str) -> bool| self.in_namespace().is_none_or(holds);
+        let is_blank = |c: char| c.is_whitespace() || c.is_control();
+        [
+            (is(&|name| !name.is_empty()), "namespace must not be empty"),
+            (
+                is(&|name| name.len() <= LONGEST_NAMESPACE),
+                "namespace must be at most 64 bytes long",
+            ),
+            (
+                is(&|name| !name.contains(['{', '}'])),
+                "namespace must have no braces, since the names of locks stand in braces",
+            ),
+            (
+                is(&|name| !name.contains(is_blank)),
+                "namespace must have no blanks and no control characters",
+            ),
+        ]
+    }
+
     fn relations_of_waiting(&self) -> [Relation; 8] {
         [
             (!self.max_park.is_zero(), "max_park must not be zero, or waiters would poll"),
@@ -112,6 +133,9 @@ impl Config {
 
 /// The longest name of a program.
 const LONGEST_APP: usize = 64;
+
+/// The longest namespace, in bytes.
+const LONGEST_NAMESPACE: usize = 64;
 
 /// Such a name needs no quotes wherever it is written.
 fn is_plain_word(word: &str) -> bool {
@@ -166,6 +190,22 @@ mod tests {
         assert!(config().describe("billing@eu-1/v2").check().is_ok());
         for app in ["", "two words", "a\"b", &"x".repeat(65), "\u{e9}"] {
             assert!(refusal(config().describe(app)).contains("describe"), "{app}");
+        }
+        for namespace in ["billing", "a:b", "*[?]\\", "\u{e9}", &"x".repeat(64)] {
+            assert!(config().namespace(namespace).check().is_ok(), "{namespace}");
+        }
+        for (namespace, why) in [
+            ("", "empty"),
+            (&*"x".repeat(65), "64 bytes"),
+            ("a{b", "braces"),
+            ("a}b", "braces"),
+            ("a b", "blanks"),
+            ("a\u{2003}b", "blanks"),
+            ("a\nb", "control"),
+            ("a\0", "control"),
+        ] {
+            let refused = refusal(config().namespace(namespace));
+            assert!(refused.contains("namespace must") && refused.contains(why), "{refused}");
         }
         let endless = HandOff { max_consecutive: 1024, ..HandOff::default() };
         assert!(refusal(config().hand_off(endless)).contains("max_consecutive"));

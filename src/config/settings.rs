@@ -84,6 +84,9 @@ impl Serialize for Config {
         if let Some(app) = &self.describe {
             map.serialize_entry("describe", app)?;
         }
+        if let Some(namespace) = self.in_namespace() {
+            map.serialize_entry("namespace", namespace)?;
+        }
         map.serialize_entry("hand_off", &self.hand_off)?;
         map.end()
     }
@@ -118,6 +121,7 @@ struct Fields {
     layout: Option<Given>,
     plain_channels: Option<Given>,
     describe: Option<Given>,
+    namespace: Option<Given>,
     hand_off: HandOffFields,
 }
 
@@ -169,6 +173,9 @@ impl Fields {
         }
         if let Some(given) = self.describe {
             config = config.describe(given.text("describe")?);
+        }
+        if let Some(given) = self.namespace {
+            config = config.namespace(given.text("namespace")?);
         }
         let hand_off = self.hand_off.applied(config.hand_off)?;
         Ok(config.hand_off(hand_off))

@@ -29,7 +29,7 @@ use crate::engine::tenure::{Budget, Idle};
 use crate::engine::unpolled::look_out;
 use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::Result;
-use crate::keys::Space;
+use crate::keys::{Space, of_client};
 use crate::meters;
 use crate::wire::{
     Acquire, Acquired, Address, Addresses, Answer, Card, Cluster, Commands, CommonArgs, Crew,
@@ -59,8 +59,8 @@ impl Engine {
         meters::describe();
         let client = keep::id_of(client, !config.keep.is_zero());
         let (releaser, jobs) = mpsc::unbounded_channel();
-        let (memory, stop, space) =
-            (Memory::new(releaser, &config), CancellationToken::new(), to.space());
+        let memory = Memory::new(releaser, &config);
+        let (stop, space) = (CancellationToken::new(), to.space());
         let listener = memory.listener(&client, &config);
         let heard = move |channel: &str, heard: Heard<'_>| listener.hear(channel, heard);
         let crew = memory.crew(stop.clone());
@@ -91,7 +91,8 @@ impl Engine {
         self.spawn(gather(self.requests.clone(), stop.clone()));
         self.spawn(releaser.run(self.closing.clone(), stop.clone()));
         if let Some(app) = &self.config.describe {
-            let card = Card::new(app, &self.client, matches!(self.space, Space::Cluster));
+            let key = of_client(&self.config.prefix, &self.client);
+            let card = Card::new(app, key, matches!(self.space, Space::Cluster));
             self.spawn(describe(card, self.commands.clone(), stop.clone()));
         }
         self.spawn(look_out(self.weak(), stop));
@@ -124,7 +125,7 @@ impl Memory {
         Self {
             started,
             outbox,
-            table: Arc::new(Table::new(move |tenure| give_back.give_back(tenure))),
+            table: Arc::new(Table::new(config.layout, move |tenure| give_back.give_back(tenure))),
             secrets: Arc::new(Secrets::new(started, config.life())),
             tried: Arc::default(),
             debts: Debts::default(),

@@ -108,7 +108,8 @@ impl Engine {
     /// # Errors
     /// [`Error::InvalidName`].
     pub(crate) fn keys(&self, kind: Kind, name: String) -> Result<Keys> {
-        let keys = Keys::in_space(self.space, self.config.layout, kind, name)?;
+        let Config { layout, prefix, .. } = &self.config;
+        let keys = Keys::in_space(self.space, prefix, *layout, kind, name)?;
         Ok(keys.counted(&self.config.labels))
     }
 

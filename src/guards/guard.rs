@@ -58,6 +58,7 @@ impl Guard {
             "db.system.name" = "redis",
             "lock.kind" = keys.kind.word(),
             "lock.name" = ?keys.name(),
+            "lock.namespace" = keys.namespace(),
             "error.type" = Empty,
         );
         let asked = keys.meters.asks(caller.options.patience.is_none());
@@ -85,6 +86,7 @@ impl Guard {
             "lock.hold",
             "lock.kind" = hold.tenure.keys.kind.word(),
             "lock.name" = &*hold.name(),
+            "lock.namespace" = hold.tenure.keys.namespace(),
             "lock.token" = %hold.token(),
         );
         span.in_scope(|| tracing::debug!("granted"));
@@ -195,7 +197,8 @@ impl Guard {
     }
 
     /// The fencing token of this hold, for the protected resource to compare. A nested hold has the token of the outer
-    /// hold.
+    /// hold. The token of a reader or a permit can be compared with those of
+    /// [exclusive holds only](FencingToken#readers-and-permits).
     #[must_use]
     pub fn token(&self) -> FencingToken {
         self.hold.token()

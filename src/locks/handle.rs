@@ -142,7 +142,11 @@ impl Handle {
         let (keys, options) = self.asked(None, patience)?;
         // The lease of a latch is how long the latch exists. No waiter holds it.
         let options = AcquireOptions { lease: Lease::Watched, ..options };
-        let span = tracing::debug_span!("latch.wait", "lock.name" = ?keys.name());
+        let span = tracing::debug_span!(
+            "latch.wait",
+            "lock.name" = ?keys.name(),
+            "lock.namespace" = keys.namespace(),
+        );
         let asked = keys.meters.asks(patience.is_none());
         let mut caller = Caller::new(&self.engine, options);
         let acquired = caller.acquire(keys).instrument(span).await;
@@ -173,7 +177,11 @@ impl Handle {
         let wanted = |handle: &&Self| Ok((Arc::clone(handle.keys()?), handle.lease.clone()?));
         let wanted = handles.iter().map(wanted).collect::<Result<Vec<_>>>()?;
         let names = wanted.len();
-        let span = tracing::debug_span!("lock.acquire_all", "lock.count" = names);
+        let span = tracing::debug_span!(
+            "lock.acquire_all",
+            "lock.count" = names,
+            "lock.namespace" = wanted[0].0.namespace(),
+        );
         let asked = wanted[0].0.meters.asks(true);
         let asking = engine::acquire_all(&first.engine, &wanted, patience, kept);
         let answer = asking.instrument(span).await;
@@ -236,10 +244,11 @@ impl Handle {
         }
     }
 
-    /// Sets the capacity. Returns whether there was anything to change.
-    pub(crate) async fn resize(&self, capacity: u32) -> Result<bool> {
+    /// Sets the capacity; `if_unset`: only if none is set or in use. Returns whether it did.
+    pub(crate) async fn resize(&self, capacity: u32, if_unset: bool) -> Result<bool> {
         let keys = self.keys()?;
-        let asked = async { self.engine.connected(keys).await?.resize(keys, capacity).await };
+        let asked =
+            async { self.engine.connected(keys).await?.resize(keys, capacity, if_unset).await };
         self.answered(asked.await).await
     }
 
@@ -303,9 +312,10 @@ impl Handle {
         self.lease.clone().and(self.keys().map(drop))
     }
 
-    /// The name that the user gave, or an empty one if it is invalid.
-    pub(crate) fn name(&self) -> Cow<'_, str> {
-        self.keys.as_ref().map_or(Cow::Borrowed(""), |keys| keys.name())
+    /// The name that the user gave, and the namespace of the client. An invalid name is empty.
+    pub(crate) fn full_name(&self) -> (Cow<'_, str>, Option<&str>) {
+        let invalid = |_| (Cow::Borrowed(""), None);
+        self.keys.as_ref().map_or_else(invalid, |keys| (keys.name(), keys.namespace()))
     }
 
     /// Whether one script can take this lock together with others.

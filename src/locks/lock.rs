@@ -279,7 +279,11 @@ impl Lock {
     }
 
     pub(crate) fn name(&self) -> Cow<'_, str> {
-        self.handle.name()
+        self.full_name().0
+    }
+
+    pub(crate) fn full_name(&self) -> (Cow<'_, str>, Option<&str>) {
+        self.handle.full_name()
     }
 
     pub(crate) fn is_taken_with_others(&self) -> bool {
@@ -290,7 +294,7 @@ impl Lock {
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.is_of_same_client(other)
             && self.handle.kind() == other.handle.kind()
-            && self.name() == other.name()
+            && self.full_name() == other.full_name()
     }
 
     /// How long one attempt of a call over several servers may take.

@@ -68,7 +68,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 pub struct MultiLock {
     /// Distinct, in the order in which the user named them.
     locks: Arc<[Lock]>,
-    /// The same locks, ordered by name, and then by position in the list.
+    /// The same locks, ordered by name and namespace, and then by position in the list.
     order: Arc<[usize]>,
 }
 
@@ -92,9 +92,11 @@ impl MultiLock {
     /// ```
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
         let mut distinct: Vec<Lock> = Vec::new();
-        let mut named: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        let mut named: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for lock in locks {
-            let namesakes = named.entry(lock.name().into_owned()).or_default();
+            let (name, namespace) = lock.full_name();
+            let name = (name.into_owned(), namespace.map(str::to_owned));
+            let namesakes = named.entry(name).or_default();
             if !namesakes.iter().any(|at| distinct[*at].is_same(&lock)) {
                 namesakes.push(distinct.len());
                 distinct.push(lock.never_kept());

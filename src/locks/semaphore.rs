@@ -218,9 +218,12 @@ impl Semaphore {
         Ok(u32::try_from(status.capacity - status.used).unwrap_or(0))
     }
 
-    /// Sets the number of permits for all handles in all processes, also for this one. You may call it at any time. If
-    /// more permits are held than the new number, no holder loses one: the server grants none until enough permits were
-    /// released.
+    /// Sets the number of permits for all handles in all processes, also for this one. You may call it at any time.
+    ///
+    /// If more permits are held than the new number, no holder loses one: the server grants none until enough permits were
+    /// released. Set to 1 while four of five permits are held, the semaphore has
+    /// [`available_permits`](Self::available_permits) 0 until all four are back, and then 1. In
+    /// [`Layout::Redisson`](crate::Layout::Redisson), Redisson's key has -3 meanwhile.
     ///
     /// A larger number lets waiting callers in at once. The others keep waiting. A caller that waits for more permits
     /// than there are now gets an [`Error::InvalidPermits`].
@@ -261,7 +264,40 @@ impl Semaphore {
     /// Outside a Tokio runtime with time enabled.
     pub async fn set_permits(&self, permits: u32) -> Result<()> {
         checked(permits)?;
-        self.handle.resize(permits).await.map(drop)
+        self.handle.resize(permits, false).await.map(drop)
+    }
+
+    /// Sets the number of permits, as [`set_permits`](Self::set_permits) does, but only if no number is set. Returns
+    /// whether it did.
+    ///
+    /// Call it at each start of a program whose number an operator may have changed: it never changes a number. A number
+    /// is set if a client has set it and Redis has not forgotten it. Also while callers hold permits or wait, the number
+    /// by which they do so stays. In [`Layout::Redisson`](crate::Layout::Redisson) it does what Redisson's
+    /// `trySetPermits` does: there the first acquire sets a number too.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let uploads = client.semaphore("doc:set-once", 2);
+    /// uploads.set_permits_if_unset(3).await?;
+    /// assert!(!uploads.set_permits_if_unset(9).await?);
+    /// assert_eq!(uploads.available_permits().await?, 3);
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Cancel safety
+    /// If the future is dropped before Redis has answered, the number may or may not have been set. A second call then
+    /// returns `false` if it was.
+    ///
+    /// # Errors
+    /// Same as [`set_permits`](Self::set_permits).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
+    pub async fn set_permits_if_unset(&self, permits: u32) -> Result<bool> {
+        checked(permits)?;
+        self.handle.resize(permits, true).await
     }
 
     /// Takes all permits away from their holders, as [`Lock::force_unlock`](crate::Lock::force_unlock) does. Returns

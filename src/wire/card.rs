@@ -6,7 +6,6 @@ use std::{fs, process};
 use redis::{Value, cmd};
 use tokio::time::{Instant, timeout};
 
-use crate::keys::of_client;
 use crate::slot::Slot;
 use crate::wire::commands::Commands;
 use crate::wire::fault::{self, Fault};
@@ -30,8 +29,7 @@ pub(crate) struct Card {
 }
 
 impl Card {
-    pub(crate) fn new(app: &str, client: &str, in_cluster: bool) -> Self {
-        let key = of_client(client);
+    pub(crate) fn new(app: &str, key: String, in_cluster: bool) -> Self {
         let slot = in_cluster.then(|| Slot::of(&key));
         Self { key, slot, app: app.to_owned(), host: host(), since: 0 }
     }
@@ -78,10 +76,15 @@ fn host() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::of_client;
+
+    fn of(app: &str, in_cluster: bool) -> Card {
+        Card::new(app, of_client("", "id"), in_cluster)
+    }
 
     #[test]
     fn a_card_is_text_that_needs_no_escapes() {
-        let card = Card { since: 7, host: "web-1".into(), ..Card::new("billing", "id", false) };
+        let card = Card { since: 7, host: "web-1".into(), ..of("billing", false) };
         let pid = process::id();
         let text = format!(r#"{{"app":"billing","host":"web-1","pid":{pid},"since":7}}"#);
         assert_eq!((card.key.as_str(), card.text()), ("lock_client:{id}", text));
@@ -90,7 +93,7 @@ mod tests {
 
     #[test]
     fn in_a_cluster_it_lies_in_the_slot_of_the_client() {
-        assert_eq!(Card::new("app", "id", false).slot, None);
-        assert_eq!(Card::new("app", "id", true).slot, Some(Slot::of("id")));
+        assert_eq!(of("app", false).slot, None);
+        assert_eq!(of("app", true).slot, Some(Slot::of("id")));
     }
 }

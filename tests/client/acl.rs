@@ -1,16 +1,18 @@
 //! The least that a server's user must be allowed, and what becomes of a lock with less.
 
 use crate::common;
+use crate::everything::{
+    Way, client_of, everything, everything_counted_down, everything_queued, everything_together,
+};
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::fixture::{LONG, SOON, key, lock_keys};
+use common::fixture::{SOON, key, lock_keys};
 use common::rights::{as_user, commands_in_scripts, in_a_cluster, rules, rules_of, user};
 use common::{Admin, Cluster, Server, eventually, timeout};
 use futures_util::future::join_all;
-use parklock::{Client, Config, Error, Layout, Owner};
-use tokio::task::JoinHandle;
+use parklock::{Client, Config, Error};
 use tokio::time::sleep;
 
 /// Where the user of a layout stands, and the scripts that it calls.
@@ -18,6 +20,11 @@ const NATIVE: (&str, &[&str]) =
     ("docs/operations.md", &["lock", "line", "latch", "marks", "condition"]);
 const REDISSON: (&str, &[&str]) =
     ("docs/from-redisson.md", &["lock", "latch", "marks", "redisson"]);
+
+/// A namespace, and the rows of the manual that confine a user to it.
+const NAMESPACE: &str = "billing";
+const CONFINED: &str = "| `Config::namespace(\"billing\")` |";
+const CONFINED_WITH_REDISSON: &str = "| `Config::namespace(\"billing\")` in Redisson's layout |";
 
 /// What only the test sends, besides `script|flush`.
 const OURS: [&str; 6] = ["acl", "config", "hello", "keys", "pubsub", "sadd"];
@@ -29,15 +36,14 @@ async fn user_without(server: &Server, missing: &[&str]) -> String {
     user(server, &rules).await
 }
 
-async fn client(url: &str) -> Client {
-    client_of(url, Layout::Native).await
+/// The same user, but confined to a namespace, as these rows of the manual say.
+fn confined(rules: Vec<String>, rows: &str) -> Vec<String> {
+    let commands = rules.into_iter().filter(|rule| rule.starts_with('+'));
+    commands.chain(rules_of(rows).0).collect()
 }
 
-async fn client_of(url: &str, layout: Layout) -> Client {
-    let config = Config::default().watchdog_timeout(Duration::from_secs(3)).max_park(LONG);
-    let config = config.layout(layout);
-    let config = config.subscription_linger(Duration::from_millis(50));
-    common::fixture::comes_in(url, config).await
+async fn client(url: &str) -> Client {
+    client_of(url, Way::NATIVE).await
 }
 
 /// One client waits for a lock that another gives back. The waiter may or may not get a message.
@@ -55,199 +61,6 @@ async fn passes_between(ours: &Client, theirs: &Client) {
     granted.expect("it is free").unlock().await.expect("it is given back");
 }
 
-/// Waits until somebody listens at a channel of this name.
-async fn awaited(admin: &Admin, name: &str) {
-    let tag = format!("{{{name}}}");
-    let listens = async || admin.channels().await.iter().any(|channel| channel.contains(&tag));
-    eventually(SOON, &format!("somebody waits for {name}"), listens).await;
-}
-
-async fn nobody_listens(admin: &Admin) {
-    eventually(SOON, "nobody listens", async || admin.channels().await.is_empty()).await;
-}
-
-async fn granted<T>(waiter: JoinHandle<parklock::Result<T>>) -> T {
-    timeout(SOON, waiter).await.expect("in time").expect("no panic").expect("it is free")
-}
-
-/// Everything there is to do with plain locks.
-async fn everything_plain(url: &str, layout: Layout, admin: &Admin) {
-    let (ours, theirs) = (client_of(url, layout).await, client_of(url, layout).await);
-    let lock = ours.reentrant_lock("a");
-    let outer = lock.lock().await.expect("it is free");
-    let waiting = theirs.lock("a");
-    let waiter = tokio::spawn(async move { waiting.lock().await });
-    awaited(admin, "a").await;
-    lock.lock().await.expect("it is ours").unlock().await.expect("it is ours");
-    outer.extend(Duration::from_secs(4)).await.expect("it is ours");
-    sleep(Duration::from_millis(1_500)).await; // a renewal and a heartbeat of each link
-    outer.unlock().await.expect("it is ours");
-    let guard = granted(waiter).await;
-
-    admin.script_flush().await;
-    assert!(ours.lock("a").is_locked().await.expect("an answer"));
-    assert!(ours.lock("a").force_unlock().await.expect("an answer"));
-    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
-    let fenced = ours.redisson().fenced_lock("a").lock().await.expect("it is free");
-    fenced.unlock().await.expect("it is ours");
-    let strange = if layout == Layout::Native { key("b") } else { "b".to_owned() };
-    admin.cmd::<i64>(&["SADD", &strange, "v"]).await;
-    let conflict = ours.lock("b").lock().await;
-    assert!(
-        matches!(&conflict, Err(Error::Conflict { kind, .. }) if kind == "set"),
-        "{conflict:?}"
-    );
-    nobody_listens(admin).await;
-}
-
-/// Everything there is to do with several locks at once.
-async fn everything_together(url: &str, layout: Layout, admin: &Admin) {
-    let (ours, theirs) = (client_of(url, layout).await, client_of(url, layout).await);
-    let both = ours.multi_lock(["m", "n"]);
-    let held = both.lock().await.expect("they are free");
-    let waiting = theirs.multi_lock(["n", "o"]);
-    let waiter = tokio::spawn(async move { waiting.lock().await });
-    awaited(admin, "n").await;
-    assert!(theirs.multi_lock(["m", "o"]).try_lock().await.expect("an answer").is_none());
-    sleep(Duration::from_millis(1_500)).await; // a renewal
-    held.unlock().await.expect("they are ours");
-    granted(waiter).await.unlock().await.expect("they are ours");
-    let held = both.lock().await.expect("they are free");
-    assert!(both.is_locked().await.expect("an answer"));
-    assert!(both.force_unlock().await.expect("an answer"));
-    assert!(held.unlock().await.is_err());
-    nobody_listens(admin).await;
-}
-
-/// Everything there is to do with what has a queue, or would have one.
-async fn everything_queued(url: &str, layout: Layout, admin: &Admin) {
-    let (ours, theirs) = (client_of(url, layout).await, client_of(url, layout).await);
-    let (fair, semaphore) = (ours.fair_lock("c"), ours.semaphore("e", 2));
-    let rw = ours.rw_lock("d").owned_by(&Owner::new());
-    let expirable = ours.redisson().expirable_semaphore("f", 2);
-    let guards = [
-        fair.lock().await.expect("it is free"),
-        rw.write().await.expect("it is free").into_guard(),
-        semaphore.acquire_many(2).await.expect("it is free"),
-        expirable.acquire_many(2).await.expect("it is free"),
-    ];
-    let nested = rw.read().await.expect("it is ours");
-    let mut waiters = Vec::new();
-    for _ in 0..2 {
-        let waiting = theirs.fair_lock("c");
-        waiters.push(tokio::spawn(async move { waiting.lock().await }));
-    }
-    let waiting = theirs.rw_lock("d");
-    waiters.push(tokio::spawn(async move { waiting.read().await }));
-    for waiting in [theirs.semaphore("e", 2), theirs.redisson().expirable_semaphore("f", 2)] {
-        waiters.push(tokio::spawn(async move { waiting.acquire().await }));
-    }
-    for name in ["c", "d", "e", "f"] {
-        awaited(admin, name).await;
-    }
-    assert!(fair.is_locked().await.expect("an answer"));
-    assert!(rw.is_write_locked().await.expect("an answer"));
-    assert_eq!(semaphore.available_permits().await.expect("an answer"), 0);
-    assert_eq!(expirable.available_permits().await.expect("an answer"), 0);
-    nested.unlock().await.expect("it is ours");
-    sleep(Duration::from_millis(1_500)).await; // a renewal of each
-    for guard in guards {
-        guard.extend(Duration::from_secs(4)).await.expect("it is ours");
-        guard.unlock().await.expect("it is ours");
-    }
-    for waiter in waiters {
-        granted(waiter).await.unlock().await.expect("it is ours");
-    }
-
-    admin.script_flush().await;
-    let written = rw.write().await.expect("it is free");
-    let read = written.downgrade().await.expect("it is ours");
-    assert!(rw.force_unlock().await.expect("an answer"));
-    assert!(matches!(read.unlock().await, Err(Error::Lost)));
-    let held = fair.lock().await.expect("it is free");
-    assert!(fair.force_unlock().await.expect("an answer"));
-    assert!(matches!(held.unlock().await, Err(Error::Lost)));
-    let held = semaphore.acquire().await.expect("it is free");
-    assert!(matches!(ours.fair_lock("e").lock().await, Err(Error::Conflict { .. })));
-    held.unlock().await.expect("it is ours");
-    for semaphore in [semaphore, expirable] {
-        let held = semaphore.acquire().await.expect("it is free");
-        semaphore.set_permits(3).await.expect("an answer");
-        assert!(semaphore.try_acquire().await.is_ok());
-        assert!(semaphore.force_unlock().await.expect("an answer"));
-        assert!(matches!(held.unlock().await, Err(Error::Lost)));
-    }
-    admin.cmd::<usize>(&["DEL", "lock_notes:{e}", "lock_notes:{f}"]).await; // the numbers that were set
-    nobody_listens(admin).await;
-}
-
-/// Everything there is to do with a latch.
-async fn everything_counted_down(url: &str, layout: Layout, admin: &Admin) {
-    let (ours, theirs) = (client_of(url, layout).await, client_of(url, layout).await);
-    let latch = ours.count_down_latch("l");
-    assert!(latch.set(2).await.expect("an answer"));
-    let waiting = theirs.count_down_latch("l");
-    let waiter = tokio::spawn(async move { waiting.wait().await });
-    awaited(admin, "l").await;
-    assert_eq!(latch.count().await.expect("an answer"), Some(2));
-    assert_eq!(latch.count_down().await.expect("an answer"), 1);
-    admin.script_flush().await;
-    assert_eq!(latch.count_down().await.expect("an answer"), 0);
-    granted(waiter).await;
-    assert!(latch.set(1).await.expect("an answer"));
-    assert!(latch.delete().await.expect("an answer"));
-    nobody_listens(admin).await;
-}
-
-/// Everything there is to do with a condition.
-async fn everything_notified(url: &str, admin: &Admin) {
-    let (ours, theirs) =
-        (client_of(url, Layout::Native).await, client_of(url, Layout::Native).await);
-    let condition = ours.condition("n");
-    for all in [false, true] {
-        let (lock, awaited_for) = (theirs.fair_lock("c"), theirs.condition("n"));
-        let waiter = tokio::spawn(async move { lock.lock().await?.wait(&awaited_for).await });
-        awaited(admin, "n").await;
-        let held = ours.fair_lock("c").lock().await.expect("it is free");
-        if all {
-            condition.notify_all().await.expect("an answer");
-        } else {
-            condition.notify_one().await.expect("an answer");
-        }
-        sleep(Duration::from_millis(1_500)).await; // a renewal of the notification
-        held.unlock().await.expect("it is ours");
-        granted(waiter).await.unlock().await.expect("it is ours");
-    }
-    nobody_listens(admin).await;
-    admin.cmd::<usize>(&["DEL", "lock_notes:{n}:requests"]).await;
-}
-
-/// Everything there is to do with an election, and with a job that runs now and then.
-async fn everything_agreed(url: &str, layout: Layout, admin: &Admin) {
-    let ours = client_of(url, layout).await;
-    let election = ours.election("g").identity("ours");
-    let leadership = election.campaign().await.expect("it is free");
-    let leads = async || election.leader().await.expect("an answer").is_some();
-    eventually(SOON, "it has said who it is", leads).await;
-    leadership.step_down().await.expect("it led");
-    let job = ours.every("h", LONG);
-    assert_eq!(job.run_if_due(async |_| 1).await.expect("an answer"), Some(1));
-    assert_eq!(job.run_if_due(async |_| 1).await.expect("an answer"), None);
-    admin.cmd::<usize>(&["DEL", "lock_notes:{g}:leader", "lock_notes:{h}:interval"]).await;
-}
-
-async fn everything(url: &str, layout: Layout, admin: &Admin) {
-    everything_plain(url, layout, admin).await;
-    everything_agreed(url, layout, admin).await;
-    everything_together(url, layout, admin).await;
-    everything_queued(url, layout, admin).await;
-    if layout == Layout::Native {
-        everything_notified(url, admin).await;
-        eventually(SOON, "nothing is left", async || lock_keys(admin).await == [key("b")]).await;
-    }
-    everything_counted_down(url, layout, admin).await;
-}
-
 /// The first words of all commands that were run.
 async fn commands_run(admin: &Admin) -> BTreeSet<String> {
     let stats: String = admin.cmd(&["INFO", "commandstats"]).await;
@@ -257,12 +70,12 @@ async fn commands_run(admin: &Admin) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Does everything as the user of a document: Redis denies it nothing, and the client uses every right that it has.
-async fn has_what_it_needs(server: &Server, document: &str, layout: Layout) {
-    let (admin, rules) = (server.admin().await, rules(document));
+/// Does everything as a user with these rules: Redis denies it nothing, and the client uses every right that it has.
+async fn has_what_it_needs(server: &Server, rules: Vec<String>, way: Way) {
+    let admin = server.admin().await;
     let url = user(server, &rules).await;
     admin.reset_stats().await;
-    everything(&url, layout, &admin).await;
+    everything(&url, way, &admin).await;
 
     let log: Vec<redis::Value> = admin.cmd(&["ACL", "LOG"]).await;
     let mut denied = log.iter().map(|entry| format!("{entry:?}"));
@@ -279,7 +92,40 @@ async fn has_what_it_needs(server: &Server, document: &str, layout: Layout) {
 
 #[tokio::test]
 async fn the_least_privileged_user_can_do_everything_and_has_nothing_to_spare() {
-    has_what_it_needs(&Server::start().await, NATIVE.0, Layout::Native).await;
+    has_what_it_needs(&Server::start().await, rules(NATIVE.0), Way::NATIVE).await;
+}
+
+#[tokio::test]
+async fn a_user_who_is_confined_to_a_namespace_can_do_everything_there_and_nothing_elsewhere() {
+    let (server, way) = (Server::start().await, Way::NATIVE.within(NAMESPACE));
+    has_what_it_needs(&server, confined(rules(NATIVE.0), CONFINED), way).await;
+    is_refused_elsewhere(&server, Way::NATIVE).await;
+}
+
+#[tokio::test]
+async fn in_redissons_layout_a_user_can_be_confined_to_a_namespace_too() {
+    let (server, way) = (Server::start().await, Way::REDISSON.within(NAMESPACE));
+    let admin = server.admin().await;
+    admin.cmd::<i64>(&["RPUSH", "redisson_lock_queue:{billing:c}", "dead"]).await;
+    admin.cmd::<i64>(&["ZADD", "redisson_lock_timeout:{billing:c}", "1", "dead"]).await;
+    let rules = confined(rules(REDISSON.0), CONFINED_WITH_REDISSON);
+    has_what_it_needs(&server, rules, way).await;
+    is_refused_elsewhere(&server, Way::REDISSON).await;
+}
+
+/// The user of the server cannot lock without its namespace, nor in another one.
+async fn is_refused_elsewhere(server: &Server, way: Way) {
+    for elsewhere in [way, way.within("orders"), way.within("billin")] {
+        let client = client_of(&as_user(&server.url()), elsewhere).await;
+        for refused in [
+            timeout(SOON, client.lock("a").lock()).await.expect("in time").map(drop),
+            timeout(SOON, client.fair_lock("b").lock()).await.expect("in time").map(drop),
+            timeout(SOON, client.semaphore("c", 2).acquire()).await.expect("in time").map(drop),
+            timeout(SOON, client.count_down_latch("d").set(1)).await.expect("in time").map(drop),
+        ] {
+            assert!(matches!(refused, Err(Error::Permission { .. })), "{refused:?}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -289,7 +135,7 @@ async fn redissons_layout_needs_no_more_than_its_least_privileged_user() {
     let admin = server.admin().await;
     admin.cmd::<i64>(&["RPUSH", "redisson_lock_queue:{c}", "dead"]).await;
     admin.cmd::<i64>(&["ZADD", "redisson_lock_timeout:{c}", "1", "dead"]).await;
-    has_what_it_needs(&server, REDISSON.0, Layout::Redisson).await;
+    has_what_it_needs(&server, rules(REDISSON.0), Way::REDISSON).await;
 }
 
 /// Also the commands that only a rare case calls.
@@ -308,7 +154,7 @@ async fn a_user_of_latches_needs_less() {
     let server = Server::start().await;
     let (admin, (rules, _)) = (server.admin().await, rules_of("| `count_down_latch`"));
     let url = user(&server, &rules).await;
-    everything_counted_down(&url, Layout::Native, &admin).await;
+    everything_counted_down(&url, Way::NATIVE, &admin).await;
     let log: Vec<redis::Value> = admin.cmd(&["ACL", "LOG"]).await;
     assert!(log.iter().all(|entry| format!("{entry:?}").contains("setinfo")), "{log:?}");
 }
@@ -319,8 +165,8 @@ async fn a_user_of_all_but_latches_needs_less() {
     let (admin, (spared, _)) = (server.admin().await, rules_of("| `fair_lock`"));
     let spared: Vec<_> = spared.iter().map(|rule| rule.trim_start_matches('+')).collect();
     let url = user_without(&server, &spared).await;
-    everything_together(&url, Layout::Native, &admin).await;
-    everything_queued(&url, Layout::Native, &admin).await;
+    everything_together(&url, Way::NATIVE, &admin).await;
+    everything_queued(&url, Way::NATIVE, &admin).await;
     let log: Vec<redis::Value> = admin.cmd(&["ACL", "LOG"]).await;
     assert!(log.iter().all(|entry| format!("{entry:?}").contains("setinfo")), "{log:?}");
 }

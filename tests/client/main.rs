@@ -14,6 +14,7 @@ mod close;
 mod coalescing;
 mod connect;
 mod crash;
+mod everything;
 mod exclusion;
 mod hand_off;
 mod keep;
@@ -23,6 +24,7 @@ mod many_names;
 #[cfg(feature = "metrics")]
 mod metering;
 mod missed_unlock;
+mod namespaces;
 mod observability;
 mod outages;
 mod parking;

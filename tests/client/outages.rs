@@ -5,10 +5,10 @@ use crate::common;
 use std::time::{Duration, Instant};
 
 use common::fixture::{A_WHILE, LONG, SOON, client_with, parked};
-use common::{Server, Site};
+use common::{Server, Site, timeout};
 use futures_util::future::{BoxFuture, join_all};
 use parklock::{Client, Config, Error, Guard, Result};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 const RIDE_OUT: Duration = Duration::from_secs(1);
 

@@ -10,14 +10,14 @@ use std::thread;
 
 use common::fixture::{A_WHILE, LONG, SOON, client_with, comes_in, key, parked, quick, scripts};
 use common::rights::{rules, user};
-use common::{Admin, Proxy, Server, eventually};
+use common::{Admin, Proxy, Server, eventually, timeout};
 use futures_util::future::{BoxFuture, join_all, poll_fn};
 use futures_util::task::AtomicWaker;
 use parklock::{Client, Config, Guard, Result};
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// How a runtime stops: its only thread does something else, or nobody drives it between two `block_on`.
 #[derive(Debug, Clone, Copy)]

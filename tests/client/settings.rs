@@ -58,6 +58,7 @@ fn what_is_written_is_read_again() {
         .layout(Layout::Redisson)
         .plain_channels(true)
         .describe("billing")
+        .namespace("billing:eu")
         .hand_off(hand_off);
     let file = written(&all);
     let again: Config = toml::from_str(&file).expect("it is understood");
@@ -107,6 +108,8 @@ fn an_error_names_the_field_and_what_it_should_be() {
         ("response_timeout = \"9s\"", ["response_timeout", "a quarter of watchdog_timeout"]),
         ("max_hold = \"1s\"", ["max_hold", "at least watchdog_timeout"]),
         ("max_waiters = 0", ["max_waiters", "at least 1"]),
+        ("namespace = 7", ["namespace must be a string", "not 7"]),
+        ("namespace = \"a b\"", ["namespace", "no blanks"]),
     ] {
         let refusal = refusal_of(config);
         assert!(words.iter().all(|word| refusal.contains(word)), "{config}: {refusal}");

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::common::fixture::{A_WHILE, SOON};
+use crate::common::timeout;
 use crate::pair::Pair;
 use crate::scene::{Scene, Waiter, is_held, only_told};
 

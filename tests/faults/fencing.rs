@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parklock::Error;
+use parklock::{Client, Error, FencingToken, Guard, HandOff, Layout, WriteGuard};
 
 use crate::common::{Proxy, Server, Worker, WorkerSide, timeout};
 use crate::{COUNTER, SOON, a_turn, brief, connect, is_stopped, key, patient, state_of};
@@ -150,6 +150,90 @@ async fn a_stale_holder_is_kept_out_by_a_store_that_checks_tokens() {
     assert!(ledger.write(guard.token().get(), "theirs again"));
     assert_eq!(ledger.entries, ["early", "theirs", "theirs again"]);
     guard.unlock().await.unwrap();
+}
+
+/// A resource that several may use at once, if none of them writes alone: it compares them with writers only.
+#[derive(Debug, Default)]
+struct SharedLedger {
+    write: u64,
+    read: u64,
+}
+
+impl SharedLedger {
+    /// Whether the reader, or the holder of some of the permits, is in time.
+    fn read(&mut self, token: FencingToken) -> bool {
+        self.read = self.read.max(token.get());
+        token.get() >= self.write
+    }
+
+    /// Whether the writer, or the holder of all permits, is in time.
+    fn write(&mut self, token: FencingToken) -> bool {
+        let is_in_time = token.get() >= self.write.max(self.read);
+        self.write = self.write.max(token.get());
+        is_in_time
+    }
+}
+
+/// Holds alone, or beside others.
+async fn hold(client: &Client, kind: &str, is_alone: bool) -> Guard {
+    let (rw, permits) = (client.rw_lock("a"), client.semaphore("b", 3));
+    let held = match (kind, is_alone) {
+        ("rw", false) => rw.read().await,
+        ("rw", true) => rw.write().await.map(WriteGuard::into_guard),
+        (_, false) => permits.acquire().await,
+        (_, true) => permits.acquire_many(3).await,
+    };
+    held.expect("there is room")
+}
+
+/// The tokens of readers and of permits are in no order, but they lie between those of the exclusive holders before and
+/// after them.
+#[tokio::test]
+async fn a_token_of_a_shared_hold_is_a_floor_against_exclusive_holds() {
+    let server = Server::start().await;
+    for layout in [Layout::Native, Layout::Redisson] {
+        for kind in ["rw", "permits"] {
+            let hand_off = HandOff { max_consecutive: 256, max_time: Duration::MAX };
+            let config = || patient().layout(layout).hand_off(hand_off);
+            let (a, b) =
+                (connect(&server.url(), config()).await, connect(&server.url(), config()).await);
+            let (mut ledger, mut naive) = (SharedLedger::default(), Ledger::default());
+            let before = hold(&a, kind, true).await;
+            assert!(ledger.write(before.token()));
+            let late_writer = before.token();
+            before.unlock().await.expect("it is ours");
+
+            // The third joins the first, or is handed what the first gives back.
+            let (first, second) = (hold(&a, kind, false).await, hold(&b, kind, false).await);
+            let (first, third) = if kind == "rw" {
+                (Some(first), hold(&a, kind, false).await)
+            } else {
+                let (left, third) = tokio::join!(first.unlock(), hold(&a, kind, false));
+                left.expect("it is ours");
+                (None, third)
+            };
+            let tokens = [second.token(), third.token()];
+            assert!(tokens.iter().all(|token| *token > late_writer), "{layout:?} {kind}");
+            assert!(tokens.iter().all(|token| ledger.read(*token)), "{layout:?} {kind}");
+            if kind == "rw" {
+                let is_refused = !tokens.map(|token| naive.write(token.get(), "read"))[1];
+                assert!(is_refused, "{layout:?}: a valid reader comes with a smaller token");
+            }
+            assert!(!ledger.write(late_writer), "{layout:?} {kind}: others read already");
+            for guard in first.into_iter().chain([second, third]) {
+                guard.unlock().await.expect("it is ours");
+            }
+
+            let after = hold(&b, kind, true).await;
+            assert!(ledger.write(after.token()), "{layout:?} {kind}");
+            assert!(tokens.iter().all(|token| !ledger.read(*token)), "{layout:?} {kind}: too late");
+            after.unlock().await.expect("it is ours");
+            for client in [a, b] {
+                client.close().await;
+            }
+            server.admin().await.cmd::<()>(&["FLUSHALL"]).await;
+        }
+    }
 }
 
 /// F53: an owner enters again.

@@ -355,6 +355,53 @@ async fn permits_that_are_taken_away_while_held_do_not_come_back() {
     }
 }
 
+/// A program that makes sure of the number at each start does not change it while it is in use.
+#[tokio::test]
+async fn a_number_is_set_only_where_none_is() {
+    for of in ALL {
+        let scene = Scene::of(of).await;
+        let permits = scene.permits(2);
+        assert!(permits.set_permits_if_unset(5).await.unwrap(), "{of:?}");
+        assert!(!permits.set_permits_if_unset(7).await.unwrap(), "{of:?}: it is set");
+        assert_eq!(permits.available_permits().await.unwrap(), 5);
+        let four = permits.acquire_many(4).await.unwrap();
+        assert!(!permits.set_permits_if_unset(7).await.unwrap(), "{of:?}: it is in use");
+
+        permits.set_permits(1).await.unwrap();
+        assert_eq!(permits.available_permits().await.unwrap(), 0);
+        if of != Native {
+            let free: String = scene.admin.cmd(&["GET", "a"]).await;
+            assert_eq!(free, "-3", "{of:?}");
+        }
+        assert!(!permits.set_permits_if_unset(7).await.unwrap(), "{of:?}");
+        four.unlock().await.unwrap();
+        assert_eq!(permits.available_permits().await.unwrap(), 1, "{of:?}");
+        scene.nothing_is_eternal().await;
+    }
+}
+
+/// Those who hold permits or wait go by the number of their handles, which nobody has set.
+#[tokio::test]
+async fn the_number_of_those_who_hold_or_wait_is_not_changed() {
+    for of in ALL {
+        let scene = Scene::of(of).await;
+        let permits = scene.permits(2);
+        let both = permits.acquire_many(2).await.unwrap();
+        let one = waiting(&of.permits(&scene.another().await, 2), 1);
+        scene.awaited_by(1).await;
+        assert!(!permits.set_permits_if_unset(3).await.unwrap(), "{of:?}");
+        both.unlock().await.unwrap();
+        let one = granted(one).await;
+        assert!(!permits.set_permits_if_unset(3).await.unwrap(), "{of:?}");
+        one.unlock().await.unwrap();
+        // In our own layout nobody uses it any more. Redisson keeps it.
+        let is_forgotten = permits.set_permits_if_unset(3).await.unwrap();
+        assert_eq!(is_forgotten, of == Native, "{of:?}");
+        let left = if of == Native { 3 } else { 2 };
+        assert_eq!(permits.available_permits().await.unwrap(), left, "{of:?}");
+    }
+}
+
 /// Several processes set the same new number.
 #[tokio::test]
 async fn to_set_the_same_number_again_changes_nothing() {

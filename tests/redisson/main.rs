@@ -22,6 +22,7 @@ mod leases;
 mod limits;
 mod multi;
 mod names;
+mod namespaces;
 mod peer;
 mod reentrance;
 mod rw;

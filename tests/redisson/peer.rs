@@ -175,6 +175,16 @@ impl Inboxes {
 impl Jvm {
     /// `None`, with a message, if the program could not be built.
     pub(crate) async fn start(url: &str, watchdog: Duration, fair_wait: Duration) -> Option<Self> {
+        Self::start_mapped(url, watchdog, fair_wait, "").await
+    }
+
+    /// A Redisson that puts this prefix before all names.
+    pub(crate) async fn start_mapped(
+        url: &str,
+        watchdog: Duration,
+        fair_wait: Duration,
+        prefix: &str,
+    ) -> Option<Self> {
         let build = async || {
             let url = url.to_owned();
             spawn_blocking(move || program(&url)).await.expect("no panic")
@@ -185,7 +195,7 @@ impl Jvm {
         command.args(JVM).arg(format!("-XX:SharedArchiveFile={}", classes.display()));
         command.arg("-jar").arg(jar);
         let [watchdog, fair_wait] = [watchdog, fair_wait].map(|time| time.as_millis().to_string());
-        command.args([url, &watchdog, &fair_wait]);
+        command.args([url, &watchdog, &fair_wait, prefix]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Child::start(command);
         let (orders, lines) = process.pipes();

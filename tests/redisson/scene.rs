@@ -51,8 +51,18 @@ impl Scene {
     }
 
     async fn begin_with(server: Site, watchdog: Duration, fair_wait: Duration) -> Option<Self> {
+        Self::begin_mapped(server, watchdog, fair_wait, "").await
+    }
+
+    /// A Redisson that puts this prefix before all names.
+    pub(crate) async fn begin_mapped(
+        server: Site,
+        watchdog: Duration,
+        fair_wait: Duration,
+        prefix: &str,
+    ) -> Option<Self> {
         let admin = server.admin().await;
-        let jvm = Jvm::start(&server.url(), watchdog, fair_wait).await?;
+        let jvm = Jvm::start_mapped(&server.url(), watchdog, fair_wait, prefix).await?;
         Some(Self { jvm, admin, server, watchdog })
     }
 

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use parklock::Config;
+use parklock::operator::Namespaces;
 
+use crate::failure::Failure;
 use crate::{exit, span};
 
 /// Run commands under locks in Redis, and see who holds what.
@@ -87,6 +90,10 @@ pub(crate) struct Server {
     /// Whose keys: parklock's, or those of Redisson (Java)
     #[arg(long, value_enum, default_value_t, value_name = "LAYOUT")]
     pub(crate) layout: Layout,
+    /// The part of the key space: that of Config::namespace; '*' is all of them, for ls, top and doctor [default:
+    /// PARKLOCK_NAMESPACE, or none]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -94,6 +101,13 @@ pub(crate) enum Layout {
     #[default]
     Native,
     Redisson,
+}
+
+/// Whose keys a question is about.
+#[derive(Debug, Clone)]
+pub(crate) struct Realm {
+    pub(crate) layout: parklock::Layout,
+    pub(crate) namespaces: Namespaces,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -304,9 +318,37 @@ impl Command {
 impl Server {
     /// The URL of Redis.
     pub(crate) fn url(&self) -> String {
-        let of_environment = |name: &&str| std::env::var(name).ok().filter(|url| !url.is_empty());
-        let named = || ["PARKLOCK_URL", "REDIS_URL"].iter().find_map(of_environment);
+        let named = || ["PARKLOCK_URL", "REDIS_URL"].into_iter().find_map(of_environment);
         self.url.clone().or_else(named).unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned())
+    }
+
+    fn namespace(&self) -> Option<String> {
+        self.namespace.clone().or_else(|| of_environment("PARKLOCK_NAMESPACE"))
+    }
+
+    /// Whose keys the command is about.
+    pub(crate) fn realm(&self) -> parklock::Result<Realm> {
+        let namespaces = match self.namespace() {
+            None => Namespaces::None,
+            Some(all) if all == ALL => Namespaces::All,
+            Some(name) => Namespaces::one(name)?,
+        };
+        Ok(Realm { layout: self.layout(), namespaces })
+    }
+
+    /// The same, for a command about one lock.
+    pub(crate) fn one_realm(&self) -> Result<Realm, Failure> {
+        let realm = self.realm()?;
+        if realm.namespaces == Namespaces::All {
+            return Err(Failure::config(NOT_ALL));
+        }
+        Ok(realm)
+    }
+
+    /// The settings of a client that takes locks.
+    pub(crate) fn config(&self) -> Config {
+        let config = Config::default().layout(self.layout());
+        self.namespace().iter().fold(config, Config::namespace)
     }
 
     pub(crate) fn layout(&self) -> parklock::Layout {
@@ -315,6 +357,15 @@ impl Server {
             Layout::Redisson => parklock::Layout::Redisson,
         }
     }
+}
+
+/// All namespaces.
+const ALL: &str = "*";
+const NOT_ALL: &str = "--namespace '*' is only for ls, top and doctor: name one";
+
+/// A variable of the environment that has a value.
+fn of_environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 impl Lock {
@@ -338,6 +389,8 @@ impl Lock {
             Some("--min-hold is longer than --max-hold")
         } else if self.permits.is_some() && self.kind != Kind::Semaphore {
             Some("--permits is only for --kind semaphore")
+        } else if self.server.namespace().as_deref() == Some(ALL) {
+            Some(NOT_ALL)
         } else {
             None
         }

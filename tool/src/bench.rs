@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
-use parklock::{Client, Config, Error};
+use parklock::{Client, Error};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Script};
 use tokio::time::sleep;
@@ -120,8 +120,7 @@ struct Stage {
 impl Stage {
     async fn new(asked: &Bench, servers: &[Server]) -> Result<Self, Failure> {
         let name = format!("parklock-bench-{:x}", fastrand::u64(..));
-        let config = Config::default().layout(asked.server.layout());
-        let config = config.connect_timeout(CONNECTING);
+        let config = asked.server.config().connect_timeout(CONNECTING);
         let url = asked.server.url();
         let connect = |_| Client::connect_with(&url, config.clone());
         let clients = try_join_all((0..asked.clients).map(connect)).await?;

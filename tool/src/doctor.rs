@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use parklock::operator::{self, Part};
+use parklock::operator::{self, Namespaces, Part};
 use parklock::{Client, Config, Layout};
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, Value, pipe};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::args::Doctor;
+use crate::args::{Doctor, Realm};
 use crate::failure::Failure;
 use crate::inventory::scan;
 use crate::moment::on_the_wall;
@@ -164,9 +164,10 @@ async fn check_all(
     findings.push(idle_limit(server).await?);
     findings.push(scripts(server).await);
     findings.push(round_trip(server).await);
+    let realm = asked.server.realm()?;
     findings.push(message(server, asked).await);
     findings.push(clock(server).await);
-    findings.push(immortal(server).await);
+    findings.push(immortal(server, &realm.namespaces).await);
     if server.database.is_none() {
         findings.push(cluster(server).await);
     }
@@ -416,7 +417,7 @@ async fn message(server: &Server, asked: &Doctor) -> Finding {
 
 async fn carried(server: &Server, asked: &Doctor) -> Result<Duration, Failure> {
     // On a server with sharded channels this publishes on them. A program with plain channels does both.
-    let channel = channel(server, asked.server.layout()).await?;
+    let channel = channel(server, &asked.server.realm()?).await?;
     let (subscribe, publish) = if server.is_sharded && !asked.plain_channels {
         ("SSUBSCRIBE", "SPUBLISH")
     } else {
@@ -443,12 +444,12 @@ async fn carried(server: &Server, asked: &Doctor) -> Result<Duration, Failure> {
 }
 
 /// A channel that this server carries. In a cluster of version 7 or later, that depends on the slot of its name.
-async fn channel(server: &Server, layout: Layout) -> Result<String, Failure> {
+async fn channel(server: &Server, realm: &Realm) -> Result<String, Failure> {
     if !server.is_sharded {
-        return any_channel(server, layout);
+        return any_channel(server, realm);
     }
     for _ in 0..CHANNELS / CHANNELS_AT_ONCE {
-        let channels = (0..CHANNELS_AT_ONCE).map(|_| any_channel(server, layout));
+        let channels = (0..CHANNELS_AT_ONCE).map(|_| any_channel(server, realm));
         let channels = channels.collect::<Result<Vec<_>, _>>()?;
         let mut asked = pipe();
         channels.iter().for_each(|channel| _ = asked.cmd("SPUBLISH").arg(channel).arg("doctor"));
@@ -462,9 +463,10 @@ async fn channel(server: &Server, layout: Layout) -> Result<String, Failure> {
 }
 
 /// The channel of a name that nobody uses.
-fn any_channel(server: &Server, layout: Layout) -> Result<String, Failure> {
+fn any_channel(server: &Server, realm: &Realm) -> Result<String, Failure> {
     let name = format!("parklock-doctor-{:x}", fastrand::u64(..));
-    Ok(operator::place(layout, "lock", &name, server.database)?.channel)
+    let name = (realm.namespaces.name(), name.as_str());
+    Ok(operator::place(realm.layout, "lock", name, server.database)?.channel)
 }
 
 fn is_moved(answer: &Value) -> bool {
@@ -507,12 +509,14 @@ async fn clock(server: &Server) -> Finding {
 }
 
 /// Keys that no lease will ever end.
-async fn immortal(server: &Server) -> Finding {
+async fn immortal(server: &Server, namespaces: &Namespaces) -> Finding {
     let check = "keys without TTL";
     let mut keys = Vec::new();
-    let pattern = operator::pattern("*");
+    let pattern = namespaces.pattern("*");
     let scanned = scan(server, &pattern, None, |key| {
-        if matches!(operator::part_of(key), Some((part, _)) if part != Part::Permits) {
+        let (namespace, rest) = operator::within(key);
+        let is_its = matches!(operator::part_of(rest), Some((part, _)) if part != Part::Permits);
+        if namespaces.has(namespace) && is_its {
             keys.push(key.to_owned());
         }
     });
@@ -575,7 +579,9 @@ async fn a_lock(asked: &Doctor) -> Finding {
     let name = format!("parklock-doctor-{:x}", fastrand::u64(..));
     let began = Instant::now();
     let done = async {
-        let config = Config::default().layout(asked.server.layout()).connect_timeout(CONNECTING);
+        let Realm { layout, namespaces } = asked.server.realm()?;
+        let config = Config::default().layout(layout).connect_timeout(CONNECTING);
+        let config = namespaces.name().into_iter().fold(config, Config::namespace);
         let config = config.plain_channels(asked.plain_channels);
         let client = Client::connect_with(asked.server.url(), config).await?;
         let guard = client.lock(name).try_lock().await?;

@@ -13,9 +13,9 @@ use crate::{exit, output, servers};
 const WAITERS: usize = 50;
 
 pub(crate) async fn info(asked: &Info) -> Result<u8, Failure> {
-    let layout = asked.server.layout();
-    let servers = servers::reach_for(&asked.server.url(), layout, &asked.name).await?;
-    let inventory = Inventory::of_one(&servers, layout, &asked.name, WAITERS).await?;
+    let realm = asked.server.one_realm()?;
+    let servers = servers::reach_for(&asked.server.url(), &realm, &asked.name).await?;
+    let inventory = Inventory::of_one(&servers, &realm, &asked.name, WAITERS).await?;
     match inventory.locks.first() {
         Some(lock) if asked.json => output::put(&format!("{}\n", inventory.json(lock))),
         Some(lock) => output::put(&text(lock, &inventory)),
@@ -33,6 +33,9 @@ pub(crate) fn text(lock: &Lock, inventory: &Inventory) -> String {
     let mut lines = String::new();
     let mut line = |what: &str, text: String| _ = writeln!(lines, "{what:10} {text}");
     line("name", printable(&lock.name));
+    if let Some(namespace) = &lock.namespace {
+        line("namespace", printable(namespace));
+    }
     let stranger = if lock.is_strange { ", which parklock has not written" } else { "" };
     line("kind", format!("{}{stranger}", printable(&lock.kind)));
     line("key", format!("{} on {}", printable(&lock.key), lock.server));

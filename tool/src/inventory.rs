@@ -14,15 +14,19 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use parklock::Layout;
-use parklock::operator;
+use parklock::operator::{self, Namespaces};
 use redis::pipe;
 use serde_json::{Value as Json, json};
 
+use crate::args::Realm;
 use crate::failure::Failure;
 use crate::servers::{Server, value};
 
 pub(crate) use lock::{Holder, Lock, Waiter};
 pub(crate) use scan::scan;
+
+/// A namespace, if there is one, and a name in it.
+pub(crate) type FullName = (Option<String>, String);
 
 /// How many names one pipeline asks about.
 const BATCH: usize = 128;
@@ -32,6 +36,8 @@ pub(crate) const MOST_HOLDERS: usize = 200;
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
     pub(crate) locks: Vec<Lock>,
+    /// The locks may be of several namespaces.
+    pub(crate) is_of_all: bool,
     /// The clients that describe themselves, by their ids.
     pub(crate) clients: BTreeMap<String, Card>,
 }
@@ -61,46 +67,53 @@ impl Inventory {
     /// All locks whose names match a pattern, each with its first waiters.
     pub(crate) async fn load(
         servers: &[Server],
-        layout: Layout,
+        realm: &Realm,
         pattern: &str,
         waiters: usize,
     ) -> Result<Self, Failure> {
-        Self::load_what_answers(servers, layout, pattern, waiters).await.whole()
+        Self::load_what_answers(servers, realm, pattern, waiters).await.whole()
     }
 
     /// The same from the servers that answer.
     pub(crate) async fn load_what_answers(
         servers: &[Server],
-        layout: Layout,
+        realm: &Realm,
         pattern: &str,
         waiters: usize,
     ) -> Partial {
-        Partial::of(servers, async |server| {
-            let names = names(server, layout, pattern).await?;
-            locks(server, layout, &names, waiters).await
+        let mut found = Partial::of(servers, async |server| {
+            let names = names(server, realm, pattern).await?;
+            locks(server, realm.layout, &names, waiters).await
         })
-        .await
+        .await;
+        found.inventory.is_of_all = realm.namespaces == Namespaces::All;
+        found
     }
 
     /// One lock, if anything is known of it.
     pub(crate) async fn of_one(
         servers: &[Server],
-        layout: Layout,
+        realm: &Realm,
         name: &str,
         waiters: usize,
     ) -> Result<Self, Failure> {
-        let name = [name.to_owned()];
-        Partial::of(servers, async |server| locks(server, layout, &name, waiters).await)
+        let name = [(realm.namespaces.name().map(str::to_owned), name.to_owned())];
+        Partial::of(servers, async |server| locks(server, realm.layout, &name, waiters).await)
             .await
             .whole()
     }
 
-    /// The ids of all clients that hold or wait.
-    fn ids(&self) -> Vec<String> {
-        let holders = self.locks.iter().flat_map(|lock| &lock.holders).map(|holder| &holder.owner);
-        let waiters = self.locks.iter().flat_map(|lock| &lock.line).map(|waiter| &waiter.owner);
-        let ids: BTreeSet<_> = holders.chain(waiters).map(|owner| client_of(owner)).collect();
-        ids.into_iter().map(str::to_owned).collect()
+    /// The ids of all clients that hold or wait, each with its namespace.
+    fn ids(&self) -> Vec<FullName> {
+        let owners = self.locks.iter().flat_map(|lock| {
+            let holders = lock.holders.iter().map(|holder| &holder.owner);
+            let waiters = lock.line.iter().map(|waiter| &waiter.owner);
+            holders.chain(waiters).map(|owner| (lock.namespace.as_deref(), client_of(owner)))
+        });
+        let ids: BTreeSet<_> = owners.collect();
+        let owned =
+            |(namespace, id): (Option<&str>, &str)| (namespace.map(str::to_owned), id.to_owned());
+        ids.into_iter().map(owned).collect()
     }
 
     /// An owner as text: its client's description of itself, or else its id.
@@ -126,7 +139,7 @@ impl Inventory {
         };
         let waiter = |waiter: &Waiter| json!({ "owner": waiter.owner, "waited_ms": ms(waiter.waited), "who": who(&waiter.owner) });
         json!({
-            "name": lock.name, "kind": lock.kind, "held_by": lock.held_by,
+            "name": lock.name, "namespace": lock.namespace, "kind": lock.kind, "held_by": lock.held_by,
             "holders": lock.holders.iter().map(holder).collect::<Vec<_>>(),
             "used": lock.used, "capacity": lock.capacity, "ttl_ms": lock.ttl.map(ms),
             "waiting": lock.waiting, "line": lock.line.iter().map(waiter).collect::<Vec<_>>(),
@@ -161,7 +174,7 @@ impl Partial {
             }
         }
         found.has_looked = !answering.is_empty();
-        found.inventory.locks.sort_by(|a, b| a.name.cmp(&b.name));
+        found.inventory.locks.sort_by(|a, b| a.full_name().cmp(&b.full_name()));
         let ids = found.inventory.ids();
         let asked = join_all(answering.iter().map(|server| cards(server, &ids))).await;
         for (server, cards) in answering.into_iter().zip(asked) {
@@ -183,7 +196,7 @@ impl Partial {
 async fn locks(
     server: &Server,
     layout: Layout,
-    names: &[String],
+    names: &[FullName],
     waiters: usize,
 ) -> Result<Vec<Lock>, Failure> {
     let mut locks = Vec::new();
@@ -198,12 +211,14 @@ async fn locks(
 
 /// What the clients with these ids say of themselves. In a cluster, one server has the key of a client, and the others
 /// refuse.
-async fn cards(server: &Server, ids: &[String]) -> Result<Vec<(String, Card)>, Failure> {
+async fn cards(server: &Server, ids: &[FullName]) -> Result<Vec<(String, Card)>, Failure> {
     let mut cards = Vec::new();
     for batch in ids.chunks(BATCH) {
         let mut asked = pipe();
-        batch.iter().for_each(|id| _ = asked.cmd("GET").arg(operator::client_key(id)));
-        for (id, answer) in batch.iter().zip(server.ask(&asked).await?) {
+        for (namespace, id) in batch {
+            asked.cmd("GET").arg(operator::client_key(namespace.as_deref(), id));
+        }
+        for ((_, id), answer) in batch.iter().zip(server.ask(&asked).await?) {
             let card = value::<String>(Some(answer)).and_then(|text| Card::read(&text));
             cards.extend(card.map(|card| (id.clone(), card)));
         }
@@ -222,13 +237,18 @@ fn shortened(owner: &str) -> String {
 }
 
 /// The names of a server that match a pattern, each once.
-async fn names(server: &Server, layout: Layout, pattern: &str) -> Result<Vec<String>, Failure> {
+async fn names(server: &Server, realm: &Realm, pattern: &str) -> Result<Vec<FullName>, Failure> {
+    let Realm { layout, namespaces } = realm;
     let mut names = match layout {
-        Layout::Redisson => redisson::names(server, pattern).await?,
-        _ => native::names(server, pattern).await?,
+        Layout::Redisson => redisson::names(server, namespaces, pattern).await?,
+        _ => native::names(server, namespaces, pattern).await?,
     };
     // Another program's key may have a name that no lock can have.
-    names.retain(|name| operator::place(layout, "lock", name, server.database).is_ok());
+    let is_possible = |(namespace, name): &FullName| {
+        let name = (namespace.as_deref(), name.as_str());
+        operator::place(*layout, "lock", name, server.database).is_ok()
+    };
+    names.retain(is_possible);
     Ok(names.into_iter().collect())
 }
 

@@ -11,9 +11,10 @@ pub(crate) async fn list(asked: &Ls) -> Result<u8, Failure> {
 
 /// Prints the locks of all servers that answer.
 pub(crate) async fn print(server: &Server, pattern: &str, as_json: bool) -> Result<u8, Failure> {
+    let realm = server.realm()?;
     let reached = servers::reach(&server.url()).await?;
     reached.complain();
-    let inventory = Inventory::load(&reached.servers, server.layout(), pattern, 0).await?;
+    let inventory = Inventory::load(&reached.servers, &realm, pattern, 0).await?;
     output::put(&if as_json { lines(&inventory) } else { rows(&inventory) });
     Ok(reached.code())
 }
@@ -25,5 +26,5 @@ fn lines(inventory: &Inventory) -> String {
 
 fn rows(inventory: &Inventory) -> String {
     let rows: Vec<_> = inventory.locks.iter().map(|lock| table::row(lock, inventory)).collect();
-    table::text(&rows)
+    table::text(&table::columns(inventory), &rows)
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use parklock::{Client, Config, Error, Guard, Result};
+use parklock::{Client, Error, Guard, Result};
 
 use crate::args::{Kind, Lock};
 
@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_secs(3);
 
 /// Connects with the settings of the command line. The client writes to Redis that it runs `app`.
 pub(crate) async fn connect(lock: &Lock, app: &str) -> Result<Client> {
-    let mut config = Config::default().layout(lock.server.layout()).describe(plain(app));
+    let mut config = lock.server.config().describe(plain(app));
     // Many jobs begin in the same minute, and their machines are busy then. So the limits are longer than for a
     // service, and a waiter that gets no processor for a second keeps its place.
     config = config.connect_timeout(PATIENCE).ride_out(lock.lease().max(PATIENCE));

@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use parklock::Layout;
 use parklock::operator::{self, Password, Servers};
 use redis::aio::MultiplexedConnection;
 use redis::{
@@ -13,6 +12,7 @@ use redis::{
     IntoConnectionInfo, Pipeline, Value, cmd,
 };
 
+use crate::args::Realm;
 use crate::exit;
 use crate::failure::Failure;
 use crate::voice::complain;
@@ -231,12 +231,12 @@ fn is_of_cluster_that_is_down(answer: &Value) -> bool {
 /// Connects to the servers for a question about one lock. The server that has this lock has to answer.
 pub(crate) async fn reach_for(
     url: &str,
-    layout: Layout,
+    Realm { layout, namespaces }: &Realm,
     name: &str,
 ) -> Result<Vec<Server>, Failure> {
     let reached = reach(url).await?;
     let database = reached.servers.first().and_then(|server| server.database);
-    let place = operator::place(layout, "lock", name, database)?;
+    let place = operator::place(*layout, "lock", (namespaces.name(), name), database)?;
     let reached = reached.need(&place.lock)?;
     reached.complain();
     Ok(reached.servers)

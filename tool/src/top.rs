@@ -14,7 +14,7 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState};
 use ratatui::{DefaultTerminal, Frame};
 use tokio::time::sleep;
 
-use crate::args::Top;
+use crate::args::{Realm, Top};
 use crate::failure::Failure;
 use crate::inventory::{Inventory, Lock, Partial};
 use crate::servers::{Reached, Server};
@@ -38,24 +38,25 @@ pub(crate) async fn top(asked: &Top) -> Result<u8, Failure> {
     if asked.once || asked.json || !io::stdout().is_terminal() {
         return list::print(&asked.server, &asked.pattern, asked.json).await;
     }
+    let realm = asked.server.realm()?;
     let reached = servers::reach(&asked.server.url()).await?.within(PATIENCE);
     let mut terminal = ratatui::init();
-    let watched = watch(asked, reached, &mut terminal).await;
+    let watched = watch(asked, &realm, reached, &mut terminal).await;
     ratatui::restore();
     watched
 }
 
 /// Exit code 1 if there is a circle.
 async fn search_deadlocks(asked: &Top) -> Result<u8, Failure> {
-    let layout = asked.server.layout();
-    if layout == parklock::Layout::Redisson {
+    let realm = asked.server.realm()?;
+    if realm.layout == parklock::Layout::Redisson {
         return Err(Failure::config(
             "Redisson's keys do not say who waits: --deadlocks is only for parklock's layout",
         ));
     }
     let reached = servers::reach(&asked.server.url()).await?;
     reached.complain();
-    let look = || Inventory::load(&reached.servers, layout, &asked.pattern, WAITERS);
+    let look = || Inventory::load(&reached.servers, &realm, &asked.pattern, WAITERS);
     let before = look().await?;
     sleep(asked.interval).await;
     let now = look().await?;
@@ -66,15 +67,16 @@ async fn search_deadlocks(asked: &Top) -> Result<u8, Failure> {
 
 async fn watch(
     asked: &Top,
+    realm: &Realm,
     mut reached: Reached,
     terminal: &mut DefaultTerminal,
 ) -> Result<u8, Failure> {
     let mut view = View::new(&reached.servers, &asked.pattern);
-    let (url, layout) = (asked.server.url(), asked.server.layout());
+    let url = asked.server.url();
     let mut search = Search::default();
     loop {
         let began = Instant::now();
-        let look = Inventory::load_what_answers(&reached.servers, layout, &asked.pattern, WAITERS);
+        let look = Inventory::load_what_answers(&reached.servers, realm, &asked.pattern, WAITERS);
         let Some(looked) = beside_keys(&mut view, terminal, look).await? else { break };
         view.take(looked, &reached, began.elapsed());
         let has_trouble = !view.trouble.is_empty();
@@ -165,7 +167,8 @@ impl View {
 
     /// Takes over what the last look has found, and why it is incomplete. If no server has answered, the list stays.
     fn take(&mut self, looked: Partial, reached: &Reached, took: Duration) {
-        let selected = self.selected().map(|lock| lock.name.clone());
+        let key = |lock: &Lock| (lock.name.clone(), lock.namespace.clone());
+        let selected = self.selected().map(key);
         (self.took, self.is_stale) = (took, true);
         let missing = reached.missing.iter().map(|missing| &missing.failure);
         let troubles = looked.failures.iter().chain(missing).map(Failure::to_string);
@@ -175,7 +178,7 @@ impl View {
         }
         self.sort();
         // The selection stays with its lock, wherever that lock stands in the list now.
-        let at = self.inventory.locks.iter().position(|lock| Some(&lock.name) == selected.as_ref());
+        let at = self.inventory.locks.iter().position(|lock| selected == Some(key(lock)));
         let last = self.inventory.locks.len().checked_sub(1);
         self.state.select(at.or_else(|| self.state.selected().min(last).or(last.map(|_| 0))));
     }
@@ -256,9 +259,11 @@ impl View {
 
     fn table(&self) -> Table<'static> {
         let rows = self.inventory.locks.iter().map(|lock| {
-            Row::new(table::row(lock, &self.inventory).map(Cell::from)).style(color(lock))
+            Row::new(table::row(lock, &self.inventory).into_iter().map(Cell::from))
+                .style(color(lock))
         });
-        let widths = [
+        let namespace = self.inventory.is_of_all.then_some(Constraint::Fill(1));
+        let widths = namespace.into_iter().chain([
             Constraint::Fill(3),
             Constraint::Length(9),
             Constraint::Fill(3),
@@ -266,8 +271,9 @@ impl View {
             Constraint::Length(7),
             Constraint::Length(7),
             Constraint::Length(8),
-        ];
-        let head = Row::new(table::COLUMNS).style(Style::new().add_modifier(Modifier::BOLD));
+        ]);
+        let head = Row::new(table::columns(&self.inventory))
+            .style(Style::new().add_modifier(Modifier::BOLD));
         let marked = Style::new().add_modifier(Modifier::REVERSED);
         Table::new(rows, widths).header(head).row_highlight_style(marked)
     }

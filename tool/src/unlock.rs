@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;
 
-use parklock::{Client, Config};
+use parklock::Client;
 
 use crate::args::Unlock;
 use crate::failure::Failure;
@@ -51,9 +51,9 @@ pub(crate) async fn unlock(asked: &Unlock) -> Result<u8, Failure> {
 }
 
 async fn look(asked: &Unlock) -> Result<Inventory, Failure> {
-    let (url, layout) = (asked.server.url(), asked.server.layout());
-    let servers = servers::reach_for(&url, layout, &asked.name).await?;
-    Inventory::of_one(&servers, layout, &asked.name, 0).await
+    let (url, realm) = (asked.server.url(), asked.server.one_realm()?);
+    let servers = servers::reach_for(&url, &realm, &asked.name).await?;
+    Inventory::of_one(&servers, &realm, &asked.name, 0).await
 }
 
 fn held(inventory: &Inventory) -> Option<&Lock> {
@@ -81,7 +81,7 @@ fn agreed(name: &str) -> Result<bool, Failure> {
 }
 
 async fn connect(asked: &Unlock) -> Result<Client, Failure> {
-    let config = Config::default().layout(asked.server.layout()).connect_timeout(CONNECTING);
+    let config = asked.server.config().connect_timeout(CONNECTING);
     Ok(Client::connect_with(asked.server.url(), config).await?)
 }
 

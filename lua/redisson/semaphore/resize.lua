@@ -1,8 +1,8 @@
 -- Change the total number of permits, and notify the waiters if some are free.
 --
 -- KEYS   see semaphore.lua
--- ARGV   ..., the new number
--- Reply  1 changed
+-- ARGV   ..., the new number; then perhaps 'unset': only if there is none, as Redisson's trySetPermits
+-- Reply  1 changed | 0 there is one
 --
 -- If more permits are held than the new total, this takes none away: the number of free permits is negative until
 -- enough are released.
@@ -15,11 +15,12 @@ local wanted = tonumber(ARGV[7])
 
 touch()
 reap()
+local is_set = available and ARGV[8] == 'unset'
 if not available then
   establish(wanted)
-else
+elseif not is_set then
   give_back(wanted - (total() or capacity))
 end
-if not expirable then remember(wanted) end
+if not expirable and not is_set then remember(wanted) end
 tell()
-return { 1 }
+return { is_set and 0 or 1 }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dashmap::DashMap;
 use tokio::time::Instant;
 
+use crate::config::Layout;
 use crate::engine::entry::lookout::Lookout;
 use crate::engine::entry::{Entry, Tenure, Visit};
 use crate::keys::{Keys, TenureId, ids_of};
@@ -27,6 +28,7 @@ pub(crate) struct Table {
     others: DashMap<Box<str>, Siblings>,
     closed: AtomicBool,
     lookout: Arc<Lookout<Entry>>,
+    layout: Layout,
     /// `None` in a test.
     release: Option<GiveBack>,
 }
@@ -67,9 +69,9 @@ fn wake(next: Option<Arc<Entry>>) {
 }
 
 impl Table {
-    /// A table that calls `give_back` for each tenure that no caller needs any more.
-    pub(crate) fn new(give_back: impl Fn(&Tenure) + Send + Sync + 'static) -> Self {
-        Self { release: Some(Box::new(give_back)), ..Self::default() }
+    /// A table of a client of this layout. It calls `give_back` for each tenure that no caller needs any more.
+    pub(crate) fn new(layout: Layout, give_back: impl Fn(&Tenure) + Send + Sync + 'static) -> Self {
+        Self { layout, release: Some(Box::new(give_back)), ..Self::default() }
     }
 
     pub(crate) fn lookout(&self) -> &Arc<Lookout<Entry>> {
@@ -191,7 +193,7 @@ impl Table {
 
     /// The entries of the plain locks of a channel.
     pub(crate) fn plain_of(&self, channel: &str) -> impl Iterator<Item = Arc<Entry>> {
-        ids_of(channel).filter_map(|id| self.find(id))
+        ids_of(self.layout, channel).filter_map(|id| self.find(id))
     }
 
     /// All entries of a channel.

@@ -225,9 +225,19 @@ impl Connection<'_> {
         number(self.ask_if(scripts_of(keys).force_unlock, keys, |_, _| {}).await?)
     }
 
-    /// Sets the capacity. Returns whether there was anything to change.
-    pub(crate) async fn resize(&mut self, keys: &Keys, capacity: u32) -> Result<bool, Fault> {
-        let fill = |cmd: &mut Cmd, _: &str| _ = cmd.arg(capacity);
+    /// Sets the capacity; `if_unset`: only if none is set or in use. Returns whether it did.
+    pub(crate) async fn resize(
+        &mut self,
+        keys: &Keys,
+        capacity: u32,
+        if_unset: bool,
+    ) -> Result<bool, Fault> {
+        let fill = |cmd: &mut Cmd, _: &str| {
+            cmd.arg(capacity);
+            if if_unset {
+                cmd.arg("unset");
+            }
+        };
         Ok(number(self.ask_if(scripts_of(keys).resize, keys, fill).await?)? == 1)
     }
 }

@@ -217,7 +217,7 @@ impl Home {
         for (name, token) in wanted.names.iter().zip(tokens) {
             let terms = Terms {
                 call: Call { names: vec![*name], ..call.clone() },
-                lock: self.plan.names[*name].text.clone(),
+                lock: self.plan.names[*name].label(),
                 owner: wanted.owner.clone(),
                 lease: wanted.lease.unwrap_or(self.setup().watchdog),
                 claim: self.setup().claim,

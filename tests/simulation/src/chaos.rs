@@ -242,7 +242,7 @@ fn strike(world: &mut World, what: &What, until: u64) {
                 world.fleet.stations[at].execute(&["DEL", &key]);
                 world.send(at);
             }
-            broken(Break::loose(Some(&name.text), now, now));
+            broken(Break::loose(Some(&name.label()), now, now));
         }
         What::Squat { name } if name < world.plan.names.len() => {
             let key = keyspace::key(world.plan.layout, &world.plan.names[name]);

@@ -66,7 +66,7 @@ impl Ghosts {
         board::with(|board| {
             let seat = *board.seats.keys().find(|seat| field.contains(&mark_of(**seat)))?;
             let is_ghost = !board.is_in_use(seat, name);
-            is_ghost.then(|| board.last_use(seat, &self.plan.names[name].text))
+            is_ghost.then(|| board.last_use(seat, &self.plan.names[name].label()))
         })
     }
 

@@ -5,12 +5,18 @@ use std::collections::BTreeSet;
 use parklock::Layout;
 use parklock_simulated_server::{Content, Entry, Reply};
 
-use crate::plan::{Kind, Name};
+use crate::plan::{Kind, Name, WITHIN};
 use crate::station::Station;
 
 /// Whether a key counts tokens: all of them, or in a cluster those of a slot.
 pub fn is_counter(key: &str) -> bool {
+    let key = within(key);
     key == "lock:grants" || key.starts_with("lock:grants:{")
+}
+
+/// A key without its namespace.
+fn within(key: &str) -> &str {
+    key.strip_prefix(WITHIN).and_then(|key| key.strip_prefix(':')).unwrap_or(key)
 }
 
 /// A name as it stands in the keys of the native layout.
@@ -20,12 +26,14 @@ fn escaped(name: &str) -> String {
 
 /// The key of the holders.
 pub fn key(layout: Layout, name: &Name) -> String {
+    // In Redisson's layout, a namespace maps names.
+    let mapped = name.label();
     match (layout, name.kind) {
-        (Layout::Native, _) => format!("lock:{{{}}}", escaped(&name.text)),
-        (_, Kind::Permits(_)) if name.text.contains('}') => format!("lock_permits:{}:", name.text),
-        (_, Kind::Permits(_)) => format!("lock_permits:{{{}}}", name.text),
-        (_, Kind::Expirable(_)) => format!("{}:timeout", tagged(&name.text)),
-        _ => name.text.clone(),
+        (Layout::Native, _) => format!("{}lock:{{{}}}", name.prefix(), escaped(&name.text)),
+        (_, Kind::Permits(_)) if mapped.contains('}') => format!("lock_permits:{mapped}:"),
+        (_, Kind::Permits(_)) => format!("lock_permits:{{{mapped}}}"),
+        (_, Kind::Expirable(_)) => format!("{}:timeout", tagged(&mapped)),
+        _ => mapped,
     }
 }
 
@@ -36,9 +44,11 @@ fn tagged(name: &str) -> String {
 
 /// The channel on which a release is told.
 pub fn channel(layout: Layout, name: &Name) -> String {
-    let tag = tagged(&name.text);
+    let tag = tagged(&name.label());
     match (layout, name.kind) {
-        (Layout::Native, _) => format!("lock_channel:{{{}}}", escaped(&name.text)),
+        (Layout::Native, _) => {
+            format!("{}lock_channel:{{{}}}", name.prefix(), escaped(&name.text))
+        }
         (_, Kind::Rw) => format!("redisson_rwlock:{tag}"),
         (_, Kind::Permits(_) | Kind::Expirable(_)) => format!("redisson_sc:{tag}"),
         _ => format!("redisson_lock__channel:{tag}"),
@@ -47,7 +57,7 @@ pub fn channel(layout: Layout, name: &Name) -> String {
 
 /// The key of the line, in which waiters stand in their order.
 pub fn queue(name: &Name) -> String {
-    format!("lock_queue:{{{}}}", escaped(&name.text))
+    format!("{}lock_queue:{{{}}}", name.prefix(), escaped(&name.text))
 }
 
 /// Whether a key remembers for minutes that a latch was counted down, that a condition was notified, or that permits were
@@ -57,6 +67,7 @@ pub fn remembers(key: &str, content: &Content) -> bool {
         Content::Hash(fields) => fields.iter().any(|(field, _)| field == b"set"),
         _ => false,
     };
+    let key = within(key);
     key.starts_with("lock_requests:")
         || key.starts_with("lock_notes:") && (key.ends_with(":requests") || is_set)
 }
@@ -97,7 +108,7 @@ pub fn waiters(station: &mut Station, layout: Layout, name: &Name) -> Vec<String
         (_, Kind::Latch) => Vec::new(),
         (Layout::Native, _) => station.list(&["ZRANGE", &queue(name), "0", "-1"]),
         (_, Kind::Fair) => {
-            let queue = format!("redisson_lock_queue:{}", tagged(&name.text));
+            let queue = format!("redisson_lock_queue:{}", tagged(&name.label()));
             station.list(&["LRANGE", &queue, "0", "-1"])
         }
         _ => Vec::new(),

@@ -27,7 +27,12 @@ pub enum Kind {
 pub struct Name {
     pub text: String,
     pub kind: Kind,
+    /// The namespace of the clients that use it.
+    pub within: Option<&'static str>,
 }
+
+/// The namespace of every other client, in some seeds.
+pub const WITHIN: &str = "other";
 
 /// How a client is set up, and how far away it is.
 #[derive(Debug, Clone)]
@@ -48,6 +53,8 @@ pub struct ClientPlan {
     pub keep: Duration,
     /// The shortest way of a message to or from the server, and the longest.
     pub way: (u64, u64),
+    /// Its namespace.
+    pub within: Option<&'static str>,
 }
 
 /// What the servers are.
@@ -359,10 +366,28 @@ impl Plan {
         };
         if let Some(scene) = scene {
             scene.stage(&mut plan, &mut rng);
+        } else if seed % 4 == 1 && crowd.is_none() && !set.bare {
+            plan.split();
         }
         plan.length = set.length.unwrap_or(plan.length);
         plan.keep(set);
         plan
+    }
+
+    /// Puts every other client into a namespace, in which the names are those of other locks.
+    fn split(&mut self) {
+        let others = self.names.iter().map(|name| Name { within: Some(WITHIN), ..name.clone() });
+        self.names.extend(others.collect::<Vec<_>>());
+        for client in self.clients.iter_mut().skip(1).step_by(2) {
+            client.config = client.config.clone().namespace(WITHIN);
+            client.within = Some(WITHIN);
+        }
+    }
+
+    /// The names that a client of this namespace uses.
+    pub fn names_within(&self, within: Option<&str>) -> Vec<usize> {
+        let of = |at: &usize| self.names[*at].within == within;
+        (0..self.names.len()).filter(of).collect()
     }
 
     /// Of the faults, those that were asked for.
@@ -412,7 +437,17 @@ impl Name {
             _ => Kind::Lock,
         };
         let text = ["orders", "stock{7}", "naïve", "a b", "50%"][rng.usize(..5)];
-        Self { text: format!("{text}-{at}"), kind }
+        Self { text: format!("{text}-{at}"), kind, within: None }
+    }
+
+    /// The namespace and a colon, or nothing.
+    pub fn prefix(&self) -> String {
+        self.within.map_or(String::new(), |within| format!("{within}:"))
+    }
+
+    /// What the judge calls the lock: the same name in two namespaces is two locks.
+    pub fn label(&self) -> String {
+        self.prefix() + &self.text
     }
 }
 
@@ -434,6 +469,7 @@ impl ClientPlan {
             max_hold: false,
             keep: Duration::ZERO,
             way: (MILLI, MILLI),
+            within: None,
         }
     }
 
@@ -516,6 +552,7 @@ impl ClientPlan {
             max_hold,
             keep,
             way,
+            within: None,
         }
     }
 }

@@ -336,7 +336,7 @@ impl World {
                 let slot = fleet::Fleet::slot(self.plan.layout, name);
                 self.fleet.owner(slot) == shard
             };
-            self.plan.names.iter().filter(of).map(|name| Some(name.text.clone())).collect()
+            self.plan.names.iter().filter(of).map(|name| Some(name.label())).collect()
         } else {
             vec![None]
         };

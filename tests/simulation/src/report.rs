@@ -16,7 +16,7 @@ pub fn print(lived: u64, world: &World, wrongs: &[Wrong]) {
         "size\t{}\t{}\t{}",
         world.plan.clients.len(),
         world.plan.callers,
-        world.plan.names.len()
+        world.plan.names_within(None).len()
     );
     board::with(|board| {
         board.paths.iter().for_each(|(path, times)| println!("count\t{path}\t{times}"))

@@ -252,7 +252,7 @@ impl Scene {
     }
 
     fn names(self) -> Vec<Name> {
-        let name = |text: &str, kind| Name { text: text.to_owned(), kind };
+        let name = |text: &str, kind| Name { text: text.to_owned(), kind, within: None };
         match self {
             CloseBesideUnlocks | CloseBesideRenewals | CloseBesideRequests => {
                 (0..250).map(|at| name(&format!("n{at}"), Kind::Lock)).collect()

@@ -110,7 +110,7 @@ impl Station {
 
     /// The counters of the tokens, by key: a time of its clock in microseconds, or a little more.
     pub fn counters(&mut self) -> BTreeMap<String, u64> {
-        let mut keys = self.list(&["KEYS", "lock:grants*"]);
+        let mut keys = self.list(&["KEYS", "*lock:grants*"]);
         keys.retain(|key| keyspace::is_counter(key));
         keys.into_iter().map(|key| (key.clone(), self.number(&["GET", &key]))).collect()
     }

@@ -8,7 +8,7 @@ use crate::plan::{Kind, Plan};
 /// Everything that was wrong, the first first.
 pub fn pronounce(plan: &Plan) -> Vec<Wrong> {
     let fenced = plan.names.iter().filter(|name| name.kind == Kind::Fenced);
-    let fenced: Vec<&String> = fenced.map(|name| &name.text).collect();
+    let fenced: Vec<String> = fenced.map(|name| name.label()).collect();
     let (mut claims, breaks, restarts, counters_lost, mut wrongs) = board::with(|board| {
         let open = board.take_open();
         let mut claims = std::mem::take(&mut board.over);
@@ -33,7 +33,7 @@ pub fn pronounce(plan: &Plan) -> Vec<Wrong> {
     wrongs.extend(many.into_iter().map(|what| wrong("more out than there is", what)));
     // Redisson counts those of a fenced lock in a key of its own, which goes with the data.
     let counted: Vec<Claim> =
-        claims.iter().filter(|claim| !fenced.contains(&&claim.lock)).cloned().collect();
+        claims.iter().filter(|claim| !fenced.contains(&claim.lock)).cloned().collect();
     let counted: Vec<Claim> =
         counted.into_iter().filter(|claim| !epochs.may_be_late(claim)).collect();
     let parts: Vec<Vec<Claim>> = between(&counters_lost, &counted).collect();

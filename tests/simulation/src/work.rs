@@ -61,8 +61,12 @@ async fn obey(desk: Arc<Desk>, order: Order) {
 /// Takes a name away from its holders. Their claims are over when the answer comes.
 async fn force_unlock(desk: &Desk, name: usize) {
     let Some(seat) = desk.seat() else { return };
-    let (Name { text, kind }, client) = (&desk.home.plan.names[name], &seat.client);
-    let mut takeover = Takeover { name: text.clone(), from: clock::now(), is_answered: false };
+    let (named, client) = (&desk.home.plan.names[name], &seat.client);
+    let Name { text, kind, within } = named;
+    if *within != desk.home.setup().within {
+        return;
+    }
+    let mut takeover = Takeover { name: named.label(), from: clock::now(), is_answered: false };
     let answer = match kind {
         Kind::Lock => client.lock(text).force_unlock().await,
         Kind::Fenced => client.redisson().fenced_lock(text).force_unlock().await,
@@ -131,7 +135,8 @@ struct Step {
 
 impl Step {
     async fn take(mut self) {
-        let name = self.rng.usize(..self.home.plan.names.len());
+        let names = self.home.plan.names_within(self.home.setup().within);
+        let name = names[self.rng.usize(..names.len())];
         let kind = self.home.plan.names[name].kind;
         if self.home.plan.bare {
             return self.turn(name).await;
@@ -159,7 +164,7 @@ impl Step {
 
     /// Something of this name, asked for in a way that no other call shares.
     fn wanted(&mut self, name: usize) -> Wanted {
-        let Name { text, kind } = self.home.plan.names[name].clone();
+        let Name { text, kind, .. } = self.home.plan.names[name].clone();
         let client = &self.seat.client;
         let part = |of: u32, rng: &mut Rng| rng.u32(1..=of);
         let (handle, part, of) = match kind {
@@ -317,9 +322,8 @@ impl Step {
 
     /// Several locks at once, each of which others ask for alone.
     async fn several(mut self) {
-        let of = |(_, name): &(usize, &Name)| name.kind == Kind::Lock;
-        let all: Vec<usize> =
-            self.home.plan.names.iter().enumerate().filter(of).map(|(at, _)| at).collect();
+        let mut all = self.home.plan.names_within(self.home.setup().within);
+        all.retain(|name| self.home.plan.names[*name].kind == Kind::Lock);
         let mut names: Vec<usize> =
             (0..self.rng.usize(1..4)).map(|_| all[self.rng.usize(..all.len())]).collect();
         names.sort_unstable();

@@ -590,7 +590,7 @@ impl World {
         let since = clock::now().saturating_sub(lease);
         // What an earlier caller of this client had asked for, and heard no answer to, may have run since.
         let earlier = since.saturating_sub(5 * SECOND);
-        let text = &self.plan.names[name].text;
+        let text = &*self.plan.names[name].label();
         let may_run = |b: &Board| {
             b.uses(seat, (name, text), since)
                 || b.is_unsure(seat, name, earlier)

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use crate::inventory::FullName;
 use crate::servers::Server;
 
 /// What the tool knows of one lock.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Lock {
     pub(crate) name: String,
+    pub(crate) namespace: Option<String>,
     /// `lock`, `fair`, `rw`, `semaphore`, `latch`, or the type of the key if another program wrote it.
     pub(crate) kind: String,
     /// Another program wrote the key.
@@ -54,22 +56,33 @@ pub(crate) struct Waiter {
 
 impl Lock {
     /// A lock of which only the type and the TTL of its key are known.
-    pub(crate) fn outline(server: &Server, name: &str, key: &str, kind: &str, pttl: i64) -> Self {
+    pub(crate) fn outline(
+        server: &Server,
+        (namespace, name): &FullName,
+        key: &str,
+        kind: &str,
+        pttl: i64,
+    ) -> Self {
         let kind = match kind {
             "hash" => "lock",
             "string" => "latch",
             "none" => "free",
             other => other,
         };
-        let (name, kind, key) = (name.to_owned(), kind.to_owned(), key.to_owned());
+        let (name, kind, key) = (name.clone(), kind.to_owned(), key.to_owned());
         Self {
             name,
+            namespace: namespace.clone(),
             kind,
             ttl: millis(pttl),
             key,
             server: server.address.clone(),
             ..Self::default()
         }
+    }
+
+    pub(crate) fn full_name(&self) -> (&str, Option<&str>) {
+        (&self.name, self.namespace.as_deref())
     }
 
     pub(crate) fn is_known(&self) -> bool {

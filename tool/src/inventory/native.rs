@@ -4,24 +4,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use parklock::Layout;
-use parklock::operator::{self, Part, Place};
+use parklock::operator::{self, Namespaces, Part, Place};
 use redis::{Value, pipe};
 
 use crate::failure::Failure;
-use crate::inventory::MOST_HOLDERS;
 use crate::inventory::lock::{Holder, Lock, Waiter};
 use crate::inventory::scan::{pairs, scan, scored};
+use crate::inventory::{FullName, MOST_HOLDERS};
 use crate::servers::{Server, value};
 
 /// The score of a lock's first member is the part in use minus this number. See lua/line/zset.lua.
 const UNUSED: f64 = 4_503_599_627_370_496.0;
 
 /// The names of a server that match a pattern.
-pub(crate) async fn names(server: &Server, pattern: &str) -> Result<BTreeSet<String>, Failure> {
+pub(crate) async fn names(
+    server: &Server,
+    namespaces: &Namespaces,
+    pattern: &str,
+) -> Result<BTreeSet<FullName>, Failure> {
     let mut names = BTreeSet::new();
-    scan(server, &operator::pattern(pattern), None, |key| {
-        if let Some((Part::Lock | Part::Line, name)) = operator::part_of(key) {
-            names.insert(name);
+    scan(server, &namespaces.pattern(pattern), None, |key| {
+        let (namespace, key) = operator::within(key);
+        if let (true, Some((Part::Lock | Part::Line, name))) =
+            (namespaces.has(namespace), operator::part_of(key))
+        {
+            names.insert((namespace.map(str::to_owned), name));
         }
     })
     .await?;
@@ -30,12 +37,14 @@ pub(crate) async fn names(server: &Server, pattern: &str) -> Result<BTreeSet<Str
 
 pub(crate) async fn locks(
     server: &Server,
-    names: &[String],
+    names: &[FullName],
     waiters: usize,
 ) -> Result<Vec<Lock>, Failure> {
     let mut places = Vec::new();
     for name in names {
-        places.push((name, operator::place(Layout::Native, "lock", name, server.database)?));
+        let (namespace, its) = name;
+        let its = (namespace.as_deref(), its.as_str());
+        places.push((name, operator::place(Layout::Native, "lock", its, server.database)?));
     }
     let mut asked = pipe();
     asked.cmd("TIME");

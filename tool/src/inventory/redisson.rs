@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use parklock::Layout;
-use parklock::operator::{self, Part, Place};
+use parklock::operator::{self, Namespaces, Part, Place};
 use redis::{Value, pipe};
 
 use crate::failure::Failure;
-use crate::inventory::MOST_HOLDERS;
 use crate::inventory::glob::fits;
 use crate::inventory::lock::{Holder, Lock};
 use crate::inventory::scan::{pairs, scan, scored};
+use crate::inventory::{FullName, MOST_HOLDERS};
 use crate::servers::{Server, value};
 
 /// How many fields of a hash the tool reads to see whether they are owners. Another program's hash may be large.
@@ -20,7 +20,22 @@ const SAMPLE: usize = 8;
 const MODE: &str = "mode";
 
 /// The names of a server that match a pattern.
-pub(crate) async fn names(server: &Server, pattern: &str) -> Result<BTreeSet<String>, Failure> {
+pub(crate) async fn names(
+    server: &Server,
+    namespaces: &Namespaces,
+    pattern: &str,
+) -> Result<BTreeSet<FullName>, Failure> {
+    // Here the namespace is the beginning of a name, and no key says where it ends.
+    let namespace = namespaces.name();
+    let prefix = namespace.map_or(String::new(), |namespace| format!("{namespace}:"));
+    let pattern = operator::literal(&prefix) + pattern;
+    let of =
+        |name: String| Some((namespace.map(str::to_owned), name.strip_prefix(&prefix)?.to_owned()));
+    Ok(mapped(server, &pattern).await?.into_iter().filter_map(of).collect())
+}
+
+/// The names that match a pattern, each with its namespace before it.
+async fn mapped(server: &Server, pattern: &str) -> Result<BTreeSet<String>, Failure> {
     let mut names = BTreeSet::new();
     scan(server, pattern, Some("hash"), |key| {
         if operator::part_of(key).is_none() {
@@ -56,7 +71,8 @@ struct Places {
 }
 
 impl Places {
-    fn of(name: &str, server: &Server) -> Result<Self, Failure> {
+    fn of((namespace, name): &FullName, server: &Server) -> Result<Self, Failure> {
+        let name = (namespace.as_deref(), name.as_str());
         let of = |kind| operator::place(Layout::Redisson, kind, name, server.database);
         Ok(Self {
             fair: of("fair")?,
@@ -75,7 +91,7 @@ struct Sight {
     semaphore: Place,
 }
 
-pub(crate) async fn locks(server: &Server, names: &[String]) -> Result<Vec<Lock>, Failure> {
+pub(crate) async fn locks(server: &Server, names: &[FullName]) -> Result<Vec<Lock>, Failure> {
     let now = server.clock().await?.as_millis() as u64;
     let mut seen = sights(server, names, now).await?;
     read_holders(server, &mut seen, now).await?;
@@ -85,12 +101,13 @@ pub(crate) async fn locks(server: &Server, names: &[String]) -> Result<Vec<Lock>
 }
 
 /// The keys that look like locks.
-async fn sights(server: &Server, names: &[String], now: u64) -> Result<Vec<Sight>, Failure> {
+async fn sights(server: &Server, names: &[FullName], now: u64) -> Result<Vec<Sight>, Failure> {
     let (mut asked, mut places) = (pipe(), Vec::new());
     for name in names {
         let place = Places::of(name, server)?;
-        asked.cmd("TYPE").arg(name).cmd("PTTL").arg(name).cmd("HLEN").arg(name);
-        asked.cmd("HRANDFIELD").arg(name).arg(SAMPLE).cmd("HGET").arg(name).arg(MODE);
+        let key = &place.fair.lock;
+        asked.cmd("TYPE").arg(key).cmd("PTTL").arg(key).cmd("HLEN").arg(key);
+        asked.cmd("HRANDFIELD").arg(key).arg(SAMPLE).cmd("HGET").arg(key).arg(MODE);
         asked.cmd("LLEN").arg(&place.fair.line).cmd("GET").arg(&place.fenced.tokens);
         asked.cmd("ZCOUNT").arg(&place.semaphore.line).arg(format!("({now}")).arg("+inf");
         asked.cmd("PUBSUB").arg(server.counts_listeners());
@@ -121,7 +138,7 @@ async fn sights(server: &Server, names: &[String], now: u64) -> Result<Vec<Sight
             _ if leases > 0 => ("semaphore", &place.semaphore),
             _ => continue,
         };
-        let mut lock = Lock::outline(server, name, name, kind, pttl);
+        let mut lock = Lock::outline(server, name, &place.fair.lock, kind, pttl);
         lock.listening = pairs(listening).get(&place_of_kind.channel).copied();
         lock.waiting = if kind == "fair" { line } else { lock.listening.unwrap_or(0) };
         lock.token = token;
@@ -143,9 +160,9 @@ async fn read_holders(server: &Server, seen: &mut [Sight], now: u64) -> Result<(
     for Sight { lock, fields, semaphore } in seen.iter() {
         match fields {
             Some(fields) if *fields > most as u64 => {
-                asked.cmd("HSCAN").arg(&lock.name).arg(0).arg("COUNT").arg(most);
+                asked.cmd("HSCAN").arg(&lock.key).arg(0).arg("COUNT").arg(most);
             }
-            Some(_) => _ = asked.cmd("HGETALL").arg(&lock.name),
+            Some(_) => _ = asked.cmd("HGETALL").arg(&lock.key),
             None => {
                 asked.cmd("ZRANGE").arg(&semaphore.line).arg("+inf").arg(format!("({now}"));
                 asked.arg("BYSCORE").arg("REV").arg("LIMIT").arg(0).arg(most).arg("WITHSCORES");

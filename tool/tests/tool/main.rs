@@ -7,6 +7,7 @@ mod codes;
 mod election;
 mod holding;
 mod loss;
+mod namespaces;
 mod operators;
 mod scene;
 mod servers;

@@ -14,10 +14,11 @@ import org.redisson.Redisson;
 import org.redisson.config.BaseMasterSlaveServersConfig;
 import org.redisson.config.Config;
 import org.redisson.config.ReadMode;
+import org.redisson.config.SingleServerConfig;
 
 /**
  * Plays Redisson at the word of a test: {@code Main <url, as parklock takes it> <lockWatchdogTimeout in ms>
- * <fairLockWaitTimeout in ms>}. It first says {@code ready} and the version of Redisson.
+ * <fairLockWaitTimeout in ms> [prefix of all names]}. It first says {@code ready} and the version of Redisson.
  *
  * <p>One order a line on stdin, one answer a line on stdout. An order may begin with the thread that is to carry it
  * out, and its answer then does too: {@code @t1 lock orders} is answered by {@code @t1 ok 12}. Threads are made when
@@ -40,7 +41,7 @@ public final class Main {
         Config config = new Config();
         config.setLockWatchdogTimeout(Long.parseLong(args[1]));
         FairLocks fair = new FairLocks(config, Long.parseLong(args[2]));
-        connectTo(config, args[0]);
+        connectTo(config, args[0], args.length > 3 ? args[3] : "");
         Main main = new Main(new Orders(Redisson.create(config), fair));
         main.say("ready " + Redisson.class.getPackage().getImplementationVersion());
         main.obey(new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)));
@@ -48,7 +49,7 @@ public final class Main {
     }
 
     /** Connections are made when they are needed: it starts sooner. Nothing is read from a replica, which may be behind. */
-    private static void connectTo(Config config, String url) {
+    private static void connectTo(Config config, String url, String prefix) throws ReflectiveOperationException {
         String[] parts = url.split("://|/");
         String[] servers = Arrays.stream(parts[1].split(",")).map(host -> "redis://" + host).toArray(String[]::new);
         BaseMasterSlaveServersConfig<?> several =
@@ -60,13 +61,15 @@ public final class Main {
                     default -> null;
                 };
         if (several == null) {
-            config.useSingleServer().setAddress(url).setConnectionMinimumIdleSize(1);
+            SingleServerConfig single = config.useSingleServer().setAddress(url).setConnectionMinimumIdleSize(1);
+            Names.prefix(config, single, prefix);
             return;
         }
         several.setReadMode(ReadMode.MASTER)
                 .setMasterConnectionMinimumIdleSize(1)
                 .setSlaveConnectionMinimumIdleSize(1)
                 .setSubscriptionConnectionMinimumIdleSize(1);
+        Names.prefix(config, several, prefix);
     }
 
     private void obey(BufferedReader lines) throws IOException {
