@@ -38,6 +38,7 @@ mod wheel;
 )]
 mod wire {
     pub(crate) mod fault;
+    pub(crate) mod passwords;
     pub(crate) mod replies;
 }
 
