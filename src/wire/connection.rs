@@ -238,11 +238,15 @@ impl<'a> Connection<'a> {
 
     pub(crate) async fn type_of(mut self, key: &str) -> Option<String> {
         match self.live.conn.send_packed_command(cmd("TYPE").arg(key)).await {
+            Ok(Value::SimpleString(kind)) if KINDS.contains(&&*kind) => Some(kind),
             Ok(Value::SimpleString(kind)) => Some(shown(&kind)),
             _ => None,
         }
     }
 }
+
+/// What TYPE says of a key. Whatever else a server says may contain a password.
+const KINDS: [&str; 7] = ["none", "string", "list", "set", "zset", "hash", "stream"];
 
 /// The connection on which a request was sent last.
 #[derive(Debug, Clone)]

@@ -80,12 +80,6 @@ type Maker = fn(Source) -> Fault;
 
 /// The codes of an error of the server, and what it says instead of a code, in this order.
 const CODES: [(&str, Maker); 18] = [
-    ("HALFRUN", Fault::HalfRun),
-    ("CONFLICT", Fault::Conflict),
-    ("PERMITS", Fault::Permits),
-    ("UNSET", |_| Fault::Unset),
-    ("NOSCRIPT", |_| Fault::NoScript),
-    ("WRONGTYPE", |_| Fault::WrongType),
     ("NOPERM", Fault::Permission),
     ("NOAUTH", Fault::Permission),
     ("WRONGPASS", Fault::Permission),
@@ -94,6 +88,13 @@ const CODES: [(&str, Maker); 18] = [
     ("No permissions", Fault::Permission),
     ("has no permissions", Fault::Permission),
     ("can't access at least one of the keys", Fault::Permission),
+    // Behind the permissions: a release that could not tell the line about it says what it may not do.
+    ("HALFRUN", Fault::HalfRun),
+    ("CONFLICT", Fault::Conflict),
+    ("PERMITS", Fault::Permits),
+    ("UNSET", |_| Fault::Unset),
+    ("NOSCRIPT", |_| Fault::NoScript),
+    ("WRONGTYPE", |_| Fault::WrongType),
     ("READONLY", Fault::Distrusted),
     ("LOADING", Fault::Distrusted),
     ("MASTERDOWN", Fault::Distrusted),

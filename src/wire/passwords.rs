@@ -11,6 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 /// How many bytes of a password betray it. Servers cut off long arguments, so the rest need not follow.
 const BEGINNING: usize = 12;
 
+/// A password with fewer bytes than this is found as a whole word alone: it is a part of many other words.
+const SHORT: usize = 4;
+
 /// As much of a text as is shown, and as much of it as is searched for passwords. Written with escapes, the beginning of
 /// a password is shorter than the difference.
 const LONGEST: usize = 2000;
@@ -113,7 +116,16 @@ impl Read {
         if part.is_empty() {
             return None;
         }
-        self.bytes.windows(part.len()).position(|window| window == part).map(|at| self.places[at])
+        let is_letter = |at: Option<usize>| {
+            at.and_then(|at| self.bytes.get(at)).is_some_and(u8::is_ascii_alphanumeric)
+        };
+        let is_it = |(at, window): &(usize, &[u8])| {
+            *window == part
+                && (part.len() >= SHORT
+                    || !is_letter(at.checked_sub(1)) && !is_letter(Some(at + part.len())))
+        };
+        let mut windows = self.bytes.windows(part.len()).enumerate();
+        windows.find(is_it).map(|(at, _)| self.places[at])
     }
 }
 
@@ -180,6 +192,13 @@ mod tests {
             let rest = shown.strip_suffix(END).expect("it is cut");
             assert_eq!(rest.trim_end_matches(['"', '\\']), "ERR x ");
         }
+    }
+
+    #[test]
+    fn a_short_password_is_no_part_of_a_word() {
+        let _password = Password::new("o");
+        assert_eq!(shown("none of 'o'"), format!("none of '{END}"));
+        assert_eq!(shown("%6f o"), END);
     }
 
     #[test]

@@ -32,6 +32,7 @@ const ACQUIRE_ALL: &str = concat!(
     include_str!("../../lua/line/clock.lua"),
     include_str!("../../lua/line/keeper.lua"),
     include_str!("../../lua/line/plain.lua"),
+    include_str!("../../lua/line/proof.lua"),
     include_str!("../../lua/line/line.lua"),
     include_str!("../../lua/line/acquire_all.lua"),
 );
