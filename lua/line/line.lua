@@ -350,7 +350,6 @@ local function readers_first(work)
   end
   leave_all(dead)
   waits = not write_grants() or waits
-  is_unfinished = #found == BOUND and (#dead > 0 or not waits)
   if #found == BOUND and not waits then
     -- The other readers are left for another call: tell the first of them to make it.
     local next = redis.call('zrange', line, '-inf', up_to, 'BYSCORE', 'LIMIT', '0', '1')
@@ -366,6 +365,7 @@ local function readers_first(work)
       note_asked(reader, heard[reader.client])
     end
   end
+  is_unfinished = #found == BOUND and (#dead > 0 or has_lost)
   if not waits then
     reading = nil
     erase('reading')

@@ -289,6 +289,12 @@ impl Name {
         listener
     }
 
+    /// Every client hears what is said to it.
+    pub fn all_listen(&mut self) {
+        let listener = self.stage.connect();
+        self.stage.ask(listener, &["PSUBSCRIBE", "lock_channel:{a}:*"]);
+    }
+
     /// The words that were said to clients since it was last asked, each with the client to whom. What everybody heard
     /// is said to `*`.
     pub fn heard(&mut self, listener: Client) -> Vec<(String, String)> {
