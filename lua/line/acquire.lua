@@ -117,7 +117,8 @@ local function wait()
   end
   keep_line()
   local again, a_third = shortest_lease() or waiter_ttl, math.ceil(waiter_ttl / 3)
-  if sign_is_due then again = a_third end
+  if sign_is_due then again = math.min(a_third, math.max(1, sign_is_due)) end
+  if is_unfinished then return { HELD, 0, own.place, 1, ahead } end
   if is_near(own.place) or relies_on_asker or is_relied_on and is_first_of_client then
     return { HELD, asks_again_after(again, a_third), own.place, 1, ahead }
   end

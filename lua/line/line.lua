@@ -12,8 +12,8 @@
 --                              shows the next sign for all
 --         life:<client>        when the client counts as dead unless it shows a sign of life; the secret of its last sign;
 --                              how many of its owner fields are in line; its waiter_ttl
---         asked:<owner field>  when it was told to show a sign of life at once, the first and the last time, and whether any
---                              client heard it
+--         asked:<client>       when it was told to show a sign of life at once, the first and the last time, and whether
+--                              anybody heard it. A client that does not answer is dead with all its places
 --         state                see clock.lua, and three places:
 --                              near: all waiters up to here were told to show signs of life;
 --                              sentry: so was the waiter at this place, behind callers of one client; 0: none; see
@@ -21,6 +21,7 @@
 --                              sleepers: the last place whose waiter may be asleep. A waiter behind it is awake for one
 --                              waiter_ttl after it lined up
 --         written, reading     see readers_first()
+--         swept                see sweep()
 --         kind, set            kind and capacity; that the capacity was set explicitly
 
 -- How long after its last use an explicitly set capacity is remembered, in ms: thirty days, so that a job that runs
@@ -43,8 +44,13 @@ local asks_again -- the reply has to report whether the caller is near the front
 local relies_on_asker
 local entering -- waiters that are let in, but not written yet
 local noted_kind, notes_are_new, somebody_waits
+local swept_to, swept_since -- see sweep()
+local has_lost -- this script has found a silent client that nobody hears
+local is_unheard -- nobody has heard of a grant
+local suspects -- waiters have died within the last waiter_ttl, so that only those count as awake that hear a message
+local is_unfinished -- more is to be done than one call may do: the caller has to call again
 local others_set -- the notes are a capacity that was set for another kind, which nobody uses
-local sign_is_due -- there is room for a silent waiter, reserved until it shows a sign or waiter_ttl is over
+local sign_is_due -- there is room for a silent waiter, reserved until it shows a sign or this many ms are over
 local blocked_by -- the head, if there is room, but too little for what it wants
 
 -- Changes a note. write_notes() writes all changes together at the end.
@@ -80,20 +86,24 @@ end
 local function open()
   lives, wants, changed, changes, mail, addressees = {}, {}, {}, {}, {}, {}
   number_of_asker, refusal, entering, somebody_waits, moved, sign_is_due = nil, nil, {}, false, false, false
-  blocked_by = nil
-  local noted = redis.call('hmget', notes, 'state', 'kind', 'set', 'reading', 'written')
+  blocked_by, is_unfinished = nil, false
+  local noted = redis.call('hmget', notes, 'state', 'kind', 'set', 'reading', 'written', 'swept')
   read_state(noted[1], waiter_ttl)
   noted_kind, is_set, reading, written = noted[2], noted[3] ~= false, tonumber(noted[4] or nil), noted[5]
+  swept_to, swept_since = (noted[6] or ''):match('^(%d+) (%d+)$')
+  swept_to, swept_since = tonumber(swept_to) or 0, tonumber(swept_since) or 0
   notes_are_new = not (noted[1] or noted_kind)
   return open_holders(noted_kind)
 end
 
 -- The life of a client, from the notes. A client without a note counts as silent.
-local function life_of(client, noted)
+local function life_of(client, noted, noted_asked)
   if not lives[client] then
     local ends, secret, entries, ttl = (noted or ''):match('^(%d+) (%d+) (%d+) (%d+)$')
+    local asked, last, heard = (noted_asked or ''):match('^(%d+) (%d+) ([01])$')
     lives[client] = {
-      ends = tonumber(ends) or 0, secret = secret, entries = tonumber(entries) or 0, ttl = tonumber(ttl) or waiter_ttl
+      ends = tonumber(ends) or 0, secret = secret, entries = tonumber(entries) or 0, ttl = tonumber(ttl) or waiter_ttl,
+      asked = tonumber(asked), asked_last = tonumber(last), heard = heard == '1'
     }
   end
   return lives[client]
@@ -105,6 +115,7 @@ local function note_life(client)
     note('life:' .. client, string.format('%.0f %s %d %d', life.ends, life.secret or '0', life.entries, life.ttl))
   else
     erase('life:' .. client)
+    if life.asked then erase('asked:' .. client) end
   end
 end
 
@@ -114,7 +125,7 @@ local function read(fields)
   for i, field in ipairs(fields) do
     local client = client_of(field)
     entries[i] = { field = field, client = client }
-    names[3 * i - 2], names[3 * i - 1], names[3 * i] = field, 'asked:' .. field, 'life:' .. client
+    names[3 * i - 2], names[3 * i - 1], names[3 * i] = field, 'asked:' .. client, 'life:' .. client
   end
   if #entries == 0 then return entries end
   local noted = redis.call('hmget', notes, unpack(names))
@@ -122,9 +133,7 @@ local function read(fields)
     local want = wants[entry.field] or noted[3 * i - 2] or ''
     local part, lease, how = want:match('^(%d+) (%d+)( ?[rf]?)$')
     entry.part, entry.lease, entry.rests, entry.follows = tonumber(part), tonumber(lease), how == ' r', how == ' f'
-    local first, last, heard = (noted[3 * i - 1] or ''):match('^(%d+) (%d+) ([01])$')
-    entry.asked, entry.asked_last, entry.heard = tonumber(first), tonumber(last), heard == '1'
-    entry.life = life_of(entry.client, noted[3 * i])
+    entry.life = life_of(entry.client, noted[3 * i], noted[3 * i - 1])
   end
   return entries
 end
@@ -132,6 +141,12 @@ end
 -- `count` waiters from the front, without the first `skipped`: alternating owner fields and places.
 local function places(skipped, count)
   return redis.call('zrange', line, '0', '+inf', 'BYSCORE', 'LIMIT', skipped, count, 'WITHSCORES')
+end
+
+-- The same, behind this place.
+local function places_behind(place, count)
+  local from_here = string.format('(%.0f', place)
+  return redis.call('zrange', line, from_here, '+inf', 'BYSCORE', 'LIMIT', '0', count, 'WITHSCORES')
 end
 
 -- These waiters, as entries.
@@ -155,23 +170,29 @@ local function lives_on(entry)
   return entry.life.ends - at > LEAST_LIFE
 end
 
--- Whether this waiter was told to show a sign of life since its client counts as silent. lives_on() calls a client
--- silent LEAST_LIFE before its life ends. What the waiter was told before its last sign does not count.
+-- Whether the client of this waiter was told to show a sign of life since it counts as silent. lives_on() calls a client
+-- silent LEAST_LIFE before its life ends. What the client was told before its last sign does not count.
 local function was_asked(entry)
-  return entry.asked and entry.asked >= entry.life.ends - LEAST_LIFE
+  local life = entry.life
+  return life.asked and life.asked >= life.ends - LEAST_LIFE
 end
 
--- Whether this waiter was told, and showed no sign for its own waiter_ttl. The client that runs this script may have a shorter
--- one, in which a slower client cannot answer.
+-- For how long this silent client may still answer before it is dead: its own waiter_ttl. The client that runs this script may
+-- have a shorter one, in which a slower client cannot answer.
+local function may_answer_for(entry)
+  return was_asked(entry) and entry.life.asked + entry.life.ttl - at or entry.life.ttl
+end
+
+-- Whether the client of this waiter was told, and showed no sign.
 local function is_dead(entry)
-  return not lives_on(entry) and was_asked(entry) and entry.asked + entry.life.ttl <= at
+  return not lives_on(entry) and may_answer_for(entry) <= 0
 end
 
 -- Whether this waiter keeps out a caller that only tries. The waiter does so as long as its client counts as alive. If
 -- a client has heard that the waiter should show a sign, the waiter does so for one waiter_ttl from then on. A waiter
 -- that rests shows a sign only when told, so it is often silent when its turn comes.
 local function may_come(entry)
-  return entry.life.ends > at or was_asked(entry) and entry.heard and not is_dead(entry)
+  return entry.life.ends > at or was_asked(entry) and entry.life.heard and not is_dead(entry)
 end
 
 -- Whether any waiter except the caller may come for what is free. This reads more than the window: the whole window may
@@ -201,7 +222,6 @@ local function leave_all(entries)
   for _, entry in ipairs(entries) do
     wants[entry.field] = nil
     erase(entry.field)
-    if entry.asked then erase('asked:' .. entry.field) end
     entry.life.entries = entry.life.entries - 1
     note_life(entry.client)
   end
@@ -211,11 +231,15 @@ local function leave(entry)
   leave_all({ entry })
 end
 
+-- A message without a word wakes nobody: its answer only shows whether anybody hears it.
+local function call_up(client)
+  if mail[client] then return end
+  mail[client] = from
+  addressees[#addressees + 1] = client
+end
+
 local function say(client, word)
-  if not mail[client] then
-    mail[client] = from
-    addressees[#addressees + 1] = client
-  end
+  call_up(client)
   mail[client] = mail[client] .. ' ' .. word
 end
 
@@ -226,6 +250,7 @@ local function send()
   for _, client in ipairs(addressees) do
     local receivers = redis.pcall('publish', channel .. ':' .. client, mail[client])
     heard[client] = type(receivers) == 'number' and receivers > 0
+    is_unheard = is_unheard or receivers == 0 and mail[client]:find('=', 1, true)
   end
   mail, addressees = {}, {}
   return heard
@@ -270,21 +295,23 @@ local function write_grants()
   return true
 end
 
--- Tells this waiter to show a sign of life at once.
+-- Tells this waiter to show a sign of life of its client at once.
 local function ask(entry)
-  if not was_asked(entry) then entry.asked = at end
-  entry.asked_last = at
+  if not was_asked(entry) then entry.life.asked = at end
+  entry.life.asked_last = at
   say(entry.client, entry.field .. '!')
 end
 
 local function note_asked(entry, heard)
-  entry.heard = heard
-  note('asked:' .. entry.field, string.format('%.0f %.0f %d', entry.asked, entry.asked_last, heard and 1 or 0))
+  local life = entry.life
+  has_lost = has_lost or not heard and life.asked == at
+  life.heard = heard
+  note('asked:' .. entry.client, string.format('%.0f %.0f %d', life.asked, life.asked_last, heard and 1 or 0))
 end
 
--- Whether it was told recently, so that its answer may still come.
+-- Whether its client was told recently, so that the answer may still come.
 local function is_told(entry)
-  return was_asked(entry) and entry.asked_last + entry.life.ttl / 3 > at
+  return was_asked(entry) and entry.life.asked_last + entry.life.ttl / 3 > at
 end
 
 -- Readers that waited for a writer go before the next writer: 'written' says that a writer was let in. When it leaves,
@@ -338,6 +365,7 @@ local function readers_first(work)
       note_asked(reader, heard[reader.client])
     end
   end
+  is_unfinished = #found == BOUND and (#dead > 0 or has_lost)
   if not waits then
     reading = nil
     erase('reading')
@@ -348,18 +376,18 @@ end
 -- Whether the turn of a waiter that rests has not come nearer. Then it need not be woken: it asks by itself when the
 -- holder's lease is over.
 local function nothing_is_new()
-  return not moved and used >= capacity
+  return not moved and used >= capacity and not suspects
 end
 
 -- Whether this waiter shows signs of life by itself.
 local function shows_signs(entry)
-  return lives_on(entry) and not entry.rests and (is_near(entry.place) or is_awake(entry.place) and not entry.follows)
+  return not suspects and lives_on(entry) and not entry.rests and (is_near(entry.place) or is_awake(entry.place) and not entry.follows)
 end
 
 -- Whether this waiter is awake, or its client hears the message that wakes it. The client lives, or may come back.
 local function wake(entry)
   if entry.field == asker or entry.rests and nothing_is_new() or shows_signs(entry) then return true end
-  if not lives_on(entry) and is_told(entry) then return entry.heard end
+  if not lives_on(entry) and is_told(entry) then return entry.life.heard end
   if lives_on(entry) then
     say(entry.client, entry.field .. '?')
   else
@@ -370,38 +398,21 @@ local function wake(entry)
   return heard
 end
 
--- In the line of a fair lock, all waiters at the front may be callers of one client, and die together. Then a waiter of
--- another client, the sentry, shows signs of life too: the one that did so before, or else the last in line, or else the
--- first one behind the window that can be woken.
-local function post_sentry(only_client)
-  local function one_of(found)
-    for _, entry in ipairs(entries_of(found)) do
-      if entry.client ~= only_client and entry.part and not is_dead(entry) and wake(entry) then return entry.place end
-    end
-  end
-  local has_others = only_client and lives[only_client].entries < redis.call('zcount', line, '0', '+inf')
-  local at_post = string.format('%.0f', sentry)
-  sentry = has_others and (
-    sentry > 0 and one_of(redis.call('zrange', line, at_post, at_post, 'BYSCORE', 'WITHSCORES'))
-    or one_of(redis.call('zrange', line, '-1', '-1', 'WITHSCORES'))
-    or one_of(places(WINDOW, BOUND))
-  ) or 0
-end
-
 -- Looks at the front, waiter by waiter, until WINDOW of them are awake: one client has to be awake to make the next call.
 --   alive, and has shown signs of life before                 awake
 --   alive, but rests, follows, or may be asleep               told that it is near: from now on it shows signs itself
---   silent                                                    told to show a sign at once
---   silent, and told already                                  keeps its place for waiter_ttl after that
+--   silent                                                    its client is told to show a sign at once
+--   silent, and its client was told already                   keeps its place for waiter_ttl after that
 --   silent for longer                                         dead: leaves the line
--- A waiter that is told counts as awake if a client hears the message. All silent waiters are told at once, so that all
+-- A waiter that is told counts as awake if a client hears the message. All silent clients are told at once, so that all
 -- dead ones together cost waiter_ttl once. They are told again until that time is over, since a message can be lost. A
 -- process that is stopped or cut off still seems to listen, and many of its callers may wait. So a silent client counts
--- once, and only WINDOW of its waiters are told, unless nobody listens. If all waiters that are awake belong to one client,
--- returns that client.
+-- once, and only WINDOW of its waiters are told. If all waiters that are awake belong to one client, returns that client; nil:
+-- none is awake; false: there are several. Also returns the place up to which it has looked, unless nobody is behind that,
+-- and how much work is left.
 local function watch(entries, are_all, work)
-  local awake, seen, silent, hears, is_front = 0, 0, {}, {}, true
-  local only_client
+  local awake, seen, silent, was_told, hears, is_front = 0, 0, {}, {}, {}, true
+  local only_client, last
   local function is_awake_too(entry)
     awake = awake + 1
     only_client = (only_client == nil or only_client == entry.client) and entry.client
@@ -413,24 +424,26 @@ local function watch(entries, are_all, work)
   while #entries > 0 do
     local told, dead = {}, {}
     for _, entry in ipairs(entries) do
-      local is_dead_now = not entry.part or is_dead(entry)
+      local client, is_dead_now = entry.client, not entry.part or is_dead(entry)
       local is_usual = entry.field == asker or entry.rests and nothing_new
       if not is_dead_now and not is_usual and not lives_on(entry) then
-        entry.nth = (silent[entry.client] or 0) + 1
-        silent[entry.client] = entry.nth
+        if not silent[client] then was_told[client] = is_told(entry) end
+        entry.nth = (silent[client] or 0) + 1
+        silent[client] = entry.nth
       end
       if is_dead_now then
         dead[#dead + 1] = entry
       elseif is_usual or shows_signs(entry) then
         is_awake_too(entry)
       elseif lives_on(entry) then
-        say(entry.client, entry.field .. '?')
+        say(client, entry.field .. '?')
         told[#told + 1] = entry
-      elseif entry.nth > WINDOW and hears[entry.client] ~= false then
+      elseif was_told[client] or hears[client] == false then
+        hears[client] = entry.life.heard
+        if hears[client] then count(entry) end
+        is_front = is_front and (entry.nth <= WINDOW or not hears[client])
+      elseif entry.nth > WINDOW then
         is_front = false
-      elseif is_told(entry) then
-        hears[entry.client] = entry.heard
-        if entry.heard then count(entry) end
       else
         ask(entry)
         told[#told + 1] = entry
@@ -441,6 +454,7 @@ local function watch(entries, are_all, work)
         relies_on_asker = true
       end
     end
+    last = entries[#entries].place
     leave_all(dead)
     work, seen = work - #entries, seen + #entries - #dead
     somebody_waits = seen > 0
@@ -450,11 +464,94 @@ local function watch(entries, are_all, work)
       if heard[entry.client] then count(entry) end
       if not lives_on(entry) then note_asked(entry, heard[entry.client]) end
     end
-    if are_all or awake >= WINDOW or work <= 0 then return only_client end
+    if are_all then return only_client, nil, work end
+    if awake >= WINDOW or work <= 0 then return only_client, last, work end
     local missing = is_front and WINDOW - awake or work
-    entries = front(seen, missing)
+    entries = entries_of(places_behind(last, missing))
     are_all = #entries < missing
   end
+  return only_client, nil, work
+end
+
+-- The first of these waiters that can be woken, and is of another client than `only_client`: its place.
+local function woken_of(entries, only_client)
+  for _, entry in ipairs(entries) do
+    if entry.client ~= only_client and entry.part and not is_dead(entry) and wake(entry) then return entry.place end
+  end
+end
+
+-- All waiters that are awake at the front may be callers of one client, and die together, or none may be awake, since they
+-- have died. Then a waiter of another client, the sentry, shows signs of life too: the one that did so before, or else the
+-- caller or the last in line, or else the first one that sweep() finds. Returns whether one is missing.
+local function lacks_sentry(only_client, goes_on)
+  local is_missing = only_client == nil and goes_on
+    or only_client and lives[only_client].entries < redis.call('zcount', line, '0', '+inf')
+  local function one_of(place)
+    return woken_of(entries_of(redis.call('zrange', line, place, place, 'BYSCORE', 'WITHSCORES')), only_client)
+  end
+  local before, its_place = sentry, is_missing and not only_client and asker and tonumber(stands(asker) or nil)
+  sentry = is_missing and (
+    sentry > 0 and one_of(string.format('%.0f', sentry)) or its_place
+    or woken_of(entries_of(redis.call('zrange', line, '-1', '-1', 'WITHSCORES')), only_client)
+  ) or 0
+  relies_on_asker = relies_on_asker or its_place and sentry == its_place
+  return is_missing and sentry == 0, before > 0
+end
+
+-- Whether a sweep has begun and not come to its end.
+local function is_sweeping()
+  return swept_to > 0 and suspects
+end
+
+local function note_swept(place, since)
+  swept_to, swept_since = place, since
+  note('swept', string.format('%.0f %.0f', place, since))
+end
+
+-- Goes through the line behind the front, BOUND waiters in one call, for as long as it finds silent clients that nobody
+-- hears: all of them are asked at about the same time, so that the dead cost waiter_ttl once, wherever they stand. Also goes on
+-- until it has found a sentry, if there is none. It begins anew if the front has lost another client or the sentry. The note
+-- 'swept' says how far it has come, and when it began. A waiter that is alive is not woken, unless it becomes the sentry.
+local function sweep(from_place, work, only_client, is_missing, had_sentry)
+  local place, began = swept_to, swept_since
+  if not from_place then
+    if place > 0 then note_swept(0, began) end
+    return
+  end
+  if has_lost or is_missing and (had_sentry or not is_sweeping() and at >= began + rhythm / 3) then
+    place, began = 0, at
+  elseif not is_sweeping() then
+    return
+  end
+  place = math.max(place, from_place)
+  has_lost = false
+  local entries, dead, silent = entries_of(places_behind(place, work)), {}, {}
+  for _, entry in ipairs(entries) do
+    if not entry.part or is_dead(entry) then
+      dead[#dead + 1] = entry
+    elseif is_missing or not lives_on(entry) and not was_asked(entry) then
+      call_up(entry.client)
+      silent[#silent + 1] = entry
+    end
+    has_lost = has_lost or #dead > 0 or not lives_on(entry) and was_asked(entry) and not entry.life.heard
+  end
+  leave_all(dead)
+  local heard, hearing = send(), {}
+  for _, entry in ipairs(silent) do
+    if heard[entry.client] then
+      hearing[#hearing + 1] = entry
+    elseif not lives_on(entry) and not was_asked(entry) then
+      ask(entry)
+      note_asked(entry, false)
+    end
+  end
+  if is_missing then
+    sentry = woken_of(hearing, only_client) or 0
+    is_missing = sentry == 0
+  end
+  local goes_on = #entries == work and (has_lost or is_missing)
+  is_unfinished = is_unfinished or goes_on
+  note_swept(goes_on and entries[#entries].place or 0, began)
 end
 
 -- Lets in the waiters at the front, in order, as long as there is room. Returns how much work is left.
@@ -473,6 +570,10 @@ local function let_in(readers_come, work)
       -- There was room for all waiters that were read, so there may be room for many more.
       are_all, count = #entries < count, math.min(BOUND, 4 * count)
     elseif not head.part or is_dead(head) then
+      if work <= 0 then
+        is_unfinished = true
+        break
+      end
       dead[#dead + 1] = head
       work, first = work - 1, first + 1
     else
@@ -480,7 +581,11 @@ local function let_in(readers_come, work)
         blocked_by = head
         break
       end
-      sign_is_due = not lives_on(head) or readers_come and head.part == capacity
+      if not lives_on(head) then
+        sign_is_due = may_answer_for(head)
+      elseif readers_come and head.part == capacity then
+        sign_is_due = waiter_ttl
+      end
       if sign_is_due then break end
       -- This is enough for one call: tell the next waiter to make another.
       if work <= 0 then
@@ -495,21 +600,40 @@ local function let_in(readers_come, work)
   return work
 end
 
+-- Looks at the front, and as far behind it as is needed.
+local function look(work)
+  local function watch_front(most)
+    local window = front(0, WINDOW)
+    return watch(window, #window < WINDOW, most)
+  end
+  local most = is_sweeping() and WINDOW or math.max(work, WINDOW)
+  local only_client, last, left = watch_front(most)
+  if has_lost and not suspects then
+    suspects = true
+    only_client, last, left = watch_front(most)
+  end
+  local is_missing, had_sentry = lacks_sentry(only_client, last)
+  sweep(last, math.max(work - most + left, WINDOW), only_client, is_missing, had_sentry)
+end
+
 -- Moves the line. The head gets what is free if its client is alive. If it is silent, nobody passes it until it shows a
 -- sign of life, or until one waiter_ttl has passed since it was told to.
 local function admit()
+  has_lost, is_unheard, suspects = false, false, at < swept_since + rhythm
   let_go()
   local readers_come, work = readers_first(BOUND)
   local head = tonumber(places(0, 1)[2])
   if head then
     work = let_in(readers_come, work)
     -- If the head is awake, the whole line is awake, and nobody has to be woken.
-    if asks_again or not is_awake(head) then
-      local window = front(0, WINDOW)
-      post_sentry(watch(window, #window < WINDOW, math.max(work, WINDOW)))
-    end
+    if asks_again or suspects or not is_awake(head) then look(work) end
   end
   send()
+  if is_unheard and redis.call('exists', line) == 1 then
+    -- Perhaps its process has died, and many waiters with it: look behind the front too.
+    note_swept(1, at)
+    is_unfinished = true
+  end
 end
 
 -- Nobody uses the name as the kind in its notes. They stay until somebody holds it as ours or waits for it: a mere look must

@@ -22,7 +22,7 @@ local function release(i, field)
   -- Do this even if the lock was not ours: if it is gone without a release, the head of the line gets it now.
   pcall(admit)
   settle()
-  return gone
+  return is_unfinished and -1 - gone or gone
 end
 
 -- An error of one lock is reported for that lock alone. If its hold is released already, the reply says so: the client must

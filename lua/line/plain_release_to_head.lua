@@ -23,15 +23,18 @@ if client then
     if not next_two[3] then
       redis.pcall('pexpire', KEYS[4], '0')
     else
-      redis.pcall('hdel', KEYS[4], head, 'asked:' .. head, life)
+      redis.pcall('hdel', KEYS[4], head, 'asked:' .. client, life)
       if not is_recent then
         last_look = now
         redis.pcall('hset', KEYS[4], 'state', state_note())
       end
     end
-    local word = grant_word(head, number, secret)
-    redis.pcall('publish', channels .. KEYS[2]:match('{.*') .. ':' .. client, publisher .. ' ' .. word)
-    return 1
+    local its_channel, word = channels .. KEYS[2]:match('{.*') .. ':' .. client, grant_word(head, number, secret)
+    local receivers = redis.pcall('publish', its_channel, publisher .. ' ' .. word)
+    if receivers ~= 0 or not next_two[3] then return 1 end
+    -- See admit().
+    redis.pcall('hset', KEYS[4], 'swept', string.format('1 %.0f', at))
+    return -2
   end
 end
 

@@ -6,8 +6,8 @@
 --        counter; the waiter_ttl (how long after a sign of life a client counts as alive) in ms; the client that
 --        publishes; the prefix of all channels. A lock's channel is that prefix, and then the name in its braces, as in its key.
 --        Then for each lock: owner field
--- Reply  for each lock: 1 released | 0 not ours (any more) | text: refused, nothing was changed. For one lock that nobody waits
---        for, the number alone
+-- Reply  for each lock: 1 released | 0 not ours (any more) | -2, -1: the same, and the line is not done: the client has to
+--        release once more | text: refused, nothing was changed. For one lock that nobody waits for, the number alone
 --
 -- Redis allows HDEL when its memory is full, and then every write of this script. If the server's ACL forbids the
 -- publish, that must not turn a successful release into an error.

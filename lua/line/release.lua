@@ -3,7 +3,8 @@
 -- KEYS   see open_name.lua
 -- ARGV   ..., owner field, and the owner fields of the callers to which the client has handed this hold on: they still stand
 --        in line, and have had their turns. At most BOUND of them
--- Reply  alone or in a table: 1 the hold was released | 0 there was no hold (any more)
+-- Reply  alone or in a table: 1 the hold was released | 0 there was no hold (any more) | -2, -1: the same, and the line is not
+--        done: the client has to release once more
 --
 -- Redis allows ZREM when its memory is full, and then every write of this script.
 
@@ -32,4 +33,5 @@ if not fine then
 end
 -- There was neither a holder nor a line: both were lost without a release, and nobody has notified the waiters.
 if was_empty then redis.pcall('publish', channel, from) end
-return { left and 1 or 0 }
+local reply = left and 1 or 0
+return { is_unfinished and -1 - reply or reply }

@@ -29,9 +29,9 @@ if client then
         redis.pcall('pexpire', KEYS[4], '0')
       else
         if entries == '1' then
-          redis.pcall('hdel', KEYS[4], head, 'asked:' .. head, life)
+          redis.pcall('hdel', KEYS[4], head, 'asked:' .. client, life)
         else
-          redis.pcall('hdel', KEYS[4], head, 'asked:' .. head)
+          redis.pcall('hdel', KEYS[4], head)
           redis.pcall('hset', KEYS[4], life, string.format('%s %s %d %s', ends, secret, entries - 1, ttl))
         end
         if not is_recent then
@@ -39,8 +39,12 @@ if client then
           redis.pcall('hset', KEYS[4], 'state', state_note())
         end
       end
-      redis.pcall('publish', ARGV[4] .. ':' .. client, ARGV[5] .. ' ' .. grant_word(head, number, secret))
-      return 1
+      local word = grant_word(head, number, secret)
+      local receivers = redis.pcall('publish', ARGV[4] .. ':' .. client, ARGV[5] .. ' ' .. word)
+      if receivers ~= 0 or is_last then return 1 end
+      -- See admit().
+      redis.pcall('hset', KEYS[4], 'swept', string.format('1 %.0f', at))
+      return -2
     end
     -- The head's hold was refused: undo the release.
     redis.pcall('zadd', KEYS[2], scores[1], ARGV[7])

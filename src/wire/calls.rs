@@ -22,7 +22,7 @@ use crate::wire::connection::Connection;
 use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
 use crate::wire::proof::Secret;
-use crate::wire::replies::{entry, items, number, strange};
+use crate::wire::replies::{entry, items, number, released, strange};
 use crate::wire::scripts::{COUNT, RENEW};
 
 pub(crate) use gathering::{Answer, Answered, Batch, Gathering};
@@ -422,7 +422,7 @@ impl Connection<'_> {
 
     fn still_ours(&self, item: &Value) -> Result<bool, Fault> {
         match entry(item) {
-            Ok(code) => Ok(code == 1),
+            Ok(code) => released(code),
             // Another program has replaced our lock with another value: the lock is gone, and we do not change the
             // value.
             Err(Fault::WrongType) => Ok(false),

@@ -40,6 +40,8 @@ pub(crate) enum Fault {
     Redirected(Redirect, Source),
     /// Part of the script ran: it emptied a key of a migrating slot, and could not access the key again.
     HalfRun(Source),
+    /// A release ran, and has found a hold or not. Its line is not done: the release has to be sent once more.
+    Unfinished { found: bool },
     /// The server is not what the URL says.
     Config(String),
     /// The client was closed.
@@ -186,6 +188,7 @@ impl Fault {
             | Self::Refused(_)
             | Self::Distrusted(_)
             | Self::Unacknowledged(_)
+            | Self::Unfinished { .. }
             | Self::NoScript => true,
             Self::Redirected(redirect, _) => *redirect != Redirect::CrossSlot,
             _ => false,
@@ -204,6 +207,7 @@ impl Fault {
             Self::Redirected(_, source) => Error::Unavailable { source },
             Self::Config(reason) => Error::config(reason),
             Self::NoScript => Error::Unavailable { source: said("the server forgot a script") },
+            Self::Unfinished { .. } => Error::Unavailable { source: said("the line is not done") },
             Self::Permission(source) => Error::Permission { source },
             Self::WrongType => conflict(key, "value of another type"),
             Self::Conflict(source) => {

@@ -50,6 +50,11 @@ pub(crate) fn entry(item: &Value) -> Result<i64, Fault> {
     }
 }
 
+/// The answer to a release: whether the caller still had it.
+pub(crate) fn released(code: i64) -> Result<bool, Fault> {
+    if code < 0 { Err(Fault::Unfinished { found: code == -2 }) } else { Ok(code == 1) }
+}
+
 /// An answer that our scripts never give: something else has run, with unknown effects.
 pub(crate) fn strange(what: &impl std::fmt::Debug) -> Fault {
     let text = format!("{what:?}");
@@ -68,6 +73,13 @@ mod tests {
         assert_eq!(number(reply).unwrap(), -2);
         let refusal = Value::Array(vec![Value::BulkString(b"OOM command not allowed".to_vec())]);
         assert!(matches!(number(refusal), Err(Fault::Refused(_))));
+    }
+
+    #[test]
+    fn a_release_whose_line_is_not_done_has_found_a_hold_or_not() {
+        assert!(released(1).unwrap() && !released(0).unwrap());
+        assert!(matches!(released(-2), Err(Fault::Unfinished { found: true })));
+        assert!(matches!(released(-1), Err(Fault::Unfinished { found: false })));
     }
 
     #[test]

@@ -28,7 +28,8 @@ impl<'a> UnansweredRelease<'a> {
         let Some(mut job) = self.job.take() else { return };
         match &outcome {
             Ok(_) => return job.settle(outcome, Instant::now()),
-            Err(Fault::HalfRun(_)) => job.is_half_done(),
+            Err(Fault::HalfRun(_)) => job.is_half_done(true),
+            Err(Fault::Unfinished { found }) => job.is_half_done(*found),
             // A gathering (`gathering.rs`) may have sent it before it ended.
             Err(fault) if fault.may_have_run() || matches!(fault, Fault::Closed) => {
                 job.may_have_run()

@@ -191,11 +191,19 @@ impl Job {
     }
 
     /// The lock is released, and only its line is left to do. The caller need not wait for that.
-    pub(crate) fn is_half_done(&mut self) {
+    pub(crate) fn is_half_done(&mut self, found: bool) {
+        (self.stay, self.under_way) = (None, None);
+        self.tell(Ok(found), Instant::now());
         self.may_have_run();
+    }
+
+    fn tell(&mut self, outcome: Outcome, now: Instant) {
         if let Some(told) = self.told.take() {
+            // If a repetition finds nothing, the unanswered request before it has released the lock. If the key may
+            // have expired, the client cannot know that: the lease was over before the release was confirmed.
+            let done = self.may_have_run && now < self.deadline;
             // If this fails, no caller waits for the outcome any more.
-            let _ = told.send(Ok(true));
+            let _ = told.send(outcome.map(|found| found || done));
         }
     }
 
@@ -247,20 +255,14 @@ impl Job {
         answered || now >= self.until
     }
 
-    pub(crate) fn settle(self, outcome: Outcome, now: Instant) {
+    pub(crate) fn settle(mut self, outcome: Outcome, now: Instant) {
         if let What::Count(tenure) = &self.what {
             tenure.stop_telling();
         }
         // Drop them in this order: a caller that waits for the release to end then finds the permit free.
-        drop(self.stay);
-        drop(self.under_way);
-        if let Some(told) = self.told {
-            // If a repetition finds nothing, the unanswered request before it has released the lock. If the key may
-            // have expired, the client cannot know that: the lease was over before the release was confirmed.
-            let done = self.may_have_run && now < self.deadline;
-            // If this fails, no caller waits for the outcome any more.
-            let _ = told.send(outcome.map(|found| found || done));
-        }
+        drop(self.stay.take());
+        drop(self.under_way.take());
+        self.tell(outcome, now);
         drop(self.debt);
     }
 
@@ -273,11 +275,15 @@ impl Job {
     /// The time for the next try.
     pub(crate) fn postpone(&mut self, outcome: &Outcome, now: Instant) -> Instant {
         match outcome {
-            Err(Fault::HalfRun(_)) => self.is_half_done(),
+            Err(Fault::HalfRun(_)) => self.is_half_done(true),
+            Err(Fault::Unfinished { found }) => self.is_half_done(*found),
             outcome => self.may_have_run |= outcome.as_ref().is_err_and(Fault::may_have_run),
         }
         self.stay = None;
         self.under_way = None;
+        if matches!(outcome, Err(Fault::Unfinished { .. })) {
+            return now;
+        }
         self.is_redirected = matches!(outcome, Err(Fault::Redirected(..)));
         let since = *self.failing.get_or_insert(now);
         let longest = match outcome {

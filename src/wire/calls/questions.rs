@@ -11,7 +11,7 @@ use crate::wire::calls::{Acquire, Acquired, Manner, Release, Renewal};
 use crate::wire::connection::Connection;
 use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
-use crate::wire::replies::{number, numbers, strange};
+use crate::wire::replies::{number, numbers, released, strange};
 use crate::wire::scripts::Script;
 
 /// How much of a lock, semaphore or latch is held.
@@ -297,7 +297,7 @@ fn only(answer: Each) -> Result<bool, Fault> {
 
 fn found(answer: Result<Value, Fault>) -> Result<bool, Fault> {
     match answer.and_then(number) {
-        Ok(found) => Ok(found == 1),
+        Ok(code) => released(code),
         // Another program has replaced it with another value: the lock is gone, and we do not change the value.
         Err(Fault::WrongType | Fault::Conflict(_)) => Ok(false),
         Err(fault) => Err(fault),

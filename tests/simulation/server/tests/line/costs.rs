@@ -73,6 +73,7 @@ fn a_turn_from_client_to_client_costs_the_same_however_many_wait() {
     for crowd in [5, 50, 500] {
         really(LOCK, |name| {
             name.waiter_ttl = 60_000;
+            name.all_listen();
             let field = |n: usize| format!("client{n}:1");
             for n in 0..crowd {
                 name.lock(&field(n));
@@ -168,6 +169,7 @@ fn ten_thousand_readers_are_let_in_by_short_calls() {
     const READERS: usize = 10_000;
     really(RW, |name| {
         name.waiter_ttl = 600_000;
+        name.all_listen();
         name.acquire("w:1", &Ask { lease: 86_400_000, ..part(ALL) });
         let ask = Ask { lease: 86_400_000, ..part(1) };
         for n in 0..READERS {
@@ -202,6 +204,7 @@ fn ten_thousand_writers_hand_over_by_short_calls() {
     const WRITERS: usize = 10_000;
     really(RW, |name| {
         name.waiter_ttl = 600_000;
+        name.all_listen();
         let ask = Ask { lease: 86_400_000, ..part(ALL) };
         for n in 0..WRITERS {
             name.acquire(&format!("w{n}:1"), &ask);

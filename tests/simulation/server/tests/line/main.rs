@@ -5,6 +5,7 @@
 #[allow(dead_code, reason = "other tests need more of it")]
 mod child;
 mod costs;
+mod crowd;
 mod dead;
 #[path = "../differential/frame.rs"]
 #[allow(dead_code, reason = "other tests need more of it")]

@@ -198,7 +198,17 @@ impl Name {
         part(self.capacity)
     }
 
+    /// As the library does: as long as the answer is that the line is not done, it releases once more.
     pub fn release(&mut self, field: &str) -> bool {
+        let mut code = self.release_once(field);
+        let found = code == 1 || code == -2;
+        while code < 0 {
+            code = self.release_once(field);
+        }
+        found
+    }
+
+    pub fn release_once(&mut self, field: &str) -> i64 {
         let frame = if self.is_plain() {
             let from = field.split(':').next().expect("a client");
             let terms = format!("{} {} {from} lock_channel:", self.floor(), self.waiter_ttl);
@@ -208,7 +218,7 @@ impl Name {
             self.run(&s::LINE_RELEASE, field, &[field.to_owned()])
         };
         let item = if frame.kind == b':' { &frame } else { &frame.items[0] };
-        item.number() == 1
+        item.number()
     }
 
     /// Releases a hold that its client has handed on to these callers, one after the other.
@@ -277,6 +287,12 @@ impl Name {
             self.stage.ask(listener, &["SUBSCRIBE", &channel]);
         }
         listener
+    }
+
+    /// Every client hears what is said to it.
+    pub fn all_listen(&mut self) {
+        let listener = self.stage.connect();
+        self.stage.ask(listener, &["PSUBSCRIBE", "lock_channel:{a}:*"]);
     }
 
     /// The words that were said to clients since it was last asked, each with the client to whom. What everybody heard

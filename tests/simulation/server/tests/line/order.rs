@@ -323,7 +323,7 @@ fn the_uncontended_path_takes_a_free_lock_and_leaves_the_line_alone() {
 #[test]
 fn those_at_the_front_are_told_when_a_caller_of_their_client_behind_them_asks() {
     in_virtual_time(FAIR, |name| {
-        let listener = name.listener("b");
+        let listener = name.listener("ab");
         for field in ["h:1", "b:1", "a:1"] {
             name.lock(field);
         }
@@ -332,7 +332,7 @@ fn those_at_the_front_are_told_when_a_caller_of_their_client_behind_them_asks() 
             assert!(!answer.is_near(), "b:1 shows a sign for all of them: {answer:?}");
         }
         assert!(name.release("h:1") && name.release("b:1"));
-        assert_eq!(name.words(listener), ["b:1=@7"], "the line is awake");
+        assert_eq!(name.words(listener), ["b:1=@7", "a:1=@7"], "the line is awake");
         name.pass(WAITER_TTL / 3);
         let answer = name.lock("b:8");
         assert!(!answer.is_near(), "{answer:?}");
