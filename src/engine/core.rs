@@ -221,17 +221,27 @@ impl Engine {
         let keys = &visit.entry.keys;
         let is_held = || visit.entry.tenure().is_some_and(|tenure| !tenure.is_over());
         let is_wanted = || is_held() || visit.entry.is_awaited();
-        if !is_wanted() {
-            self.await_releases(keys).await;
+        let until = Instant::now() + self.config.response();
+        loop {
+            if !is_wanted() {
+                self.await_releases(keys).await;
+            }
+            if let Some(permit) = visit.try_permit() {
+                return Ok(Some(permit));
+            }
+            if is_wanted() {
+                return Ok(None);
+            }
+            // A caller that is not polled may keep its place only as long as it refuses nobody. What it had is released then.
+            let is_cancelled = visit.cancel_silent();
+            if !is_cancelled && !self.releases.is_under_way(keys) {
+                return Ok(None);
+            }
+            // Another release has begun meanwhile, or the one that this call has waited for is not answered.
+            if Instant::now() >= until {
+                return Err(Error::unanswered(self.config.response()));
+            }
         }
-        let permit = visit.try_permit().or_else(|| {
-            // A caller that is not polled may keep its place only as long as it refuses nobody.
-            visit.cancel_silent().then(|| visit.try_permit())?
-        });
-        if permit.is_none() && !is_wanted() && self.releases.is_under_way(keys) {
-            return Err(Error::unanswered(self.config.response()));
-        }
-        Ok(permit)
     }
 
     /// Leaves a job to the releaser.

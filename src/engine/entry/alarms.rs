@@ -1,12 +1,13 @@
 //! The alarms of the lookout: when to look at contenders that sleep, in case their own timers do not run. An entry has one
-//! alarm, as a rule. An alarm stays if its contender is woken: a look that comes too early sets the next one.
+//! alarm at most. An alarm stays if its contender is woken: a look that comes too early sets the next one.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
 
-use crate::engine::compact_instant::SharedInstant;
+use crate::engine::compact_instant::{CompactInstant, SharedInstant};
 
 /// Alarms for so many entries may lie here after the entries have gone.
 const FEW: usize = 64;
@@ -14,20 +15,23 @@ const FEW: usize = 64;
 /// When to look at which entry `E`.
 pub(crate) struct Alarms<E> {
     /// The number distinguishes alarms for the same time.
-    all: BTreeMap<(Instant, u64), Weak<E>>,
+    all: BTreeMap<(CompactInstant, u64), Weak<E>>,
     set: u64,
     /// With more alarms than this, those of entries that have gone are dropped.
     most: usize,
 }
 
-/// The first alarm of an entry.
+/// The alarm of an entry. Only the lookout reads and writes it.
 #[derive(Default)]
-pub(crate) struct Alarm(SharedInstant);
+pub(crate) struct Alarm {
+    at: SharedInstant,
+    number: AtomicU64,
+}
 
 impl Alarm {
     /// It has rung.
     pub(crate) fn end(&self) {
-        self.0.clear();
+        self.at.clear();
     }
 }
 
@@ -39,12 +43,17 @@ impl<E> Default for Alarms<E> {
 
 impl<E> Alarms<E> {
     /// Sets an alarm, unless the entry has an earlier one.
-    pub(crate) fn set(&mut self, at: Instant, Alarm(first): &Alarm, entry: &Arc<E>) {
-        if first.get().is_some_and(|first| first <= at.into()) {
-            return;
+    pub(crate) fn set(&mut self, at: Instant, alarm: &Alarm, entry: &Arc<E>) {
+        let at = CompactInstant::from(at);
+        if let Some(before) = alarm.at.get() {
+            if before <= at {
+                return;
+            }
+            self.all.remove(&(before, alarm.number.load(Ordering::Relaxed)));
         }
-        first.set(at.into());
         self.set += 1;
+        alarm.at.set(at);
+        alarm.number.store(self.set, Ordering::Relaxed);
         self.all.insert((at, self.set), Arc::downgrade(entry));
         if self.all.len() > self.most {
             self.all.retain(|_, entry| entry.strong_count() > 0);
@@ -54,12 +63,12 @@ impl<E> Alarms<E> {
 
     /// When the next one rings.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.all.first_key_value().map(|((at, _), _)| *at)
+        self.all.first_key_value().map(|((at, _), _)| at.instant())
     }
 
     /// The entries whose alarms ring now.
     pub(crate) fn ring(&mut self, now: Instant) -> Vec<Arc<E>> {
-        let later = self.all.split_off(&(now, u64::MAX));
+        let later = self.all.split_off(&(now.into(), u64::MAX));
         let ring = std::mem::replace(&mut self.all, later);
         ring.values().filter_map(Weak::upgrade).collect()
     }
@@ -86,6 +95,7 @@ mod tests {
         alarms.set(late, &alarm, &entry);
         alarms.set(soon, &alarm, &entry);
         assert_eq!(alarms.next(), Some(soon), "an earlier one rings first");
+        assert_eq!(alarms.all.len(), 1, "and takes the place of the later one");
     }
 
     #[test]

@@ -62,11 +62,13 @@ struct State<T> {
     /// The work, if there is any; taken out while it is polled.
     work: Option<Work<T>>,
     looks: u32,
+    /// Whether these looks found the work woken. Looks at work that waits for an answer say nothing about its caller.
+    found_woken: bool,
 }
 
 impl<T> Default for Contest<T> {
     fn default() -> Self {
-        let state = State { number: 0, work: None, looks: 0 };
+        let state = State { number: 0, work: None, looks: 0, found_woken: false };
         Self {
             state: Mutex::new(state),
             woken: AtomicBool::new(false),
@@ -119,7 +121,7 @@ impl<T> Contest<T> {
         let mut state = self.state();
         debug_assert!(state.work.is_none(), "two contend for one entry");
         state.number = number.unwrap_or(state.number + 1);
-        (state.work, state.looks) = (Some(work), 0);
+        (state.work, state.looks, state.found_woken) = (Some(work), 0, false);
         state.number
     }
 
@@ -176,7 +178,10 @@ impl<T> Contest<T> {
         if !is_woken && self.sleeps(now) {
             return Look::Well;
         }
-        // Each poll restarts the count.
+        // Each poll restarts the count, and so does the wake-up: from then on the caller has all its looks.
+        if state.found_woken != is_woken {
+            (state.looks, state.found_woken) = (0, is_woken);
+        }
         state.looks = state.looks.saturating_add(1);
         if is_woken {
             return if state.looks < LOOKS { Look::Late } else { Look::Silent };
@@ -328,6 +333,17 @@ mod tests {
         }
         assert_eq!(looks(&contest).last(), Some(&Look::Silent));
         assert!(contest.take_silent().is_some());
+    }
+
+    /// It has waited for an answer for some looks, and the answer has just come.
+    #[test]
+    fn work_that_is_woken_has_all_its_looks_from_then_on() {
+        let (contest, (work, _seen)) = (Contest::default(), endless());
+        let mut part = Part::New(work);
+        assert_eq!(poll(&contest, &mut part), Poll::Pending);
+        assert_eq!([(); 3].map(|()| look(&contest)), [Look::Late; 3]);
+        contest.wake();
+        assert_eq!(looks(&contest), [Look::Late, Look::Late, Look::Late, Look::Silent]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! is recorded here when the caller goes. It is sent when the batch is answered.
 
 use std::array::from_fn;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -30,7 +30,7 @@ struct Slot {
 struct State {
     begun: u64,
     /// In the order in which they began.
-    under_way: Vec<(u64, Arc<Keys>)>,
+    under_way: VecDeque<(u64, Arc<Keys>)>,
     /// The releases that begin when a request is answered whose caller has gone, by the owner field of that request.
     expected: BTreeMap<TenureId, u64>,
 }
@@ -44,7 +44,7 @@ impl Default for ReleasesUnderWay {
 impl State {
     fn begin(&mut self, keys: &Arc<Keys>) -> u64 {
         self.begun += 1;
-        self.under_way.push((self.begun, Arc::clone(keys)));
+        self.under_way.push_back((self.begun, Arc::clone(keys)));
         self.begun
     }
 

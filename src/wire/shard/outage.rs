@@ -34,8 +34,9 @@ impl Outage {
     /// A request for a lock has failed, at this node of a cluster or at the only server.
     pub(crate) fn fails(&self, node: Option<&Node>, fault: &Fault) {
         let (now, answers) = (Instant::now(), matches!(fault, Fault::Unacknowledged(_)));
-        self.is_on.store(true, Ordering::SeqCst);
         let mut state = self.state();
+        // Under the mutex: otherwise an answer could clear it in between, and the state would stay.
+        self.is_on.store(true, Ordering::SeqCst);
         let state = state.get_or_insert(State { since: now, is_said: false, answers });
         state.answers = answers;
         if !state.is_said && now - state.since >= LONG_OUTAGE {
