@@ -13,7 +13,12 @@ redis.call('hdel', lock, 'parklock:nobody')
 if redis.call('hexists', lock, field) == 0 then return { -1 } end
 -- The token, not the owner field: a client hands the lock from hold to hold under one owner field.
 local claimed = redis.call('get', mark)
-if claimed == token then return { 0 } end
+if claimed == token then
+  -- Written again: the client may wait until replicas have its last write, and on a new connection only a write that was
+  -- made there counts.
+  redis.call('set', mark, token, 'keepttl')
+  return { 0 }
+end
 if not claimed then
   redis.call('set', mark, token, 'px', interval)
   return { 0 }

@@ -239,7 +239,8 @@ impl Handle {
     /// Sets the capacity. Returns whether there was anything to change.
     pub(crate) async fn resize(&self, capacity: u32) -> Result<bool> {
         let keys = self.keys()?;
-        let asked = async { self.engine.connected(keys).await?.resize(keys, capacity).await };
+        let asked =
+            async { self.engine.connected_to_change(keys).await?.resize(keys, capacity).await };
         self.answered(asked.await).await
     }
 
@@ -247,11 +248,11 @@ impl Handle {
         let keys = self.keys()?;
         // Otherwise the next caller of this client could take up a tenure that is gone.
         self.engine.give_back_kept(keys);
-        let asked = async { self.engine.connected(keys).await?.force_unlock(keys).await };
+        let asked = async { self.engine.connected_to_change(keys).await?.force_unlock(keys).await };
         let answer = asked.await;
         // This client may have been granted the lock again while the request was on its way.
         self.engine.give_back_kept(keys);
-        if answer.as_ref().is_err_and(Fault::may_have_run) {
+        if answer.as_ref().is_err_and(Fault::may_hold) {
             tracing::warn!(name = ?keys.name(), "force_unlock may have taken the lock away from its holder");
         }
         let was_held = self.answered(answer).await?;

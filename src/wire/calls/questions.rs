@@ -221,13 +221,15 @@ impl Connection<'_> {
 
     /// Takes the lock away from all holders. Returns how many there were.
     pub(crate) async fn force_out(&mut self, keys: &Keys) -> Result<i64, Fault> {
-        number(self.ask_if(scripts_of(keys).force_unlock, keys, |_, _| {}).await?)
+        let gone = number(self.ask_if(scripts_of(keys).force_unlock, keys, |_, _| {}).await?)?;
+        self.counts(gone)
     }
 
     /// Sets the capacity. Returns whether there was anything to change.
     pub(crate) async fn resize(&mut self, keys: &Keys, capacity: u32) -> Result<bool, Fault> {
         let fill = |cmd: &mut Cmd, _: &str| _ = cmd.arg(capacity);
-        Ok(number(self.ask_if(scripts_of(keys).resize, keys, fill).await?)? == 1)
+        let set = number(self.ask_if(scripts_of(keys).resize, keys, fill).await?)?;
+        self.counts(set == 1)
     }
 }
 

@@ -20,6 +20,7 @@ use crate::wire::fault::{self, Fault};
 use crate::wire::link::{Link, Live};
 use crate::wire::replies::strange;
 use crate::wire::shard::clock::ServerClock;
+use crate::wire::shard::reign::Reign;
 
 /// The most requests in one pipe. They take the server some milliseconds.
 const MOST: usize = 256;
@@ -43,6 +44,7 @@ impl Quorum {
 pub(crate) struct Acks {
     pub(crate) link: Link,
     pub(crate) clock: Arc<ServerClock>,
+    pub(crate) reign: Arc<Reign>,
     requests: mpsc::UnboundedSender<Request>,
 }
 
@@ -60,10 +62,14 @@ type Answer = (Value, Option<Fault>);
 
 impl Acks {
     /// The link, and the task that sends.
-    pub(crate) fn new(link: Link, clock: Arc<ServerClock>, quorum: Quorum) -> (Self, Pipes) {
+    pub(crate) fn new(
+        link: Link,
+        (clock, reign): (Arc<ServerClock>, Arc<Reign>),
+        quorum: Quorum,
+    ) -> (Self, Pipes) {
         let (requests, queue) = mpsc::unbounded_channel();
         let pipes = Pipes { queue, quorum, link: link.clone() };
-        (Self { link, clock, requests }, pipes)
+        (Self { link, clock, reign, requests }, pipes)
     }
 
     /// Sends a request on this connection, after all that were sent before. `waits`: waits until replicas have its
