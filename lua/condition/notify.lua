@@ -15,7 +15,7 @@ if not (request or ''):match(':%d+$') or not keep or keep < 1 then return redis.
 redis.call('zcard', requests) -- a key of another type is refused here, before the first write
 
 check_writable()
-if is_done(request) then return { 0 } end
+if is_done(request, keep) then return { 0 } end
 done(request, keep)
 let_go()
 local notified = redis.call('zcard', line)

@@ -9,7 +9,7 @@ local request, keep = ARGV[7], tonumber(ARGV[8])
 
 touch()
 -- Check this first: a caller that has passed may have deleted the latch since this request opened it.
-if is_done(request) then return { count or 0 } end
+if is_done(request, keep) then return { count or 0 } end
 if not count then
   return GONE_IS_OPEN and { 0 } or redis.error_reply('UNSET there is no such latch')
 end

@@ -7,7 +7,7 @@
 local request, keep = ARGV[7], tonumber(ARGV[8])
 
 touch()
-if is_done(request) then return { 1 } end
+if is_done(request, keep) then return { 1 } end
 if redis.call('del', latch) == 0 then return { 0 } end
 done(request, keep)
 tell('deleted')

@@ -7,6 +7,7 @@
 -- stay until then, even if the latch is deleted or set again.
 
 local TOGETHER = 20
+local MOST = 64 -- the most expired members that one call removes: more than calls can add
 local ALL_DONE = 2 ^ TOGETHER -- with 32 bits of seconds above it, a score is exact until the year 2106
 
 -- The member of this request, its bit, and the score of that member.
@@ -16,19 +17,28 @@ local function record_of(request)
   return member, 2 ^ (number % TOGETHER), tonumber(redis.call('zscore', requests, member) or 0)
 end
 
-local function is_done(request)
-  local _, bit, score = record_of(request)
-  return math.floor(score / bit) % 2 == 1
+-- The requests are remembered for at least this long from now on.
+local function remember(keep)
+  redis.call('pexpire', requests, string.format('%.0f', math.max(redis.call('pttl', requests), keep)))
 end
 
--- Records a request that was not done before. The first write needs no memory, and after it Redis allows the others.
+-- Whether this request was carried out before. If so, the key is written again: its client may wait until replicas have
+-- its last write, and on a new connection only a write that was made there counts.
+local function is_done(request, keep)
+  local _, bit, score = record_of(request)
+  if math.floor(score / bit) % 2 == 0 then return false end
+  remember(keep)
+  return true
+end
+
+-- Records a request that was not done before.
 local function done(request, keep)
-  redis.call('zremrangebyscore', requests, '-inf',
-    string.format('%.0f', math.floor(now / 1000) * ALL_DONE))
+  local over = string.format('%.0f', math.floor(now / 1000) * ALL_DONE)
+  local expired = redis.call('zrange', requests, '-inf', over, 'BYSCORE', 'LIMIT', '0', MOST)
+  if #expired > 0 then redis.call('zrem', requests, unpack(expired)) end
   local member, bit, score = record_of(request)
   local seconds = math.max(math.floor(score / ALL_DONE), math.ceil((now + keep) / 1000))
   redis.call('zadd', requests,
     string.format('%.0f', seconds * ALL_DONE + score % ALL_DONE + bit), member)
-  if redis.call('pttl', requests) < keep then redis.call('pexpire', requests, string.format('%.0f', keep)) end
+  if redis.call('pttl', requests) < keep then remember(keep) end
 end
-

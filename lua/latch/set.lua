@@ -7,9 +7,10 @@
 local request, keep, wanted, ttl = ARGV[7], tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10])
 if out_of_range(ttl) then return redis.error_reply('ERR TTL out of range') end
 
-if is_done(request) or count and count > 0 then
+local was_done = is_done(request, keep)
+if was_done or count and count > 0 then
   touch()
-  return { is_done(request) and 1 or 0 }
+  return { was_done and 1 or 0 }
 end
 -- Redisson has no key for an open latch.
 if GONE_IS_OPEN and tonumber(wanted) == 0 then

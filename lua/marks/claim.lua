@@ -13,7 +13,8 @@ redis.call('hdel', lock, 'parklock:nobody')
 if redis.call('hexists', lock, field) == 0 then return { -1 } end
 -- The token, not the owner field: a client hands the lock from hold to hold under one owner field.
 local claimed = redis.call('get', mark)
--- The answer to an earlier request was lost. The run begins when this answer arrives, so the interval begins now.
+-- The answer to an earlier request was lost. The run begins when this answer arrives, so the interval begins now. It is written
+-- again for replicas, too: on a new connection the client waits only for what was written there.
 if not claimed or claimed == token then
   redis.call('set', mark, token, 'px', interval)
   return { 0 }

@@ -200,16 +200,27 @@ impl Engine {
         Counted { waiters: &self.waiters, _waits: keys.meters.waits() }
     }
 
-    /// The connection to send on. If it has just broken, waits until the client has tried to connect again, which takes
+    /// The connection to send a question on. If it has just broken, waits until the client has tried to connect again, which takes
     /// milliseconds if the server is there, and also if it refuses.
     pub(crate) async fn connected(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
+        self.connects(keys).await;
+        self.commands.connection(keys)
+    }
+
+    /// Same as [`connected`](Self::connected), for a change that counts only when replicas have it, if they have to
+    /// acknowledge.
+    pub(crate) async fn connected_to_change(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
+        self.connects(keys).await;
+        self.commands.changing(keys)
+    }
+
+    async fn connects(&self, keys: &Keys) {
         // If no node has the slot, a connection would not help.
-        if let Err(fault) = self.commands.acknowledged(keys).map(drop)
+        if let Err(fault) = self.commands.changing(keys).map(drop)
             && !matches!(fault, Fault::Redirected(..))
         {
             let _ = timeout(self.config.response(), self.commands.tried_now(keys)).await;
         }
-        self.commands.connection(keys)
     }
 
     /// The permit, if no other caller of this client has it or waits for it. If this client is releasing the lock,

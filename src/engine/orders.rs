@@ -10,8 +10,10 @@ use crate::jitter::jittered;
 use crate::keys::Keys;
 use crate::wire::{Fault, Order};
 
-/// The server remembers a request for this much longer than the client repeats it: an old connection may still deliver
-/// it late.
+/// How long the client repeats an order that may have been carried out, and how much longer than twice that the server
+/// remembers it: an old connection may still deliver it late. The server keeps many orders for that long, so
+/// [`ride_out`](crate::Config::ride_out) must not say for how long.
+const LONGEST: Duration = Duration::from_secs(5 * 60);
 const LONGER: Duration = Duration::from_secs(60);
 
 impl Engine {
@@ -20,11 +22,12 @@ impl Engine {
     /// # Cancel safety
     /// If the future is dropped, the order may or may not be carried out.
     pub(crate) async fn order(&self, keys: &Keys, order: Order) -> Result<i64> {
-        let until = Instant::now() + self.config.riding_out();
-        let memory = self.config.riding_out() * 2 + LONGER;
-        let (request, mut may_have_run) = ((self.next_order(), memory), false);
+        let mut until = Instant::now() + self.config.riding_out();
+        let longest = self.config.riding_out().min(LONGEST);
+        let (request, mut may_have_run) = ((self.next_order(), longest * 2 + LONGER), false);
         loop {
-            let answer = match self.connected(keys).await {
+            let asked = Instant::now();
+            let answer = match self.connected_to_change(keys).await {
                 Ok(mut connection) => connection.order(keys, order, request).await,
                 Err(fault) => Err(fault),
             };
@@ -33,6 +36,10 @@ impl Engine {
                 Err(fault) => fault,
             };
             may_have_run |= fault.may_have_run();
+            if fault.may_hold() {
+                // The server remembers it from now on, and not for long.
+                until = until.min(asked + longest);
+            }
             let left = until.saturating_duration_since(Instant::now());
             if !fault.is_passing() || left.is_zero() {
                 return Err(self.given_up(keys, fault, may_have_run).await);

@@ -247,8 +247,9 @@ impl Handle {
     /// Sets the capacity; `if_unset`: only if none is set or in use. Returns whether it did.
     pub(crate) async fn resize(&self, capacity: u32, if_unset: bool) -> Result<bool> {
         let keys = self.keys()?;
-        let asked =
-            async { self.engine.connected(keys).await?.resize(keys, capacity, if_unset).await };
+        let asked = async {
+            self.engine.connected_to_change(keys).await?.resize(keys, capacity, if_unset).await
+        };
         self.answered(asked.await).await
     }
 
@@ -256,11 +257,11 @@ impl Handle {
         let keys = self.keys()?;
         // Otherwise the next caller of this client could take up a tenure that is gone.
         self.engine.give_back_kept(keys);
-        let asked = async { self.engine.connected(keys).await?.force_unlock(keys).await };
+        let asked = async { self.engine.connected_to_change(keys).await?.force_unlock(keys).await };
         let answer = asked.await;
         // This client may have been granted the lock again while the request was on its way.
         self.engine.give_back_kept(keys);
-        if answer.as_ref().is_err_and(Fault::may_have_run) {
+        if answer.as_ref().is_err_and(Fault::may_hold) {
             tracing::warn!(name = ?keys.name(), "force_unlock may have taken the lock away from its holder");
         }
         let was_held = self.answered(answer).await?;

@@ -83,6 +83,18 @@ impl Commands {
         self.connection_by(Way::of(keys, true), keys)
     }
 
+    /// Same as [`acknowledged`](Self::acknowledged), for changes that count although nobody holds them: an order to a
+    /// latch, too.
+    pub(crate) fn changing(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
+        self.connection_by(Way::Acks { waits: true }, keys)
+    }
+
+    /// The number of the primary that acquires of this lock go to. `None`: not known yet.
+    pub(crate) fn primary(&self, keys: &Keys) -> Option<u64> {
+        let shard = self.servers.shard(keys).ok()?;
+        Way::of(keys, true).reign(&shard).number()
+    }
+
     /// Same as [`connection`](Self::connection), for requests that have to run after those that were
     /// [`acknowledged`](Self::acknowledged), and that wait for no replica.
     pub(crate) fn behind_acknowledged(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {

@@ -14,7 +14,7 @@ use crate::wire::fault::{self, Fault};
 use crate::wire::link::Live;
 use crate::wire::passwords::shown;
 use crate::wire::scripts::Script;
-use crate::wire::shard::{Acks, Shard};
+use crate::wire::shard::{Acks, Reign, Shard};
 
 /// The link to a server that a request takes.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +37,11 @@ impl Way {
             Self::Plain => None,
             Self::Acks { waits } => shard.acks.as_ref().map(|acks| (acks, waits)),
         }
+    }
+
+    /// The primary that the link leads to.
+    pub(crate) fn reign(self, shard: &Shard) -> &Reign {
+        self.acks(shard).map_or(&shard.reign, |(acks, _)| &acks.reign)
     }
 
     fn live(self, shard: &Shard) -> Result<Live, Fault> {

@@ -24,6 +24,12 @@ pub(crate) fn word(value: &Value) -> Option<&str> {
     }
 }
 
+/// A field in the answer to INFO. `name` ends with a colon.
+pub(crate) fn field<'a>(info: Option<&'a Value>, name: &str) -> Option<&'a str> {
+    let Some(Value::VerbatimString { text, .. }) = info else { return None };
+    text.lines().find_map(|line| line.strip_prefix(name))
+}
+
 /// The only item of an answer, as a number. It may come without an array.
 pub(crate) fn number(reply: Value) -> Result<i64, Fault> {
     if let Value::Int(number) = reply {

@@ -3,6 +3,7 @@
 mod acks;
 mod clock;
 mod outage;
+mod reign;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,12 +22,13 @@ use crate::wire::fault::{self, Fault};
 use crate::wire::link::{Duty, Generations, Link, LinkTask};
 use crate::wire::node::Node;
 use crate::wire::passwords::shown;
-use crate::wire::replies::strange;
+use crate::wire::replies::{field, strange};
 use crate::wire::scripts::{Dialect, Library};
 
 pub(crate) use acks::{Acks, Quorum, Shortage};
 pub(crate) use clock::ServerClock;
 pub(crate) use outage::LONG_OUTAGE;
+pub(crate) use reign::Reign;
 
 use acks::Pipes;
 use clock::PRECISE;
@@ -41,6 +43,7 @@ pub(crate) struct Shard {
     pub(crate) node: Option<Node>,
     pub(crate) link: Link,
     pub(crate) clock: Arc<ServerClock>,
+    pub(crate) reign: Arc<Reign>,
     /// The acknowledging link, if replicas have to acknowledge.
     pub(crate) acks: Option<Acks>,
     facts: Arc<Facts>,
@@ -55,18 +58,19 @@ impl Shard {
         generations: &Generations,
         quorum: Option<Quorum>,
     ) -> (Self, ShardTasks) {
-        let (clock, facts) = (Arc::clone(&duty.clock), Arc::clone(&duty.facts));
+        let (clock, reign) = (Arc::clone(&duty.clock), Arc::clone(&duty.reign));
+        let facts = Arc::clone(&duty.facts);
         let acks = quorum.map(|quorum| {
             let duty = Arc::new(AckDuty(duty.again()));
-            let clock = Arc::clone(&duty.0.clock);
+            let (clock, reign) = (Arc::clone(&duty.0.clock), Arc::clone(&duty.0.reign));
             let (task, link) = LinkTask::new(destination.clone(), duty, generations.clone());
-            let (acks, pipes) = Acks::new(link, clock, quorum);
+            let (acks, pipes) = Acks::new(link, (clock, reign), quorum);
             (acks, (task, pipes))
         });
         let (acks, acks_task) = acks.unzip();
         let (commands, link) = LinkTask::new(destination, Arc::new(duty), generations.clone());
         let tasks = ShardTasks { commands, acks: acks_task };
-        (Self { node, link, clock, acks, facts, outage: Outage::default() }, tasks)
+        (Self { node, link, clock, reign, acks, facts, outage: Outage::default() }, tasks)
     }
 
     /// Waits until all connections to it exist, or waiting does not help.
@@ -174,6 +178,7 @@ impl Facts {
 pub(crate) struct CommandDuty {
     pub(crate) layout: Layout,
     pub(crate) clock: Arc<ServerClock>,
+    reign: Arc<Reign>,
     pub(crate) expected: Expected,
     /// Signalled with each new connection.
     pub(crate) changes: Arc<watch::Sender<()>>,
@@ -194,6 +199,7 @@ impl CommandDuty {
         Self {
             layout,
             clock: Arc::new(clock),
+            reign: Arc::default(),
             expected,
             changes,
             lost,
@@ -204,12 +210,13 @@ impl CommandDuty {
 }
 
 impl CommandDuty {
-    /// The duty of a second link to the same server. It reads the clock separately: for a moment the two links may lead
-    /// to two servers.
+    /// The duty of a second link to the same server. It learns the clock and the primary separately: for a moment the two
+    /// links may lead to two servers.
     fn again(&self) -> Self {
         Self {
             layout: self.layout,
             clock: Arc::new(self.clock.beside()),
+            reign: Arc::default(),
             expected: self.expected.clone(),
             changes: Arc::clone(&self.changes),
             lost: Arc::clone(&self.lost),
@@ -257,41 +264,35 @@ impl Duty for AckDuty {
 impl Duty for CommandDuty {
     const NAME: &'static str = "command";
 
-    async fn greet(&self, conn: &mut MultiplexedConnection, _: u64) -> Result<(), Fault> {
-        match self.expected {
-            Expected::Alone { .. } | Expected::Watched => {
-                let library = Library::new(self.layout.never_calls(), None);
-                let mut pipe = pipe();
-                pipe.cmd("HELLO");
-                pipe.cmd("INFO").arg("memory");
-                pipe.add_command(library.question());
-                let answers = conn.send_packed_commands(&pipe, 0, pipe.len()).await;
-                let answers = answers.map_err(Fault::connecting)?;
-                self.accept(answers.first())?;
-                self.warn_of_eviction(answers.get(1));
-                load(conn, &library.load_missing(answers.get(2))).await?;
-                if matches!(self.expected, Expected::Watched) {
-                    // It may be another server than before.
-                    self.clock.hand_on(Instant::now());
-                }
-                self.clock.forget();
-            }
-            Expected::Node { .. } => {
-                let hello = conn.send_packed_command(&cmd("HELLO")).await;
-                self.accept(Some(&hello.map_err(Fault::connecting)?))?;
-                let library = Library::new(self.layout.never_calls(), Some(self.facts.dialect()));
-                let mut pipe = pipe();
-                pipe.cmd("INFO").arg("memory");
-                pipe.add_command(library.question());
-                let answers = conn.send_packed_commands(&pipe, 0, pipe.len()).await;
-                let answers = answers.map_err(Fault::connecting)?;
-                self.warn_of_eviction(answers.first());
-                load(conn, &library.load_missing(answers.get(1))).await?;
-                // There may be another server behind this address.
-                self.clock.hand_on(Instant::now());
-                self.clock.forget();
-            }
+    async fn greet(&self, conn: &mut MultiplexedConnection, generation: u64) -> Result<(), Fault> {
+        let is_node = matches!(self.expected, Expected::Node { .. });
+        if is_node {
+            // Only the answer says which texts of the scripts it needs.
+            let hello = conn.send_packed_command(&cmd("HELLO")).await;
+            self.accept(Some(&hello.map_err(Fault::connecting)?))?;
         }
+        let dialect = is_node.then(|| self.facts.dialect());
+        let library = Library::new(self.layout.never_calls(), dialect);
+        let mut pipe = pipe();
+        if !is_node {
+            pipe.cmd("HELLO");
+        }
+        pipe.cmd("INFO").arg("memory").cmd("INFO").arg("replication");
+        pipe.add_command(library.question());
+        let answers = conn.send_packed_commands(&pipe, 0, pipe.len()).await;
+        let answers = answers.map_err(Fault::connecting)?;
+        let mut answers = answers.iter();
+        if !is_node {
+            self.accept(answers.next())?;
+        }
+        self.warn_of_eviction(answers.next());
+        self.reign.learn(answers.next(), generation);
+        load(conn, &library.load_missing(answers.next())).await?;
+        if !matches!(self.expected, Expected::Alone { .. }) {
+            // There may be another server than before.
+            self.clock.hand_on(Instant::now());
+        }
+        self.clock.forget();
         for _ in 0..READINGS {
             if self.read_clock(conn).await? <= PRECISE {
                 break;
@@ -348,13 +349,9 @@ impl CommandDuty {
     /// Warns of a server that may evict keys: it could evict a lock that is held. If the user may not ask, there is no
     /// warning.
     fn warn_of_eviction(&self, info: Option<&Value>) {
-        let Some(Value::VerbatimString { text, .. }) = info else { return };
-        let field = |name| text.lines().find_map(|line| line.strip_prefix(name));
-        let limited = field("maxmemory:").is_some_and(|limit| limit != "0");
-        let Some(policy) = field("maxmemory_policy:").filter(|policy| *policy != "noeviction")
-        else {
-            return;
-        };
+        let limited = field(info, "maxmemory:").is_some_and(|limit| limit != "0");
+        let policy = field(info, "maxmemory_policy:").filter(|policy| *policy != "noeviction");
+        let Some(policy) = policy else { return };
         if limited && !self.warned_of_eviction.swap(true, Ordering::Relaxed) {
             let policy = shown(policy);
             tracing::warn!(policy, "the server may evict locks that are held: set noeviction");

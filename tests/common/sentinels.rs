@@ -1,11 +1,13 @@
 //! A primary with replicas of one's own, and the sentinels that watch it.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 
 use super::admin::Admin;
 use super::server::{Server, Setup};
+use super::site::Front;
 use super::wait::eventually;
 
 /// Sentinels know each other after two seconds.
@@ -93,6 +95,23 @@ impl Watched {
         }
         let is_it = |server: &Server| server.port().to_string() == new;
         self.servers.iter().position(is_it).expect("one of ours")
+    }
+}
+
+/// The primary and the sentinels. A replica that takes over is reached where it is.
+impl Front for Watched {
+    fn url(&self) -> String {
+        self.url()
+    }
+
+    fn addresses(&self) -> Vec<SocketAddr> {
+        let primary_and_sentinels = self.servers[..1].iter().chain(&self.sentinels);
+        primary_and_sentinels.map(Server::address).collect()
+    }
+
+    fn url_at(&self, addresses: &[SocketAddr]) -> String {
+        let listed: Vec<_> = addresses[1..].iter().map(SocketAddr::to_string).collect();
+        format!("redis-sentinel://{}/{SERVICE}", listed.join(","))
     }
 }
 

@@ -204,27 +204,18 @@ impl Front for Site {
     }
 
     fn addresses(&self) -> Vec<SocketAddr> {
-        let mut addresses: Vec<_> = self.primaries().iter().map(Server::address).collect();
-        if let Self::Watched(watched) = self {
-            addresses.extend(watched.sentinels.iter().map(Server::address));
+        match self {
+            Self::One(server) => server.addresses(),
+            Self::Cluster(_) => self.primaries().iter().map(Server::address).collect(),
+            Self::Watched(watched) => watched.addresses(),
         }
-        addresses
     }
 
     fn url_at(&self, addresses: &[SocketAddr]) -> String {
-        let listed = |addresses: &[SocketAddr]| {
-            addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
-        };
         match self {
             Self::One(server) => server.url_at(addresses),
-            Self::Cluster(_) => format!("redis-cluster://{}", listed(addresses)),
-            Self::Watched(_) => {
-                format!(
-                    "redis-sentinel://{}/{}",
-                    listed(&addresses[1..]),
-                    super::sentinels::SERVICE
-                )
-            }
+            Self::Cluster(cluster) => cluster.url_at(addresses),
+            Self::Watched(watched) => watched.url_at(addresses),
         }
     }
 }

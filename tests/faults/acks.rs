@@ -129,11 +129,52 @@ async fn no_kind_is_granted_that_replicas_do_not_have() {
     is_unavailable(client.multi_lock(["m1", "m2"]).try_lock().await, few);
     is_unavailable(client.reentrant_lock("again").lock().await, few);
     is_clean(&servers[0]).await;
-    // To count needs nobody to have it.
-    let latch = client.count_down_latch("latch");
-    assert!(latch.set(1).await.expect("it is answered"));
-    latch.count_down().await.expect("it is answered");
+}
+
+/// Nobody holds what these calls change. If a failover forgot it, nobody would do it again.
+#[tokio::test]
+async fn no_change_is_reported_that_replicas_do_not_have() {
+    let servers = primary_and_replicas(1, Server::builder).await;
+    let brief = patient().replicas(1).ack_timeout(Duration::from_millis(50));
+    let client = client(&servers[0].url(), brief.ride_out(NO_WAIT)).await;
+    let (latch, condition) = (client.count_down_latch("latch"), client.condition("condition"));
+    let (semaphore, lock) = (client.semaphore("permits", 2), client.lock("lock"));
+    assert!(latch.set(2).await.expect("it is acknowledged"));
+    let guard = lock.lock().await.expect("it is free");
+    servers[1].pause();
+    let few = "0 of 1 replicas";
+    is_unavailable(client.count_down_latch("other").set(1).await, few);
+    is_unavailable(latch.count_down().await, few);
+    is_unavailable(condition.notify_one().await, few);
+    is_unavailable(condition.notify_all().await, few);
+    is_unavailable(semaphore.set_permits(3).await, few);
+    is_unavailable(lock.force_unlock().await, few);
+    // What is asked changes nothing.
+    assert_eq!(latch.count().await.expect("it is answered"), Some(1));
+    soon(client.count_down_latch("none").wait_for(A_WHILE)).await.expect_err("it is not set");
+
+    servers[1].resume();
+    follow(&servers[0], 1).await;
+    assert_eq!(latch.count_down().await.expect("it is acknowledged"), 0);
     soon(latch.wait()).await.expect("it is open");
+    assert!(latch.delete().await.expect("it is acknowledged"));
+    condition.notify_one().await.expect("it is acknowledged");
+    semaphore.set_permits(3).await.expect("it is acknowledged");
+    assert!(!lock.force_unlock().await.expect("it is answered"), "it was done the first time");
+    drop(guard);
+}
+
+/// If a failover forgot the claim, another process would run the job in the same interval.
+#[tokio::test]
+async fn a_claimed_interval_is_acknowledged() {
+    let servers = primary_and_replicas(1, Server::builder).await;
+    let client = client(&servers[0].url(), acked(1)).await;
+    let admin = servers[0].admin().await;
+    admin.reset_stats().await;
+    let job = client.every("job", LONG);
+    let ran = job.run_if_due(async |_| admin.command_calls("wait").await).await;
+    let waits = ran.expect("it is answered").expect("it is due");
+    assert!(waits >= 2, "{waits} waits for a grant and a claim");
 }
 
 /// Every kind works, in both layouts, for two clients that wait for each other.

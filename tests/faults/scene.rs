@@ -138,6 +138,17 @@ pub(crate) async fn is_free(admin: &Admin, name: &str) -> bool {
     admin.pttl(&key(name)).await == -2
 }
 
+/// Waits until this replica has what its primary has.
+pub(crate) async fn replicated(primary: &Server, replica: &Server) {
+    let offset = async |server: &Server, field: &str| {
+        let said = server.admin().await.info("replication", field).await;
+        said.and_then(|text| text.parse::<u64>().ok())
+    };
+    let wanted = offset(primary, "master_repl_offset").await.expect("a number");
+    let has = async || offset(replica, "slave_repl_offset").await.is_some_and(|has| has >= wanted);
+    eventually(SOON, "the replica has heard of it", has).await;
+}
+
 /// How many grants the server has made since its start: each writes its field.
 pub(crate) async fn grants(admin: &Admin) -> u64 {
     admin.command_calls("hset").await

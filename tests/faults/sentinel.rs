@@ -35,19 +35,6 @@ async fn stands_in_line(admin: &Admin, name: &str) {
     eventually(SOON, "somebody stands in line", stands).await;
 }
 
-/// Waits until all replicas have what the primary has.
-async fn replicated(watched: &Watched) {
-    let offset = async |server: &Server, field: &str| {
-        let said = server.admin().await.info("replication", field).await;
-        said.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0)
-    };
-    let wanted = offset(&watched.servers[0], "master_repl_offset").await;
-    for replica in &watched.servers[1..] {
-        let has = async || offset(replica, "slave_repl_offset").await >= wanted;
-        eventually(SOON, "the replica has heard of it", has).await;
-    }
-}
-
 /// Those clients that are not of the test, the replication, or the sentinels.
 async fn is_left(server: &Server) -> bool {
     let clients = server.admin().await.clients().await;
@@ -92,7 +79,9 @@ async fn a_primary_that_is_killed_is_replaced_and_holders_and_waiters_go_on() {
     for name in ["a", "b"] {
         stands_in_line(&watched.servers[0].admin().await, name).await;
     }
-    replicated(&watched).await;
+    for replica in &watched.servers[1..] {
+        replicated(&watched.servers[0], replica).await;
+    }
     watched.servers[0].kill();
 
     let newcomer = soon(ours.lock("c").lock()).await.expect("it is free");

@@ -173,6 +173,47 @@ async fn a_client_with_a_short_ride_out_does_not_forget_the_requests_of_one_with
     }
 }
 
+/// The server keeps each request for as long as its client may repeat it. So a client must not repeat one for days.
+#[tokio::test]
+async fn a_count_is_remembered_for_minutes_however_long_its_client_rides_out() {
+    for (layout, requests) in
+        [(Layout::Native, "lock_notes:{a}:requests"), (Layout::Redisson, "lock_requests:{a}")]
+    {
+        let server = Site::start().await;
+        let admin = server.admin().await;
+        let config = Config::default().layout(layout).ride_out(Duration::MAX);
+        let client = comes_in(server.url(), config).await;
+        assert!(client.count_down_latch("a").set(2).await.unwrap());
+        assert_eq!(client.count_down_latch("a").count_down().await.unwrap(), 1);
+        let kept = admin.pttl(requests).await;
+        assert!((1..=15 * 60_000).contains(&kept), "{layout:?}: {kept} ms");
+    }
+}
+
+/// A burst of requests is forgotten in pieces: a script that removed millions at once would stop the server.
+#[tokio::test]
+async fn no_count_removes_thousands_of_old_requests_at_once() {
+    const OLD: usize = 3_000;
+    let server = Site::start().await;
+    let (admin, client) = (server.admin().await, client(&server).await);
+    let (latch, requests) = (client.count_down_latch("a"), "lock_notes:{a}:requests");
+    assert!(latch.set(1_000).await.unwrap());
+    let mut words = vec!["ZADD", requests];
+    let old: Vec<_> = (0..OLD).map(|number| format!("old#{number}")).collect();
+    old.iter().for_each(|member| words.extend(["1", member]));
+    admin.cmd::<usize>(&words).await;
+    let left = async || admin.cmd::<usize>(&["ZCARD", requests]).await;
+    let mut before = left().await;
+    let mut counts = 0;
+    while before > 10 {
+        latch.count_down().await.unwrap();
+        let now = left().await;
+        assert!(before - now <= 64, "one call removed {}", before - now);
+        (before, counts) = (now, counts + 1);
+        assert!(counts < OLD / 20, "they go faster than new ones come");
+    }
+}
+
 /// In Redisson's layout a latch goes when it opens, and its name is free for a semaphore. The counts are no permits.
 #[tokio::test]
 async fn a_semaphore_with_the_name_of_an_opened_latch_has_all_its_permits() {

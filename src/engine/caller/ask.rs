@@ -71,6 +71,9 @@ impl Caller {
         let debt = self.engine.debts.incur()?;
         // `close` waits until this request is noted, or its place given up.
         let _until_noted = debt.clone();
+        if let Some(lined_up) = &self.lined_up {
+            lined_up.asks(self.engine.commands.primary(&entry.keys));
+        }
         let (id, place, manner) = entry.ask(|| self.engine.next_tenure(), self.rules());
         let (secret, sent) = self.engine.sign(&entry.keys);
         let old = offer.as_ref().and_then(Offer::id);

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::engine::caller::Caller;
 use crate::engine::caller::ask::Short;
@@ -20,7 +20,7 @@ use crate::engine::grant::Lease;
 use crate::engine::hold::Hold;
 use crate::engine::waiting::{Event, Next, PushedGrant};
 use crate::error::Result;
-use crate::wire::Subscription;
+use crate::wire::{Fault, Subscription};
 
 /// How long a client that has offered its lock pauses, in a kind without a line.
 const SIT_OUT: Duration = Duration::from_millis(1);
@@ -53,6 +53,7 @@ impl Caller {
                     entry.step(Event::Lost(Some(grant.id)), rules);
                 }
                 Next::Take(grant) => return self.take(contender, grant).map(Some),
+                _ if self.may_be_forgotten(&entry) => return Ok(None),
                 Next::Park(until) => {
                     // A contender that goes on for another one may park before it asks. Meanwhile nobody would renew the
                     // tenure that it has to offer, and the lock would be held for nobody. So release that tenure now.
@@ -63,7 +64,7 @@ impl Caller {
                     }
                     stand.begin(&entry)?;
                     let until = limit.map_or(until, |limit| limit.min(until));
-                    entry.park(until).await.map_err(|fault| fault.into_error(""))?;
+                    self.park(&entry, until).await.map_err(|fault| fault.into_error(""))?;
                 }
                 // Boxed: most contenders are parked, and need no space for a request.
                 Next::Ask => match Box::pin(self.ask(&entry, offer.take())).await {
@@ -82,6 +83,29 @@ impl Caller {
                 },
             }
         }
+    }
+
+    /// Parks until something happens. For the waiter of a condition that may also be another primary, of which no message
+    /// tells.
+    async fn park(&self, entry: &Entry, until: Instant) -> Result<(), Fault> {
+        if self.lined_up.is_none() {
+            return entry.park(until).await;
+        }
+        let mut changes = self.engine.commands.changes();
+        changes.mark_unchanged();
+        while !self.may_be_forgotten(entry) {
+            tokio::select! {
+                passed = entry.park(until) => return passed,
+                Ok(()) = changes.changed() => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a failover may have forgotten the notification that the caller waits for.
+    fn may_be_forgotten(&self, entry: &Entry) -> bool {
+        let primary = || self.engine.commands.primary(&entry.keys);
+        self.lined_up.as_ref().is_some_and(|lined_up| lined_up.may_be_forgotten(primary()))
     }
 
     /// The caller has to wait. If it waits for a condition, tells the holder that it stands in line. Tells the caller

@@ -40,7 +40,7 @@ impl Engine {
     pub(crate) async fn claim(&self, hold: &Hold, interval: Duration) -> Result<Claim> {
         let (keys, id) = (&hold.tenure.keys, (hold.tenure.id, hold.token()));
         while hold.is_valid() {
-            let answer = match self.connected(keys).await {
+            let answer = match self.connected_to_change(keys).await {
                 Ok(mut connection) => connection.claim(keys, id, interval).await,
                 Err(fault) => Err(fault),
             };

@@ -59,10 +59,10 @@ impl Connection<'_> {
             cmd.arg(2).arg(keys.lock()).arg(keys.interval());
             cmd.arg(id.of(&common.client)).arg(token.get()).arg(millis_at_least(interval));
         };
-        Ok(match number(self.call(&scripts::CLAIM, asked).await?)? {
-            0 => Claim::Ours,
-            left => u64::try_from(left).map_or(Claim::Gone, |left| Claim::Taken(ms(left))),
-        })
+        match number(self.call(&scripts::CLAIM, asked).await?)? {
+            0 => self.counts(Claim::Ours),
+            left => Ok(u64::try_from(left).map_or(Claim::Gone, |left| Claim::Taken(ms(left)))),
+        }
     }
 
     /// How long the interval that was claimed still lasts.

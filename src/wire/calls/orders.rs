@@ -59,6 +59,7 @@ impl Connection<'_> {
             }
         };
         let script = existing(order.script(scripts_of(keys)), keys)?;
-        number(self.ask(script, keys, fill).await?)
+        let answer = number(self.ask(script, keys, fill).await?)?;
+        self.counts(answer)
     }
 }

@@ -222,7 +222,8 @@ impl Connection<'_> {
 
     /// Takes the lock away from all holders. Returns how many there were.
     pub(crate) async fn force_out(&mut self, keys: &Keys) -> Result<i64, Fault> {
-        number(self.ask_if(scripts_of(keys).force_unlock, keys, |_, _| {}).await?)
+        let gone = number(self.ask_if(scripts_of(keys).force_unlock, keys, |_, _| {}).await?)?;
+        self.counts(gone)
     }
 
     /// Sets the capacity; `if_unset`: only if none is set or in use. Returns whether it did.
@@ -238,7 +239,8 @@ impl Connection<'_> {
                 cmd.arg("unset");
             }
         };
-        Ok(number(self.ask_if(scripts_of(keys).resize, keys, fill).await?)? == 1)
+        let set = number(self.ask_if(scripts_of(keys).resize, keys, fill).await?)?;
+        self.counts(set == 1)
     }
 }
 

@@ -22,6 +22,7 @@ use crate::wire::link::{Link, Live};
 use crate::wire::passwords::shown;
 use crate::wire::replies::strange;
 use crate::wire::shard::clock::ServerClock;
+use crate::wire::shard::reign::Reign;
 
 /// The most requests in one pipe. They take the server some milliseconds.
 const MOST: usize = 256;
@@ -61,6 +62,7 @@ pub(crate) struct Acks {
     short: Short,
     pub(crate) link: Link,
     pub(crate) clock: Arc<ServerClock>,
+    pub(crate) reign: Arc<Reign>,
     requests: mpsc::UnboundedSender<Request>,
 }
 
@@ -78,10 +80,14 @@ type Answer = (Value, Option<Fault>);
 
 impl Acks {
     /// The link, and the task that sends.
-    pub(crate) fn new(link: Link, clock: Arc<ServerClock>, quorum: Quorum) -> (Self, Pipes) {
+    pub(crate) fn new(
+        link: Link,
+        (clock, reign): (Arc<ServerClock>, Arc<Reign>),
+        quorum: Quorum,
+    ) -> (Self, Pipes) {
         let ((requests, queue), short) = (mpsc::unbounded_channel(), Short::default());
         let pipes = Pipes { queue, quorum, link: link.clone(), short: Arc::clone(&short) };
-        (Self { short, link, clock, requests }, pipes)
+        (Self { short, link, clock, reign, requests }, pipes)
     }
 
     /// The shortage that goes on, if there is one.

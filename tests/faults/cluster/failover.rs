@@ -19,7 +19,7 @@ async fn a_failover_is_outlived(how: Option<&str>) {
         stand_in_line(&primary, name, 1).await;
     }
     // What the replica has not heard of is lost with any of them but the first.
-    replicated(&cluster).await;
+    replicated(&cluster.nodes[0], &cluster.nodes[3]).await;
     cluster.fail_over(3, how).await;
 
     all_go_on(guards, waiters).await;
@@ -30,18 +30,6 @@ async fn a_failover_is_outlived(how: Option<&str>) {
 
 fn told() -> parklock::Config {
     brisk().max_park(LONG).ride_out(LONG)
-}
-
-/// Waits until the first replica has what its primary has.
-async fn replicated(cluster: &Cluster) {
-    let primary = cluster.admin(0).await;
-    let offset = async |admin: &crate::common::Admin, field: &str| {
-        admin.info("replication", field).await.and_then(|text| text.parse::<u64>().ok())
-    };
-    let replica = cluster.admin(3).await;
-    let want = offset(&primary, "master_repl_offset").await.expect("a number");
-    let has = async || offset(&replica, "slave_repl_offset").await.is_some_and(|has| has >= want);
-    eventually(SOON, "the replica has heard of it", has).await;
 }
 
 #[tokio::test]
@@ -88,7 +76,7 @@ async fn a_primary_that_is_killed_is_replaced_before_the_leases_are_over() {
     let guard = ours.lock(&names[0]).lock().await.expect("it is free");
     let waiter = waiting(theirs.lock(&names[0]));
     stand_in_line(&cluster.admin(0).await, &names[0], 1).await;
-    replicated(&cluster).await;
+    replicated(&cluster.nodes[0], &cluster.nodes[3]).await;
     cluster.nodes[0].kill();
 
     // A newcomer rides it out; a hold of another node is not touched by it.

@@ -4,6 +4,7 @@ mod demotion;
 mod failover;
 mod keys;
 mod memory;
+mod notifications;
 mod permissions;
 mod refusals;
 mod restarts;

@@ -34,12 +34,16 @@ impl Route {
         Self { port, to }
     }
 
+    pub(super) fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
     pub(super) fn change(&self, server: &Server) {
         *self.to.lock().expect("no panic under it") = server.address();
     }
 
     pub(super) async fn client(&self) -> Client {
-        client(&format!("redis://{}", self.port.address()), patient()).await
+        client(&format!("redis://{}", self.address()), patient()).await
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::connection::{Conn, Waits};
 use crate::keys::Change;
@@ -19,9 +20,28 @@ pub struct Batch {
     changes: Vec<Vec<Change>>,
 }
 
+/// Tells one history of data from another. It is never the same again, also for another server.
+#[derive(Debug)]
+pub(crate) struct History(u64);
+
+impl Default for History {
+    fn default() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl History {
+    pub(crate) fn name(&self) -> String {
+        format!("{:040x}", self.0)
+    }
+}
+
 /// What a server knows of its replicas.
 #[derive(Debug, Default)]
 pub(crate) struct Replication {
+    /// Another one begins when the server starts, and when it becomes a primary.
+    pub(crate) history: History,
     /// How much has been written: how many requests wrote something.
     pub(crate) offset: u64,
     /// The replicas, each with the offset that it has.

@@ -8,7 +8,7 @@ use crate::connection::{Conn, Connection};
 use crate::keys::{DATABASES, Database, Parcel};
 use crate::lua::Scripts;
 use crate::number;
-use crate::replication::Batch;
+use crate::replication::{Batch, History};
 use crate::reply::{Answer, Reply, flatten, refusal};
 use crate::resp::{Malformed, Rules};
 use crate::sentinel::{Sentinel, Watched};
@@ -238,6 +238,7 @@ impl Server {
             state.drop_connection(conn);
         }
         state.outbox.clear();
+        state.replication.history = History::default();
         let replicas: Vec<_> = state.replication.replicas.keys().copied().collect();
         replicas.into_iter().for_each(|replica| state.unfollow(replica));
         if !keep_data {
@@ -260,7 +261,9 @@ impl Server {
 
     /// From now on, clients can write. Connections stay.
     pub fn become_primary(&mut self) {
-        self.state.borrow_mut().replica = false;
+        let mut state = self.state.borrow_mut();
+        state.replica = false;
+        state.replication.history = History::default();
     }
 
     // --- Replicas ---

@@ -57,7 +57,7 @@ fn persistence(state: &State) -> String {
 
 fn replication(state: &State) -> String {
     let role = if state.replica { "slave" } else { "master" };
-    format!("role:{role}\r\n")
+    format!("role:{role}\r\nmaster_replid:{}\r\n", state.replication.history.name())
 }
 
 /// A script cannot call these: the server carries them out itself.
