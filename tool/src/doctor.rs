@@ -1,5 +1,7 @@
 //! `parklock doctor`: is this server fit for locks?
 
+mod users;
+
 use std::time::{Duration, Instant};
 
 use parklock::operator::{self, Namespaces, Part};
@@ -162,6 +164,8 @@ async fn check_all(
     findings.push(persistence(server).await?);
     findings.extend(replicas(server, &replication).await?);
     findings.push(idle_limit(server).await?);
+    findings.push(users::new_users(server).await?);
+    findings.extend(users::publishers(server, asked.server.layout()).await);
     findings.push(scripts(server).await);
     findings.push(round_trip(server).await);
     let realm = asked.server.realm()?;
