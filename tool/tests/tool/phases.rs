@@ -1,36 +1,39 @@
 //! Each phase of a tool, and each signal that stops a process: nobody else waits for a tool that is stopped, unless its command
 //! still has the lock.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
 
 use crate::common::{Server, eventually};
-use crate::scene::{LONG, Tool, freed, held, in_line, is_free, signal, state, tool};
+use crate::scene::{LONG, Tool, freed, in_line, is_free, signal, state, tool};
 
 /// The signals that stop the tool, whatever it does. TTOU does not: the tool blocks it, to take the terminal back.
 const STOPS: [&str; 3] = ["TSTP", "STOP", "TTIN"];
-
-/// A command that runs until there is this file, and says so in the other one.
-fn until(end: &Path, ran: &Path) -> String {
-    let (end, ran) = (end.display(), ran.display());
-    format!("echo ran >>{ran}; echo ready; until [ -e {end} ]; do sleep 0.02; done; exit 3")
-}
 
 /// A tool in a process group of its own, with a lock of its own. A shell with job control starts its jobs so: the kernel stops no
 /// group that nobody could continue.
 struct Scene {
     tool: Tool,
     name: String,
-    end: PathBuf,
+    /// The command ends when it reads a line from here. It starts no process: a shell that TSTP hits between vfork and exec of
+    /// a child cannot stop.
+    end: File,
     ran: PathBuf,
 }
 
 impl Scene {
     fn start(server: &Server, name: &str, options: &[&str]) -> Self {
         let [end, ran] = ["end", "ran"].map(|file| server.dir().join(format!("{name}-{file}")));
-        let script = until(&end, &ran);
+        let made = Command::new("mkfifo").arg(&end).status().expect("there is mkfifo");
+        assert!(made.success());
+        let (from, to) = (end.display(), ran.display());
+        let script = format!("echo ran >>{to}; echo ready; read line <{from}; exit 3");
         let words = [&["run"], options, &[name, "--", "sh", "-c", &script]].concat();
         let tool = tool(server, &words).start_in_its_own_group();
+        // Opened for both, it waits for no other side.
+        let end = File::options().read(true).write(true).open(&end).expect("our pipe");
         Self { tool, name: name.to_owned(), end, ran }
     }
 
@@ -40,8 +43,8 @@ impl Scene {
         eventually(LONG, &format!("{by} stops the tool of {}", self.name), stopped).await;
     }
 
-    fn end_command(&self) {
-        fs::write(&self.end, "").expect("a file");
+    fn end_command(&mut self) {
+        self.end.write_all(b"end\n").expect("a pipe");
     }
 
     fn has_run(&self) -> bool {
@@ -99,21 +102,6 @@ async fn a_tool_that_is_told_to_stop_while_it_waits_leaves_the_line() {
     in_line(&admin, "a", 0).await;
 }
 
-#[tokio::test]
-async fn the_time_to_wait_does_not_stand_still_while_the_tool_is_stopped() {
-    let server = Server::start().await;
-    let admin = server.admin().await;
-    let holder = tool(&server, &["hold", "a"]).start();
-    holder.says("token").await;
-    let mut waiter = Scene::start(&server, "a", &["-w", "2"]);
-    in_line(&admin, "a", 1).await;
-    waiter.stop("TSTP").await;
-    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
-    waiter.tool.signal("CONT");
-    assert_eq!(waiter.tool.code().await, 1);
-    assert!(!waiter.has_run());
-}
-
 /// Waits until the command of the tool is stopped.
 async fn command_stopped(scene: &Scene) {
     let stopped = async || command(&scene.tool).and_then(state) == Some('T');
@@ -137,7 +125,7 @@ async fn a_tool_that_is_stopped_while_its_command_runs_keeps_the_lock_until_the_
         assert!(!is_free(&admin, by).await, "the command still runs");
         // Nobody needs the lock once the command has ended, whether the tool can say so or not.
         scene.end_command();
-        freed(&admin, by).await;
+        eventually(LONG, "it is given back", async || is_free(&admin, by).await).await;
         scene.tool.signal("CONT");
         assert_eq!(scene.tool.code().await, 3, "{}", scene.tool.complaint());
     }
@@ -173,13 +161,16 @@ async fn a_tool_that_is_stopped_while_it_gives_the_lock_back_gives_it_back() {
     let server = Server::start().await;
     let admin = server.admin().await;
     for by in STOPS {
-        let mut scene = Scene::start(&server, by, &["--min-hold", "4"]);
-        held(&admin, by).await;
+        let mut scene = Scene::start(&server, by, &["--watchdog", "10m"]);
         scene.tool.says("ready").await;
+        // It gives the lock back for as long as its keeper does not answer.
+        let keeper = scene.tool.keeper();
+        signal(keeper, "STOP");
         scene.end_command();
-        let ended = async || scene.tool.children() == [scene.tool.keeper()];
+        let ended = async || scene.tool.children() == [keeper];
         eventually(LONG, "the command has ended", ended).await;
         scene.stop(by).await;
+        signal(keeper, "CONT");
         freed(&admin, by).await;
         scene.tool.signal("CONT");
         assert_eq!(scene.tool.code().await, 3);
