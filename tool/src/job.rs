@@ -1,7 +1,7 @@
 //! The command, and all processes of its process group.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -48,10 +48,9 @@ impl Job {
         process.arg0("parklock").arg(launch::STAGE).args(launch.words()).args(command);
         process.envs(variables.iter().map(|(name, value)| (name, value))).process_group(0);
         let leader = Pid::from_raw(process.spawn()?.id().cast_signed());
-        if let Some(terminal) = terminal {
-            terminal.give(leader);
-        }
-        Ok(Self { leader, terminal, is_stopped: false })
+        let job = Self { leader, terminal, is_stopped: false };
+        job.offer_terminal();
+        Ok(job)
     }
 
     /// The id of the command's process group, which is also the id of its first process.
@@ -100,7 +99,7 @@ impl Job {
         if matches!(by, Signal::SIGTTIN | Signal::SIGTTOU)
             && self.terminal.is_some_and(|terminal| terminal.give(self.leader))
         {
-            // `fg` has given the terminal to the tool since the command began, and the command wants it now.
+            // The tool has the terminal, after `fg` for example, and the command wants it now.
             return self.signal(Signal::SIGCONT);
         }
         if self.terminal.is_some_and(|terminal| terminal.take_from(self.leader)) {
@@ -114,10 +113,16 @@ impl Job {
 
     /// The tool continues, in the foreground or in the background, and so does the command.
     pub(crate) fn resume(&self) {
-        if let Some(terminal) = self.terminal {
+        self.offer_terminal();
+        self.signal(Signal::SIGCONT);
+    }
+
+    /// Gives the command the terminal, unless stdout is a pipe: then the program that reads it, less(1) for example, may want
+    /// the keys, and the command gets the terminal when it reads from it.
+    fn offer_terminal(&self) {
+        if let Some(terminal) = self.terminal.filter(|_| io::stdout().is_terminal()) {
             terminal.give(self.leader);
         }
-        self.signal(Signal::SIGCONT);
     }
 
     /// The exit code of a command that has ended.

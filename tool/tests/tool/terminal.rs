@@ -191,6 +191,31 @@ async fn ctrl_z_stops_a_tool_whose_stdin_is_no_terminal() {
 }
 
 #[tokio::test]
+async fn the_next_program_of_a_pipeline_has_the_keys_until_the_command_wants_them() {
+    if !has_script() {
+        return;
+    }
+    let server = Server::start().await;
+    let (admin, mut shell) = (server.admin().await, Shell::start(&server).await);
+    let go = server.dir().join("go");
+    let command = format!(
+        "echo piped; until [ -e {} ]; do sleep 0.02; done; read x; echo $x; read x",
+        go.display()
+    );
+    let next = "read line; echo rea\"\"dy; read x </dev/tty; echo got-$x; read x; echo piped-$x";
+    shell.types(&format!("{PROGRAM} run a -- sh -c '{command}' | sh -c '{next}'\n"));
+    shell.shows("ready").await;
+    shell.types("hello\n");
+    shell.shows("got-hello").await;
+    fs::write(&go, "").expect("a file");
+    shell.types("more\n");
+    shell.shows("piped-more").await;
+    shell.types(CTRL_C);
+    shell.shows("[code-0]").await;
+    freed(&admin, "a").await;
+}
+
+#[tokio::test]
 async fn ctrl_z_stops_the_script_that_has_called_the_tool() {
     if !has_script() {
         return;
