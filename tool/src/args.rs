@@ -375,7 +375,7 @@ impl Lock {
     }
 
     /// Whether this process runs under a lock of the same name, which only one caller may hold: then it waits for itself, unless
-    /// that lock was given back or lies on another server.
+    /// that lock was given back, or lies on another server or in another namespace.
     pub(crate) fn is_nested(&self) -> bool {
         std::env::var_os("PARKLOCK_HELD").is_some()
             && std::env::var("PARKLOCK_NAME").is_ok_and(|name| name == self.name)

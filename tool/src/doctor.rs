@@ -165,10 +165,10 @@ async fn check_all(
     findings.extend(replicas(server, &replication).await?);
     findings.push(idle_limit(server).await?);
     findings.push(users::new_users(server).await?);
-    findings.extend(users::publishers(server, asked.server.layout()).await);
     findings.push(scripts(server).await);
     findings.push(round_trip(server).await);
     let realm = asked.server.realm()?;
+    findings.extend(users::publishers(server, &realm).await);
     findings.push(message(server, asked).await);
     findings.push(clock(server).await);
     findings.push(immortal(server, &realm.namespaces).await);

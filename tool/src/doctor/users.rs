@@ -1,8 +1,9 @@
 //! Who else may speak on the channels of locks: whoever may publish there can wake waiters, and tell them untruths.
 
-use parklock::{Layout, operator};
+use parklock::operator;
 
 use super::Finding;
+use crate::args::Realm;
 use crate::failure::Failure;
 use crate::servers::Server;
 use crate::table::printable;
@@ -26,9 +27,10 @@ pub(super) async fn new_users(server: &Server) -> Result<Finding, Failure> {
 
 /// The users that may publish on the channels of locks without the right to write their keys. `None`: this user may not ask,
 /// or the server cannot tell (before Redis 7).
-pub(super) async fn publishers(server: &Server, layout: Layout) -> Option<Finding> {
+pub(super) async fn publishers(server: &Server, realm: &Realm) -> Option<Finding> {
     let list: Vec<String> = server.query(&["ACL", "LIST"]).await.ok()?;
-    let place = operator::place(layout, "lock", "parklock-doctor", server.database).ok()?;
+    let name = (realm.namespaces.name(), "parklock-doctor");
+    let place = operator::place(realm.layout, "lock", name, server.database).ok()?;
     let publish = if server.is_sharded { "SPUBLISH" } else { "PUBLISH" };
     let mut found = Vec::new();
     for user in list.iter().filter_map(|line| active(line)) {

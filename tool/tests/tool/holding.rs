@@ -183,6 +183,10 @@ async fn one_renewal_without_an_answer_does_not_cost_the_lock() {
     let words = ["run", "a", "--", "true"];
     let mut waiter = tool_at(&proxy.url(), server.dir(), &words).start();
     in_line(&admin, "a", 1).await;
+    // A waiter that hears nothing yet asks once more, and finds the lock with its whole lease.
+    let channels =
+        async || admin.cmd::<Vec<String>>(&["PUBSUB", "CHANNELS", "lock_channel:{a}*"]).await;
+    eventually(LONG, "the waiter hears messages", async || channels().await.len() == 2).await;
     // A grant by message lasts for a moment only. So the tool renews the lock before it starts the command.
     let lost = proxy.script("renew").nth(1).cut_before();
     holder.signal("TERM");
