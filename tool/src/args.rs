@@ -374,6 +374,14 @@ impl Lock {
         self.lease.or(self.watchdog).unwrap_or(Duration::from_secs(30))
     }
 
+    /// Whether this process runs under a lock of the same name, which only one caller may hold: then it waits for itself, unless
+    /// that lock was given back, or lies on another server or in another namespace.
+    pub(crate) fn is_nested(&self) -> bool {
+        std::env::var_os("PARKLOCK_HELD").is_some()
+            && std::env::var("PARKLOCK_NAME").is_ok_and(|name| name == self.name)
+            && !matches!(self.kind, Kind::Read | Kind::Semaphore)
+    }
+
     /// How many callers may hold the lock at a time.
     pub(crate) fn permits(&self) -> u32 {
         self.permits.unwrap_or(1)

@@ -1,5 +1,7 @@
 //! `parklock doctor`: is this server fit for locks?
 
+mod users;
+
 use std::time::{Duration, Instant};
 
 use parklock::operator::{self, Namespaces, Part};
@@ -162,9 +164,11 @@ async fn check_all(
     findings.push(persistence(server).await?);
     findings.extend(replicas(server, &replication).await?);
     findings.push(idle_limit(server).await?);
+    findings.push(users::new_users(server).await?);
     findings.push(scripts(server).await);
     findings.push(round_trip(server).await);
     let realm = asked.server.realm()?;
+    findings.extend(users::publishers(server, &realm).await);
     findings.push(message(server, asked).await);
     findings.push(clock(server).await);
     findings.push(immortal(server, &realm.namespaces).await);

@@ -5,7 +5,8 @@ use std::io;
 use std::time::Duration;
 
 use crate::args::Elect;
-use crate::supervisor::{Outcome, Supervisor};
+use crate::phase::Outcome;
+use crate::supervisor::Supervisor;
 use crate::{exit, voice};
 
 /// The pause before another campaign while Redis is away.

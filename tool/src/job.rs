@@ -1,7 +1,7 @@
 //! The command, and all processes of its process group.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -11,6 +11,7 @@ use nix::unistd::{Pid, getpid};
 
 use crate::exit;
 use crate::launch::{self, Launch};
+use crate::signals::{self, Who};
 use crate::terminal::Terminal;
 
 /// The program that runs now, even if a newer one has been installed in its place.
@@ -22,30 +23,34 @@ pub(crate) const OURSELVES: &str = "/proc/self/exe";
 pub(crate) struct Job {
     leader: Pid,
     terminal: Option<Terminal>,
+    is_stopped: bool,
 }
 
-/// Whether the command runs.
+/// What the kernel reports about the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
-    Running,
-    Stopped,
+pub(crate) enum Report {
+    Nothing,
+    /// This signal has stopped it.
+    Stopped(Signal),
     Ended,
 }
 
 impl Job {
+    /// Starts a process that becomes the command when the keeper lets it go.
     pub(crate) fn start(
         command: &[OsString],
         variables: &[(&str, String)],
         if_orphaned: Signal,
         terminal: Option<Terminal>,
     ) -> io::Result<Self> {
-        let takes_terminal = terminal.is_some();
-        let launch = Launch { if_orphaned, supervisor: getpid(), takes_terminal };
+        let launch = Launch { if_orphaned, supervisor: getpid() };
         let mut process = Command::new(OURSELVES);
         process.arg0("parklock").arg(launch::STAGE).args(launch.words()).args(command);
         process.envs(variables.iter().map(|(name, value)| (name, value))).process_group(0);
-        let child = process.spawn()?;
-        Ok(Self { leader: Pid::from_raw(child.id().cast_signed()), terminal })
+        let leader = Pid::from_raw(process.spawn()?.id().cast_signed());
+        let job = Self { leader, terminal, is_stopped: false };
+        job.offer_terminal();
+        Ok(job)
     }
 
     /// The id of the command's process group, which is also the id of its first process.
@@ -58,29 +63,66 @@ impl Job {
         let _ = killpg(self.leader, signal); // fails only if the group has no process
     }
 
-    /// Whether the command runs. This does not reap it.
-    pub(crate) fn state(&self) -> State {
-        let flags = WaitPidFlag::WEXITED
-            | WaitPidFlag::WSTOPPED
-            | WaitPidFlag::WNOHANG
-            | WaitPidFlag::WNOWAIT;
-        match waitid(Id::Pid(self.leader), flags) {
-            Ok(WaitStatus::StillAlive | WaitStatus::Continued(_)) => State::Running,
-            Ok(WaitStatus::Stopped(..)) => State::Stopped,
-            _ => State::Ended,
+    /// What has happened since the last call. This does not reap the command.
+    pub(crate) fn report(&mut self) -> Report {
+        let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        if !matches!(waitid(Id::Pid(self.leader), ended), Ok(WaitStatus::StillAlive)) {
+            return Report::Ended;
+        }
+        // Without WNOWAIT, the kernel reports each stop once.
+        let changed = WaitPidFlag::WSTOPPED | WaitPidFlag::WCONTINUED | WaitPidFlag::WNOHANG;
+        match waitid(Id::Pid(self.leader), changed) {
+            Ok(WaitStatus::Stopped(_, signal)) => {
+                self.is_stopped = true;
+                Report::Stopped(signal)
+            }
+            Ok(WaitStatus::Continued(_)) => {
+                self.is_stopped = false;
+                Report::Nothing
+            }
+            _ => Report::Nothing,
         }
     }
 
-    /// The user has stopped the command at the terminal. So the tool stops too, and continues together with the
-    /// command. The keeper does not stop, so the lock stays held.
-    pub(crate) fn stop_with(&self) {
-        // This consumes the report of the stop, so that the kernel reports it only once.
-        let _ = waitid(Id::Pid(self.leader), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG);
-        let Some(terminal) = self.terminal else { return };
-        terminal.take_from(self.leader);
-        let _ = nix::sys::signal::raise(Signal::SIGSTOP);
-        terminal.give(self.leader);
+    /// The user asks the tool to stop: the command stops first, and the tool stops when it hears of that.
+    pub(crate) fn stop(&self) {
+        if self.is_stopped {
+            signals::stop(Who::ThisProcess);
+        } else {
+            self.signal(Signal::SIGTSTP);
+        }
+    }
+
+    /// The command has stopped. So the tool stops too, or else its shell would wait for it. The keeper does not stop, so
+    /// the lock stays held.
+    pub(crate) fn stop_with(&self, by: Signal) {
+        if matches!(by, Signal::SIGTTIN | Signal::SIGTTOU)
+            && self.terminal.is_some_and(|terminal| terminal.give(self.leader))
+        {
+            // The tool has the terminal, after `fg` for example, and the command wants it now.
+            return self.signal(Signal::SIGCONT);
+        }
+        if self.terminal.is_some_and(|terminal| terminal.take_from(self.leader)) {
+            // Ctrl-Z reached the command's group alone.
+            signals::stop(Who::WholeGroup);
+            self.resume();
+        } else {
+            signals::stop(Who::ThisProcess);
+        }
+    }
+
+    /// The tool continues, in the foreground or in the background, and so does the command.
+    pub(crate) fn resume(&self) {
+        self.offer_terminal();
         self.signal(Signal::SIGCONT);
+    }
+
+    /// Gives the command the terminal, unless stdout is a pipe: then the program that reads it, less(1) for example, may want
+    /// the keys, and the command gets the terminal when it reads from it.
+    fn offer_terminal(&self) {
+        if let Some(terminal) = self.terminal.filter(|_| io::stdout().is_terminal()) {
+            terminal.give(self.leader);
+        }
     }
 
     /// The exit code of a command that has ended.

@@ -7,11 +7,11 @@
 //! 2. If the supervisor falls silent, the keeper still renews the lock. If it cannot, it ends the command itself.
 //! 3. If the supervisor is gone, the keeper ends the command. It gives the lock back when no process of the command's
 //!    group is left.
+//! 4. If the supervisor falls silent when there is no command, the keeper gives the lock back: nobody would use it.
 
-use std::io::{self, BufRead, Write};
+use std::fs;
+use std::future::pending;
 use std::process;
-use std::sync::mpsc::{Sender, channel};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -19,13 +19,14 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use parklock::{Client, Error, Guard};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::{Lock, OnLost, Work};
-use crate::launch::hear_all;
+use crate::desk::Desk;
+use crate::horizon::Horizon;
 use crate::limits::Limits;
-use crate::moment::{Moment, awake, slept};
+use crate::moment::Moment;
+use crate::signals::{go, hear_all_but};
 use crate::words::{Order, Told};
 use crate::{exit, lock};
 
@@ -35,6 +36,9 @@ pub(crate) const STAGE: &str = "--keep";
 /// The longest time between two checks of whether the lock was renewed.
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
+/// How long the lock is held without a command for a supervisor that does not say what it does.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// The pause before another request for a renewal that was not answered.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -43,7 +47,8 @@ const GIVING_BACK: Duration = Duration::from_secs(5);
 
 /// Runs this process to its end.
 pub(crate) fn keep(lock: &Lock, work: &Work) -> ! {
-    let _ = hear_all();
+    // TTOU would stop this background process when it writes its log to the terminal.
+    let _ = hear_all_but(&[Signal::SIGTTOU]);
     let (desk, writer) = Desk::open();
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(Keeper::new(lock, work, desk).run()),
@@ -57,53 +62,13 @@ pub(crate) fn keep(lock: &Lock, work: &Work) -> ! {
     process::exit(i32::from(exit::OK))
 }
 
-/// Where orders arrive and words leave. Each has its own thread, so that a stopped supervisor does not delay the
-/// renewals.
-struct Desk {
-    orders: UnboundedReceiver<Order>,
-    words: Sender<Told>,
-}
-
-impl Desk {
-    fn open() -> (Self, JoinHandle<()>) {
-        let (words, outbox) = channel::<Told>();
-        let writer = thread::spawn(move || {
-            while let Ok(first) = outbox.recv() {
-                // If the supervisor was stopped for long, it needs only the last deadline.
-                let words = outbox.try_iter().fold(vec![first], without_old_deadlines);
-                let text = words.iter().map(|word| format!("{word}\n")).collect::<String>();
-                let mut out = io::stdout().lock();
-                let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-            }
-        });
-        let (inbox, orders) = unbounded_channel();
-        thread::spawn(move || {
-            let lines = io::stdin().lock().lines().map_while(Result::ok);
-            let mut orders = lines.filter_map(|line| Order::read(&line));
-            // This ends when the keeper takes no more orders.
-            let _ = orders.try_for_each(|order| inbox.send(order));
-        });
-        (Self { orders, words }, writer)
-    }
-
-    fn tell(&self, word: Told) {
-        let _ = self.words.send(word);
-    }
-}
-
-fn without_old_deadlines(mut words: Vec<Told>, next: Told) -> Vec<Told> {
-    if let (Some(Told::Until(_)), Told::Until(_)) = (words.last(), &next) {
-        words.pop();
-    }
-    words.push(next);
-    words
-}
-
 struct Keeper<'a> {
     lock: &'a Lock,
     work: &'a Work,
     limits: Limits,
     desk: Desk,
+    /// The supervisor wants the lock, and can begin the command.
+    is_wanted: bool,
     /// The process group of the command, once it runs.
     group: Option<Pid>,
 }
@@ -116,36 +81,76 @@ enum End {
     Now,
     Lost,
     Orphaned,
+    /// The command has not begun.
+    Withdrawn,
 }
 
 impl<'a> Keeper<'a> {
     fn new(lock: &'a Lock, work: &'a Work, desk: Desk) -> Self {
         let limits = Limits::new(lock.lease(), work.kill_after);
-        Self { lock, work, limits, desk, group: None }
+        Self { lock, work, limits, desk, is_wanted: true, group: None }
     }
 
     async fn run(mut self) {
         deaf();
-        let (lock, app) = (self.lock, self.app());
-        let client = tokio::select! {
-            connected = lock::connect(lock, &app) => match connected {
-                Ok(client) => client,
-                Err(error) => return self.fail(&error),
-            },
-            // Any order here means that the lock is no longer wanted.
-            _ = self.desk.orders.recv() => return,
-        };
+        let Some(client) = self.connect().await else { return };
         self.desk.tell(Told::Connected);
-        let granted = tokio::select! {
-            granted = whole(&client, lock) => granted,
-            _ = self.desk.orders.recv() => return close(&client).await,
-        };
-        match granted {
-            Ok(Some(guard)) => return self.hold(&client, guard).await,
-            Ok(None) => self.desk.tell(Told::Busy),
-            Err(error) => self.fail(&error),
+        let until = self.lock.wait.map(|wait| Instant::now() + wait);
+        while let Some(guard) = self.wait(&client, until).await {
+            if self.hold(&client, guard).await != End::Withdrawn {
+                return;
+            }
+            self.is_wanted = false;
+            self.desk.tell(Told::Paused);
         }
         close(&client).await;
+    }
+
+    async fn connect(&mut self) -> Option<Client> {
+        let (lock, app) = (self.lock, self.app());
+        let mut connected = std::pin::pin!(lock::connect(lock, &app));
+        loop {
+            tokio::select! {
+                connected = &mut connected => {
+                    return connected.inspect_err(|error| self.fail(error)).ok();
+                }
+                order = self.desk.orders.recv() => if self.has_to_end(order) { return None },
+            }
+        }
+    }
+
+    /// Waits for the lock while it is wanted. `None`: the keeper has to end.
+    async fn wait(&mut self, client: &Client, until: Option<Instant>) -> Option<Guard> {
+        loop {
+            let (lock, is_wanted) = (self.lock, self.is_wanted);
+            let granted = async {
+                if is_wanted { whole(client, lock, until).await } else { pending().await }
+            };
+            tokio::select! {
+                granted = granted => match granted {
+                    Ok(Some(guard)) => return Some(guard),
+                    Ok(None) => self.desk.tell(Told::Busy),
+                    Err(error) => self.fail(&error),
+                },
+                order = self.desk.orders.recv() => if self.has_to_end(order) { return None } else { continue },
+            }
+            return None;
+        }
+    }
+
+    /// Follows an order that comes while the keeper does not have the lock.
+    fn has_to_end(&mut self, order: Option<Order>) -> bool {
+        match order {
+            Some(Order::Wait) => self.is_wanted = true,
+            Some(Order::Pause) => {
+                self.is_wanted = false;
+                self.desk.tell(Told::Paused);
+            }
+            // The answer to a grant that the keeper has given back meanwhile. The supervisor removes that process.
+            Some(Order::Started(_)) => {}
+            Some(Order::Over | Order::Now) | None => return true,
+        }
+        false
     }
 
     /// The name of the command, without its folder.
@@ -158,12 +163,13 @@ impl<'a> Keeper<'a> {
         self.desk.tell(Told::Failed(exit::of_error(error), error.to_string()));
     }
 
-    async fn hold(&mut self, client: &Client, guard: Guard) {
+    async fn hold(&mut self, client: &Client, guard: Guard) -> End {
         let since = Instant::now();
         let mut horizon = Horizon::new();
         let until = horizon.look(&guard).unwrap_or_else(Moment::now);
         self.desk.tell(Told::Granted { token: guard.token().get(), until });
-        match self.keep(&guard, &mut horizon).await {
+        let end = self.keep(&guard, &mut horizon).await;
+        match end {
             End::Over => {
                 self.stay(&guard, since).await;
                 self.give_back(client, guard).await;
@@ -174,33 +180,39 @@ impl<'a> Keeper<'a> {
                 self.await_end().await;
                 close(client).await;
             }
-            // Without a group, the keeper cannot know whether the command has begun. So it leaves the lock to its
-            // lease.
-            End::Orphaned if self.group.is_none() => {}
             End::Orphaned => {
                 self.end_group(&guard).await;
                 self.give_back(client, guard).await;
             }
+            // If the release fails, the client repeats it.
+            End::Withdrawn => drop(timeout(GIVING_BACK, guard.unlock()).await),
         }
+        end
     }
 
     async fn keep(&mut self, guard: &Guard, horizon: &mut Horizon) -> End {
         let mut ended = std::pin::pin!(guard.ended());
+        // Since when no command has needed the lock. The supervisor begins one, or says that it has ended.
+        let mut idle_since = Some(Instant::now());
         loop {
             let look = LONGEST_LOOK.min(self.lock.lease() / 20);
             let spare = guard.remaining().saturating_sub(self.last_moment());
             tokio::select! {
                 biased;
-                order = self.desk.orders.recv() => match order {
-                    Some(Order::Started(group)) => self.group = Some(Pid::from_raw(group)),
-                    Some(Order::Over) => return End::Over,
-                    Some(Order::Now) => return End::Now,
-                    None => return End::Orphaned,
-                },
                 _ = &mut ended => {
                     self.kill();
-                    return End::Lost;
+                    return if self.group.is_some() { End::Lost } else { End::Withdrawn };
                 }
+                order = self.desk.orders.recv() => match order {
+                    // The supervisor would end the command at once.
+                    Some(Order::Started(_)) if guard.remaining() <= self.limits.warn => return End::Withdrawn,
+                    Some(Order::Started(group)) => self.begin(Pid::from_raw(group)),
+                    Some(Order::Pause) if self.group.is_none() => return End::Withdrawn,
+                    Some(Order::Over) => return End::Over,
+                    Some(Order::Now) => return End::Now,
+                    Some(Order::Pause | Order::Wait) => {}
+                    None => return End::Orphaned,
+                },
                 () = sleep(look.min(spare).max(Duration::from_millis(1))) => {}
             }
             if let Some(until) = horizon.look(guard) {
@@ -209,7 +221,19 @@ impl<'a> Keeper<'a> {
             if guard.remaining() <= self.last_moment() {
                 self.kill();
             }
+            let is_idle = self.group.is_none_or(has_ended);
+            idle_since = is_idle.then(|| idle_since.unwrap_or_else(Instant::now));
+            if idle_since.is_some_and(|since| since.elapsed() >= PATIENCE) {
+                return if self.group.is_some() { End::Over } else { End::Withdrawn };
+            }
         }
+    }
+
+    /// Lets the command begin.
+    fn begin(&mut self, group: Pid) {
+        self.group = Some(group);
+        go(group);
+        self.desk.tell(Told::Begun);
     }
 
     /// How long before the deadline the keeper kills the command. The supervisor does so a little earlier, unless it is
@@ -234,11 +258,8 @@ impl<'a> Keeper<'a> {
     async fn await_end(&mut self) {
         loop {
             match self.desk.orders.recv().await {
-                Some(Order::Started(group)) => {
-                    self.group = Some(Pid::from_raw(group));
-                    self.kill();
-                }
                 Some(Order::Over | Order::Now) => return,
+                Some(_) => {}
                 None => return self.kill(),
             }
         }
@@ -267,11 +288,15 @@ impl<'a> Keeper<'a> {
     /// Keeps others out until `--min-hold` is over.
     async fn stay(&mut self, guard: &Guard, since: Instant) {
         let rest = self.lock.min_hold.unwrap_or_default().saturating_sub(since.elapsed());
+        let ordered = async {
+            // The supervisor may say only now that the command has ended. Otherwise the keeper has to end now, or the
+            // supervisor is gone.
+            while self.desk.orders.recv().await == Some(Order::Over) {}
+        };
         tokio::select! {
             () = sleep(rest) => {}
             _ = guard.ended() => {}
-            // The supervisor says that the keeper has to end now, or is gone.
-            _ = self.desk.orders.recv() => {}
+            () = ordered => {}
         }
     }
 
@@ -289,8 +314,11 @@ impl<'a> Keeper<'a> {
 
 /// Gets the lock with its whole lease. A grant by message lasts only for a moment, until a renewal confirms it. So this
 /// renews the lock before the command begins.
-async fn whole(client: &Client, lock: &Lock) -> parklock::Result<Option<Guard>> {
-    let until = lock.wait.map(|wait| Instant::now() + wait);
+async fn whole(
+    client: &Client,
+    lock: &Lock,
+    until: Option<Instant>,
+) -> parklock::Result<Option<Guard>> {
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let Some(guard) = lock::acquire(client, lock, left).await? else { return Ok(None) };
@@ -318,6 +346,16 @@ async fn extended(guard: &Guard, lease: Duration) -> parklock::Result<()> {
     }
 }
 
+/// Whether a process has ended, and its parent has not reaped it yet. The first thread of a process may end before the
+/// others.
+fn has_ended(process: Pid) -> bool {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name of the program, in brackets, stands before the state. The number of threads is the 18th word from there.
+    let Some((_, rest)) = text.rsplit_once(") ") else { return false };
+    let mut words = rest.split(' ');
+    words.next() == Some("Z") && words.nth(16) == Some("1")
+}
+
 /// Waits until the client has given everything back.
 async fn close(client: &Client) {
     let _ = timeout(GIVING_BACK, client.close()).await;
@@ -335,37 +373,4 @@ fn deaf() {
         SignalKind::user_defined2(),
     ];
     kinds.into_iter().for_each(|kind| drop(signal(kind)));
-}
-
-/// Until when the lock is valid, on the clock that the supervisor reads.
-///
-/// The library counts deadlines on a clock that stands still while the machine sleeps. The supervisor's clock does not.
-/// So the keeper translates each deadline once, when it is new. It adds the sleep up to its previous check, not up to
-/// now: if the machine slept while a renewal was in flight, that sleep does not count as time that is left.
-struct Horizon {
-    /// The last deadline, on the clock that stands still.
-    until: Duration,
-    slept: Duration,
-}
-
-impl Horizon {
-    /// Two readings of one deadline differ by less than this.
-    const SAME: Duration = Duration::from_millis(3);
-
-    fn new() -> Self {
-        Self { until: Duration::ZERO, slept: slept() }
-    }
-
-    /// The deadline, if it is a new one.
-    fn look(&mut self, guard: &Guard) -> Option<Moment> {
-        let slept_before = std::mem::replace(&mut self.slept, slept());
-        // Read the clock first: then a late reading of the guard makes the deadline earlier, not later.
-        let now = awake();
-        let until = now + guard.remaining();
-        if until <= self.until + Self::SAME {
-            return None;
-        }
-        self.until = until;
-        Some(Moment(until + slept_before))
-    }
 }

@@ -23,10 +23,12 @@ pub(crate) struct Link {
 
 impl Link {
     /// Starts a keeper with the arguments that this process has. It has its own process group, so that Ctrl-C and
-    /// Ctrl-Z at a terminal do not reach it.
-    pub(crate) fn start(arguments: &[OsString]) -> io::Result<Self> {
+    /// Ctrl-Z at a terminal do not reach it. It gets the URL, which may have a password, in its environment: all users of
+    /// the machine can see its arguments.
+    pub(crate) fn start(arguments: &[OsString], url: &str) -> io::Result<Self> {
         let mut command = Command::new(OURSELVES);
-        command.arg0("parklock").arg(keeper::STAGE).args(arguments).process_group(0);
+        command.arg0("parklock").arg(keeper::STAGE).args(without_url(arguments)).process_group(0);
+        command.env("PARKLOCK_URL", url);
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let both = process.stdin.take().zip(process.stdout.take());
         let (orders, words) = both.ok_or_else(|| io::Error::other("there are no pipes"))?;
@@ -69,6 +71,24 @@ impl Link {
     }
 }
 
+/// The arguments without `--url`. What follows the dashes belongs to the command.
+fn without_url(arguments: &[OsString]) -> Vec<&OsString> {
+    let mut kept = Vec::new();
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.as_encoded_bytes() {
+            b"--url" => drop(words.next()),
+            [b'-', b'-', b'u', b'r', b'l', b'=', ..] => {}
+            b"--" => {
+                kept.push(word);
+                kept.extend(words.by_ref());
+            }
+            _ => kept.push(word),
+        }
+    }
+    kept
+}
+
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.words.as_fd()
@@ -80,5 +100,23 @@ impl Drop for Link {
         // If the keeper has ended, this reaps it. If not, it may still have to give the lock back: do not wait for
         // that.
         let _ = self.process.try_wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_url_is_left_out_unless_it_is_the_commands() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        for line in [
+            "run --url redis://:p@h -n a -- x --url y",
+            "run --url=redis://:p@h -n a -- x --url y",
+            "run -n a --url redis://:p@h -- x --url y",
+        ] {
+            let (all, kept) = (words(line), words("run -n a -- x --url y"));
+            assert_eq!(without_url(&all), kept.iter().collect::<Vec<_>>(), "{line}");
+        }
     }
 }

@@ -10,11 +10,13 @@ mod alarm;
 mod args;
 mod bench;
 mod deadlocks;
+mod desk;
 mod doctor;
 mod elect;
 mod exit;
 mod failure;
 mod hold;
+mod horizon;
 mod info;
 mod inventory;
 mod job;
@@ -27,6 +29,7 @@ mod lock;
 mod moment;
 mod output;
 mod pages;
+mod phase;
 mod run;
 mod servers;
 mod signals;
@@ -49,6 +52,7 @@ use serde_json::json;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
+use crate::table::printable;
 use crate::voice::Voice;
 
 fn main() -> ExitCode {
@@ -80,6 +84,11 @@ fn obey(command: Command, arguments: &[OsString]) -> u8 {
     if let Some((lock, why)) = command.lock().and_then(|lock| Some((lock, lock.contradiction()?))) {
         Voice::of(lock).warn("failed", &json!({ "code": exit::CONFIG }), why);
         return exit::CONFIG;
+    }
+    if let Some(lock) = command.lock().filter(|lock| lock.is_nested()) {
+        let text =
+            format!("this already runs under {}, and may wait for itself", printable(&lock.name));
+        Voice::of(lock).warn("nested", &json!({}), &text);
     }
     match command {
         Command::Run(asked) => run::run(&asked, arguments),

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 
 use crate::args::Run;
-use crate::supervisor::{Outcome, Supervisor};
+use crate::phase::Outcome;
+use crate::supervisor::Supervisor;
 use crate::{exit, voice};
 
 pub(crate) fn run(asked: &Run, arguments: &[OsString]) -> u8 {

@@ -1,10 +1,15 @@
-//! The signals that the tool reads like messages, so that none of them interrupts it.
+//! The signals that the tool reads like messages, so that none of them interrupts it, and those that stop it.
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::{Pid, getpgrp, getpid};
+
+/// The keeper sends this to the process that becomes the command, to let the command begin. A process that does not wait for
+/// it ignores it.
+const GO: Signal = Signal::SIGURG;
 
 /// The signals that the tool passes on to the command.
 const PASSED_ON: [Signal; 9] = [
@@ -38,8 +43,10 @@ impl Signals {
             .filter(|signal| !ignored.has(*signal as i32))
             .for_each(|signal| taken.add(signal));
         let mut blocked = taken;
-        // So that the tool can take the terminal back from the background.
+        // So that the tool can take the terminal back from the background, and the keeper can write there.
         blocked.add(Signal::SIGTTOU);
+        // So that the process that becomes the command has it blocked from its first moment.
+        blocked.add(GO);
         blocked.thread_block()?;
         SignalFd::with_flags(&taken, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map(Self)
     }
@@ -55,6 +62,47 @@ impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// Unblocks all signals but these. A process inherits the signals that its parent has blocked, and would never receive TERM.
+pub(crate) fn hear_all_but(kept: &[Signal]) -> nix::Result<()> {
+    let mut heard = SigSet::all();
+    kept.iter().for_each(|signal| heard.remove(*signal));
+    heard.thread_unblock()
+}
+
+/// Waits for the keeper's word that the command may begin.
+pub(crate) fn await_go() -> nix::Result<()> {
+    hear_all_but(&[GO])?;
+    let mut go = SigSet::empty();
+    go.add(GO);
+    go.wait().map(drop)
+}
+
+/// Lets the command begin in this process.
+pub(crate) fn go(process: Pid) {
+    let _ = kill(process, GO); // fails only if the process has ended
+}
+
+/// Who stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Who {
+    ThisProcess,
+    /// Also the programs beside the tool: a script that has called it, or the rest of a pipeline.
+    WholeGroup,
+}
+
+/// Stops as TSTP stops a process that does not handle it, until CONT arrives. The kernel stops no process that no shell could
+/// continue; then this returns at once.
+pub(crate) fn stop(who: Who) {
+    let _ = match who {
+        Who::ThisProcess => kill(getpid(), Signal::SIGTSTP),
+        Who::WholeGroup => killpg(getpgrp(), Signal::SIGTSTP),
+    };
+    let mut stop = SigSet::empty();
+    stop.add(Signal::SIGTSTP);
+    // It is blocked, so that the tool can read it. It takes effect here.
+    let _ = stop.thread_unblock().and_then(|()| stop.thread_block());
 }
 
 /// Whether a signal asks the tool to end.

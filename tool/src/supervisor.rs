@@ -18,25 +18,15 @@ use serde_json::json;
 use crate::alarm::Alarm;
 use crate::args::{Lock, OnLost, Work};
 use crate::exit;
-use crate::job::{Job, State};
+use crate::job::{Job, Report};
 use crate::limits::Limits;
 use crate::link::Link;
 use crate::moment::Moment;
-use crate::signals::{Signals, ends, forgets_children};
+use crate::phase::{Next, Outcome, Phase, Running};
+use crate::signals::{self, Signals, Who, ends, forgets_children};
 use crate::terminal::Terminal;
 use crate::voice::Voice;
 use crate::words::{Order, Told};
-
-/// How one hold of the lock, or one wait for it, has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The exit code of the command, of a signal, or of a busy lock.
-    Code(u8),
-    /// The keeper could not get the lock: the exit code of the error.
-    Failed(u8),
-    /// The lock was lost, and the command has ended.
-    Lost,
-}
 
 #[derive(Debug)]
 pub(crate) struct Supervisor<'a> {
@@ -53,42 +43,6 @@ pub(crate) struct Supervisor<'a> {
     ending: Option<Signal>,
     /// A keeper has reached Redis.
     has_connected: bool,
-}
-
-/// The current phase.
-#[derive(Debug)]
-enum Phase {
-    Waiting,
-    /// A signal has ended the wait; this is its exit code.
-    Leaving(u8),
-    Running(Running),
-    /// The command has ended with this code. `urged`: the user does not want to wait for what comes now.
-    GivingBack {
-        code: u8,
-        urged: bool,
-    },
-    Done(Outcome),
-}
-
-/// A command that runs.
-#[derive(Debug)]
-struct Running {
-    job: Job,
-    /// The deadline of its lock.
-    until: Moment,
-    next: Next,
-    /// The lock is lost: the supervisor ends the command, or lets it continue (`--on-lost ignore`).
-    is_lost: bool,
-}
-
-/// The next step against the command if the lock is not renewed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
-    Warn,
-    Kill,
-    /// The command continues. The supervisor reports the loss.
-    Report,
-    Nothing,
 }
 
 impl<'a> Supervisor<'a> {
@@ -110,7 +64,7 @@ impl<'a> Supervisor<'a> {
             arguments,
             limits: Limits::new(lock.lease(), work.kill_after),
             voice: Voice::of(lock),
-            terminal: Terminal::ours(),
+            terminal: Terminal::on_stdin(),
             signals: Signals::take()?,
             alarm: Alarm::new()?,
             ending: None,
@@ -139,7 +93,9 @@ impl<'a> Supervisor<'a> {
                 PollFd::new(self.alarm.as_fd(), PollFlags::POLLIN),
             ];
             wait_for(&mut fds, PollTimeout::NONE)?;
-            self.ending = std::iter::from_fn(|| self.signals.next()).find(|signal| ends(*signal));
+            while let Some(signal) = self.signals.next() {
+                self.heed(signal);
+            }
         }
         Ok(self.ending)
     }
@@ -150,7 +106,7 @@ impl<'a> Supervisor<'a> {
     /// If a system call fails.
     pub(crate) fn hold_once(&mut self) -> io::Result<Outcome> {
         reap_keepers();
-        let mut link = Link::start(self.arguments)?;
+        let mut link = Link::start(self.arguments, &self.lock.server.url())?;
         let mut phase = Phase::Waiting;
         loop {
             if let Phase::Done(outcome) = phase {
@@ -194,34 +150,72 @@ impl<'a> Supervisor<'a> {
                 self.has_connected = true;
                 phase
             }
-            (Told::Granted { token, until }, Phase::Waiting) => self.granted(token, until, link),
-            (Told::Until(until), Phase::Running(running)) => {
-                Phase::Running(Running { until: until.max(running.until), ..running })
-            }
-            (Told::Gone, Phase::Running(running)) => self.gone(running),
-            (Told::Gone, Phase::GivingBack { .. }) => {
-                self.voice.warn("lost", &json!({}), "the lock is lost");
-                Phase::Done(Outcome::Lost)
-            }
-            (Told::Busy, Phase::Waiting) => Phase::Done(Outcome::Code(self.voice.busy(self.lock))),
-            (Told::Failed(code, why), Phase::Waiting) => {
-                self.voice.warn("failed", &json!({ "code": code }), &why);
-                Phase::Done(Outcome::Failed(code))
-            }
+            (told, Phase::Waiting) => self.told_in_line(told, link),
+            (told, Phase::Running(running)) => self.told_of_lock(told, running, link),
+            (told, Phase::GivingBack { code, urged }) => self.told_at_end(told, code, urged),
             (Told::Freed | Told::Left(_) | Told::Gone, Phase::Leaving(code)) => {
-                Phase::Done(Outcome::Code(code))
-            }
-            (Told::Freed, Phase::GivingBack { code, .. }) => {
-                self.voice.note("released", &json!({}), "the lock is given back");
-                Phase::Done(Outcome::Code(code))
-            }
-            (Told::Left(why), Phase::GivingBack { code, .. }) => {
-                let text = format!("the release of the lock failed, its lease will free it: {why}");
-                self.voice.warn("left", &json!({}), &text);
                 Phase::Done(Outcome::Code(code))
             }
             (_, phase) => phase,
         }
+    }
+
+    fn told_in_line(&mut self, told: Told, link: &mut Link) -> Phase {
+        match told {
+            Told::Granted { token, until } => self.granted(token, until, link),
+            // This process was stopped, so the keeper waits for its word before it waits for the lock again.
+            Told::Paused => {
+                link.order(Order::Wait);
+                Phase::Waiting
+            }
+            Told::Busy => Phase::Done(Outcome::Code(self.voice.busy(self.lock))),
+            Told::Failed(code, why) => {
+                self.voice.warn("failed", &json!({ "code": code }), &why);
+                Phase::Done(Outcome::Failed(code))
+            }
+            _ => Phase::Waiting,
+        }
+    }
+
+    fn told_of_lock(&mut self, told: Told, running: Running, link: &mut Link) -> Phase {
+        match told {
+            Told::Begun => Phase::Running(Running { has_begun: true, ..running }),
+            Told::Until(until) => {
+                Phase::Running(Running { until: until.max(running.until), ..running })
+            }
+            Told::Gone => self.gone(running),
+            Told::Paused => {
+                let text = "the lock came while the tool was stopped, and is given back";
+                self.voice.note("withdrawn", &json!({}), text);
+                let phase = self.undo(running);
+                self.told(Told::Paused, phase, link)
+            }
+            // The keeper has seen that the command has ended. This process was stopped.
+            Told::Freed | Told::Left(_) => {
+                let code = self.reap(running.job);
+                let told = if running.is_lost { Told::Gone } else { told };
+                self.told_at_end(told, code, false)
+            }
+            _ => Phase::Running(running),
+        }
+    }
+
+    fn told_at_end(&self, told: Told, code: u8, urged: bool) -> Phase {
+        match told {
+            Told::Freed => self.voice.note("released", &json!({}), "the lock is given back"),
+            Told::Left(why) => {
+                let text = format!("the release of the lock failed, its lease will free it: {why}");
+                self.voice.warn("left", &json!({}), &text);
+            }
+            Told::Gone => {
+                self.voice.warn("lost", &json!({}), "the lock is lost");
+                return Phase::Done(Outcome::Lost);
+            }
+            // There was no command, and there is no lock.
+            Told::Paused => {}
+            _ => return Phase::GivingBack { code, urged },
+        }
+        Phase::Done(Outcome::Code(code))
     }
 
     fn granted(&mut self, token: u64, until: Moment, link: &mut Link) -> Phase {
@@ -245,7 +239,7 @@ impl<'a> Supervisor<'a> {
                     OnLost::Kill => Next::Kill,
                     OnLost::Ignore => Next::Report,
                 };
-                Phase::Running(Running { job, until, next, is_lost: false })
+                Phase::Running(Running { job, has_begun: false, until, next, is_lost: false })
             }
             Err(error) => {
                 link.order(Order::Now);
@@ -253,6 +247,17 @@ impl<'a> Supervisor<'a> {
                 self.voice.warn("failed", &json!({ "code": exit::BROKEN }), &text);
                 Phase::GivingBack { code: exit::BROKEN, urged: true }
             }
+        }
+    }
+
+    /// Removes the process of a command that has not begun. Unless the user has asked the tool to end, it waits for the lock
+    /// again.
+    fn undo(&self, running: Running) -> Phase {
+        running.job.signal(Signal::SIGKILL);
+        running.job.reap();
+        match self.ending {
+            Some(signal) => Phase::Done(Outcome::Code(exit::of_signal(signal as i32))),
+            None => Phase::Waiting,
         }
     }
 
@@ -274,7 +279,11 @@ impl<'a> Supervisor<'a> {
                 Phase::Done(Outcome::Failed(exit::BROKEN))
             }
             Phase::Leaving(code) => Phase::Done(Outcome::Code(code)),
-            Phase::Running(running) => self.orphaned(running),
+            Phase::Running(running) if running.has_begun => self.orphaned(running),
+            Phase::Running(running) => {
+                let phase = self.undo(running);
+                self.keeper_gone(phase)
+            }
             Phase::GivingBack { code, .. } => {
                 self.voice.warn("left", &json!({}), "the lock is left to its lease");
                 Phase::Done(Outcome::Code(code))
@@ -294,14 +303,24 @@ impl<'a> Supervisor<'a> {
         Phase::Running(running)
     }
 
-    fn signalled(&mut self, signal: Signal, phase: Phase, link: &mut Link) -> Phase {
+    /// Does what a signal asks of the tool in any phase without a command.
+    fn heed(&mut self, signal: Signal) {
         self.ending = self.ending.or(ends(signal).then_some(signal));
+        if signal == Signal::SIGTSTP {
+            signals::stop(Who::ThisProcess);
+        }
+    }
+
+    fn signalled(&mut self, signal: Signal, phase: Phase, link: &mut Link) -> Phase {
+        if let Phase::Running(running) = phase {
+            return self.pass_on(signal, running, link);
+        }
+        if matches!(phase, Phase::Waiting) && signal == Signal::SIGTSTP {
+            // While the tool is stopped, nobody could begin the command.
+            link.order(Order::Pause);
+        }
+        self.heed(signal);
         match phase {
-            Phase::Running(running) if signal == Signal::SIGCHLD => self.look_at_job(running, link),
-            Phase::Running(running) => {
-                running.job.signal(signal);
-                Phase::Running(running)
-            }
             Phase::Waiting if ends(signal) => {
                 // The keeper leaves the line, or gives back what Redis may just have granted it.
                 link.order(Order::Now);
@@ -312,10 +331,6 @@ impl<'a> Supervisor<'a> {
                     "interrupted while waiting",
                 );
                 Phase::Leaving(code)
-            }
-            Phase::Waiting if signal == Signal::SIGTSTP => {
-                let _ = nix::sys::signal::raise(Signal::SIGSTOP);
-                Phase::Waiting
             }
             Phase::Leaving(code) if ends(signal) => Phase::Done(Outcome::Code(code)),
             Phase::GivingBack { code, urged: false } if ends(signal) => {
@@ -334,15 +349,24 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn look_at_job(&mut self, running: Running, link: &mut Link) -> Phase {
-        match running.job.state() {
-            State::Running => Phase::Running(running),
-            State::Stopped => {
-                running.job.stop_with();
-                Phase::Running(running)
-            }
-            State::Ended => self.ended(running, link),
+    fn pass_on(&mut self, signal: Signal, running: Running, link: &mut Link) -> Phase {
+        self.ending = self.ending.or(ends(signal).then_some(signal));
+        match signal {
+            Signal::SIGCHLD => return self.look_at_job(running, link),
+            Signal::SIGTSTP => running.job.stop(),
+            Signal::SIGCONT => running.job.resume(),
+            _ => running.job.signal(signal),
         }
+        Phase::Running(running)
+    }
+
+    fn look_at_job(&mut self, mut running: Running, link: &mut Link) -> Phase {
+        match running.job.report() {
+            Report::Nothing => {}
+            Report::Stopped(by) => running.job.stop_with(by),
+            Report::Ended => return self.ended(running, link),
+        }
+        Phase::Running(running)
     }
 
     fn ended(&mut self, running: Running, link: &mut Link) -> Phase {
@@ -353,18 +377,20 @@ impl<'a> Supervisor<'a> {
             running.job.signal(Signal::SIGKILL);
         }
         link.order(Order::Over);
-        let code = running.job.reap();
-        self.voice.note(
-            "ended",
-            &json!({ "code": code }),
-            &format!("the command ended with {code}"),
-        );
+        let code = self.reap(running.job);
         match is_lost {
             true => Phase::Done(Outcome::Lost),
             // The lock was valid to the end.
             false if link.is_gone() => self.keeper_gone(Phase::GivingBack { code, urged: true }),
             false => Phase::GivingBack { code, urged: false },
         }
+    }
+
+    fn reap(&self, job: Job) -> u8 {
+        let code = job.reap();
+        let text = format!("the command ended with {code}");
+        self.voice.note("ended", &json!({ "code": code }), &text);
+        code
     }
 
     /// A command that ends after this moment has ended too late. This process may have been stopped at that moment.
@@ -393,6 +419,7 @@ impl<'a> Supervisor<'a> {
         match phase {
             Phase::Running(running) if due => {
                 let text = match running.next {
+                    _ if self.lock.lease.is_some() => "the lease of the lock runs out",
                     Next::Warn => "the lock cannot be renewed: the command has to end",
                     _ => "the lock could not be renewed",
                 };

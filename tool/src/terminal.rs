@@ -1,35 +1,31 @@
-//! The terminal: the command's process group has it while the command runs, so that the command can read from it.
+//! The terminal: the command's process group has it while the tool is in the foreground, so that the command can read from it.
 
 use std::io::{self, IsTerminal};
 
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 
-/// The terminal on stdin, which the tool's own group had when the tool started.
+/// The terminal on stdin. A shell gives it to the tool's own group, and takes it away, while the tool runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terminal;
 
 impl Terminal {
-    /// `None`: stdin is not a terminal, or another group has it.
-    pub(crate) fn ours() -> Option<Self> {
-        (io::stdin().is_terminal() && has_it()).then_some(Self)
+    /// `None`: stdin is not a terminal.
+    pub(crate) fn on_stdin() -> Option<Self> {
+        io::stdin().is_terminal().then_some(Self)
     }
 
-    /// Gives the terminal to this group, if our group has it.
-    pub(crate) fn give(self, group: Pid) {
-        if has_it() {
-            let _ = tcsetpgrp(io::stdin(), group);
-        }
+    /// Gives the terminal to this group, if our group has it. Returns whether it did.
+    pub(crate) fn give(self, group: Pid) -> bool {
+        self.pass_on(getpgrp(), group)
     }
 
-    /// Takes the terminal back from this group, if that group has it. SIGTTOU is blocked, so this does not stop the
-    /// tool.
-    pub(crate) fn take_from(self, group: Pid) {
-        if tcgetpgrp(io::stdin()) == Ok(group) {
-            let _ = tcsetpgrp(io::stdin(), getpgrp());
-        }
+    /// Takes the terminal back from this group, if that group has it. Returns whether it did.
+    pub(crate) fn take_from(self, group: Pid) -> bool {
+        self.pass_on(group, getpgrp())
     }
-}
 
-fn has_it() -> bool {
-    tcgetpgrp(io::stdin()) == Ok(getpgrp())
+    /// SIGTTOU is blocked, so this does not stop the tool.
+    fn pass_on(self, from: Pid, to: Pid) -> bool {
+        tcgetpgrp(io::stdin()) == Ok(from) && tcsetpgrp(io::stdin(), to).is_ok()
+    }
 }

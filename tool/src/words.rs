@@ -10,8 +10,12 @@ use crate::moment::Moment;
 pub(crate) enum Told {
     /// The client has connected to Redis.
     Connected,
-    /// The keeper has the lock, until then if it is not renewed.
+    /// The keeper has the lock, until then if it is not renewed. It waits for [`Order::Started`].
     Granted { token: u64, until: Moment },
+    /// The keeper has let the command begin.
+    Begun,
+    /// The keeper does not wait for the lock, and has given back what was granted: it waits for [`Order::Wait`].
+    Paused,
     /// The lock was renewed: its new deadline.
     Until(Moment),
     /// The lock is lost.
@@ -29,7 +33,11 @@ pub(crate) enum Told {
 /// What the supervisor orders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The command runs, in this process group.
+    /// Wait for the lock again.
+    Wait,
+    /// Do not wait for the lock: the supervisor is about to stop.
+    Pause,
+    /// There is a process for the command, in a group with this id. The command begins when the keeper says so.
     Started(i32),
     /// The command has ended: give the lock back when `--min-hold` is over.
     Over,
@@ -42,6 +50,8 @@ impl fmt::Display for Told {
         match self {
             Self::Connected => f.write_str("connected"),
             Self::Granted { token, until } => write!(f, "granted {token} {}", until.0.as_nanos()),
+            Self::Begun => f.write_str("begun"),
+            Self::Paused => f.write_str("paused"),
             Self::Until(until) => write!(f, "until {}", until.0.as_nanos()),
             Self::Gone => f.write_str("gone"),
             Self::Busy => f.write_str("busy"),
@@ -61,6 +71,8 @@ impl Told {
                 let (token, until) = rest.split_once(' ')?;
                 Self::Granted { token: token.parse().ok()?, until: moment(until)? }
             }
+            "begun" => Self::Begun,
+            "paused" => Self::Paused,
             "until" => Self::Until(moment(rest)?),
             "gone" => Self::Gone,
             "busy" => Self::Busy,
@@ -82,6 +94,8 @@ fn moment(nanos: &str) -> Option<Moment> {
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Wait => f.write_str("wait"),
+            Self::Pause => f.write_str("pause"),
             Self::Started(group) => write!(f, "started {group}"),
             Self::Over => f.write_str("over"),
             Self::Now => f.write_str("now"),
@@ -93,6 +107,8 @@ impl Order {
     pub(crate) fn read(line: &str) -> Option<Self> {
         match line.split_once(' ') {
             Some(("started", group)) => group.parse().ok().map(Self::Started),
+            None if line == "wait" => Some(Self::Wait),
+            None if line == "pause" => Some(Self::Pause),
             None if line == "over" => Some(Self::Over),
             None if line == "now" => Some(Self::Now),
             _ => None,
@@ -110,6 +126,8 @@ mod tests {
         let told = [
             Told::Connected,
             Told::Granted { token: u64::MAX, until },
+            Told::Begun,
+            Told::Paused,
             Told::Until(until),
             Told::Gone,
             Told::Busy,
@@ -120,7 +138,8 @@ mod tests {
         for word in told {
             assert_eq!(Told::read(&word.to_string()), Some(word));
         }
-        for order in [Order::Started(42), Order::Over, Order::Now] {
+        let orders = [Order::Wait, Order::Pause, Order::Started(42), Order::Over, Order::Now];
+        for order in orders {
             assert_eq!(Order::read(&order.to_string()), Some(order));
         }
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::proxy::Proxy;
 use crate::common::{Server, eventually};
-use crate::scene::{LONG, freed, held, in_line, is_free, tool, tool_at};
+use crate::scene::{LONG, PROGRAM, freed, held, in_line, is_free, tool, tool_at};
 
 #[tokio::test]
 async fn of_twenty_commands_at_once_exactly_one_runs() {
@@ -63,6 +63,20 @@ async fn the_command_is_told_what_it_holds() {
         assert!(token > last, "tokens grow");
         last = token;
     }
+}
+
+#[tokio::test]
+async fn a_tool_that_waits_for_its_own_caller_says_so() {
+    let server = Server::start().await;
+    let nested = async |outer: &[&str], inner: &[&str]| {
+        let words = [outer, &["--", PROGRAM], inner, &["--", "true"]].concat();
+        let mut tool = tool(&server, &words).start();
+        (tool.code().await, tool.complaint().contains("may wait for itself"))
+    };
+    assert_eq!(nested(&["run", "a"], &["run", "-w", "0.2", "a"]).await, (1, true));
+    assert_eq!(nested(&["run", "a"], &["run", "b"]).await, (0, false));
+    let read = ["run", "--kind", "read", "c"];
+    assert_eq!(nested(&read, &read).await, (0, false));
 }
 
 #[tokio::test]
@@ -169,6 +183,10 @@ async fn one_renewal_without_an_answer_does_not_cost_the_lock() {
     let words = ["run", "a", "--", "true"];
     let mut waiter = tool_at(&proxy.url(), server.dir(), &words).start();
     in_line(&admin, "a", 1).await;
+    // A waiter that hears nothing yet asks once more, and finds the lock with its whole lease.
+    let channels =
+        async || admin.cmd::<Vec<String>>(&["PUBSUB", "CHANNELS", "lock_channel:{a}*"]).await;
+    eventually(LONG, "the waiter hears messages", async || channels().await.len() == 2).await;
     // A grant by message lasts for a moment only. So the tool renews the lock before it starts the command.
     let lost = proxy.script("renew").nth(1).cut_before();
     holder.signal("TERM");

@@ -9,6 +9,7 @@ mod holding;
 mod loss;
 mod namespaces;
 mod operators;
+mod phases;
 mod scene;
 mod servers;
 mod signals;

@@ -461,6 +461,25 @@ async fn the_doctor_does_not_call_a_connection_that_carries_no_message_a_missing
 }
 
 #[tokio::test]
+async fn the_doctor_names_who_may_publish_on_the_channels_of_locks() {
+    let server = Server::builder().set("acl-pubsub-default", "allchannels").start().await;
+    let (admin, url) = (server.admin().await, server.url());
+    let checks = ["acl-pubsub-default", "users that only publish"];
+    assert_eq!(verdicts(&server, &url, &[]).await[checks[0]], "warn");
+    assert_eq!(verdicts(&server, &url, &[]).await[checks[1]], "ok");
+    admin.config_set(checks[0], "resetchannels").await;
+    user(&server, &rules("../docs/operations.md")).await;
+    for (name, state) in [("eve", "on"), ("old", "off")] {
+        let rules = ["resetkeys", "resetchannels", "&lock_channel:*", "-@all", "+publish"];
+        admin.cmd::<()>(&[&["ACL", "SETUSER", name, state, ">e"], &rules[..]].concat()).await;
+    }
+    let found = verdicts(&server, &url, &[]).await;
+    assert_eq!(checks.map(|check| found[check].as_str()), ["ok", "warn"]);
+    let text = tool(&server, &["doctor"]).output().await;
+    assert!(text.contains("users that only publish: 1, such as eve, may"), "{text}");
+}
+
+#[tokio::test]
 async fn the_bench_compares_and_leaves_nothing_behind() {
     let server = Server::start().await;
     let text = tool(&server, &["bench", "--seconds", "2", "--clients", "3"]).output().await;

@@ -1,7 +1,7 @@
 //! A tool that runs, and what its command leaves behind.
 
 use std::fs::{self, File};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -50,6 +50,11 @@ impl Call {
 
     /// Another program runs the tool: these words come first.
     pub fn start_by(self, before: &[&str]) -> Tool {
+        let command = self.command(before);
+        self.started(command)
+    }
+
+    fn command(&self, before: &[&str]) -> Command {
         let all: Vec<&str> = AS_IN_THE_FOREGROUND
             .into_iter()
             .chain(before.iter().copied())
@@ -58,6 +63,13 @@ impl Call {
             .collect();
         let mut command = child::command(all[0]);
         command.args(&all[1..]).env("PARKLOCK_URL", &self.url).env_remove("REDIS_URL");
+        command
+    }
+
+    /// As a shell with job control starts it: stop signals stop no process whose group has no parent outside of it.
+    pub fn start_in_its_own_group(self) -> Tool {
+        let mut command = self.command(&[]);
+        command.process_group(0);
         self.started(command)
     }
 
@@ -138,8 +150,15 @@ fn children(parent: u32) -> Vec<u32> {
     list.unwrap_or_default().split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-fn command_line(pid: u32) -> String {
+pub fn command_line(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ")
+}
+
+/// What a process does: `T` is stopped, `Z` has ended and is not reaped. `None`: there is none.
+pub fn state(pid: u32) -> Option<char> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program stands in brackets before it.
+    text.rsplit_once(") ")?.1.chars().next()
 }
 
 /// Sends a signal to one process, if it is still there.

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use crate::common::Server;
-use crate::scene::{PROGRAM, freed, has_script, is_free, tool};
+use crate::scene::{PROGRAM, command_line, freed, has_script, is_free, tool};
 
 /// Runs a line of a shell that knows the tool as `$parklock` and the server as `$PARKLOCK_URL`.
 async fn shell(server: &Server, line: &str) -> (i32, String) {
@@ -84,6 +84,18 @@ async fn the_tool_needs_no_environment_variables() {
     assert_eq!(sorted, ours, "it adds these and nothing else");
     let line = "cd / && env -i SHELL=/bin/sh HOME=/ PATH=/usr/bin:/bin $parklock run -nx --url $PARKLOCK_URL a -- true";
     assert_eq!(shell(&server, line).await.0, 0);
+}
+
+#[tokio::test]
+async fn the_keeper_does_not_show_the_url_to_other_users() {
+    let server = Server::start().await;
+    let url = server.url().replace("redis://", "redis://default:sesame@");
+    server.admin().await.cmd::<()>(&["CONFIG", "SET", "requirepass", "sesame"]).await;
+    let words = ["run", "--url", &url, "a", "--", "sh", "-c", "echo ready; sleep 60"];
+    let tool = tool(&server, &words).start();
+    tool.says("ready").await;
+    let keeper = command_line(tool.keeper());
+    assert!(keeper.contains("--keep run a --") && !keeper.contains("sesame"), "{keeper}");
 }
 
 #[tokio::test]

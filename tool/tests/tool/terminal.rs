@@ -21,8 +21,8 @@ const CTRL_Z: &str = "\x1a";
 /// this one with drops it.
 const PROMPT: &str = "PS1='[code-$?] '\n";
 
-/// The prompt after the tool has stopped. The tool hears SIGTSTP, which Ctrl-Z sends, and then stops itself with SIGSTOP (19).
-const STOPPED: &str = "[code-147]";
+/// The prompt after SIGTSTP (20), which Ctrl-Z sends, has stopped the tool.
+const STOPPED: &str = "[code-148]";
 
 /// A shell at a terminal.
 struct Shell {
@@ -61,13 +61,17 @@ impl Shell {
         self.keyboard.write_all(keys.as_bytes()).expect("a pipe");
     }
 
+    /// What was on the screen since the last words that it was asked for.
+    fn screen(&self) -> String {
+        let all = fs::read(&self.screen).unwrap_or_default();
+        String::from_utf8_lossy(&all[self.seen.min(all.len())..]).into_owned()
+    }
+
     /// Waits until these words appear on the screen, after those that it was asked for before.
     async fn shows(&mut self, words: &str) {
         let mut end = None;
         let shown = async || {
-            let all = fs::read(&self.screen).unwrap_or_default();
-            let new = String::from_utf8_lossy(&all[self.seen.min(all.len())..]).into_owned();
-            end = new.find(words).map(|at| at + words.len());
+            end = self.screen().find(words).map(|at| at + words.len());
             end.is_some()
         };
         eventually(LONG, &format!("the terminal shows {words:?}"), shown).await;
@@ -121,6 +125,129 @@ async fn ctrl_z_stops_a_tool_that_waits_and_ctrl_c_ends_it() {
     let left = async || admin.cmd::<usize>(&["ZCARD", "lock_queue:{a}"]).await == 0;
     eventually(LONG, "nobody stands in line", left).await;
     drop(holder);
+}
+
+#[tokio::test]
+async fn a_command_that_began_in_the_background_has_the_keys_after_fg() {
+    if !has_script() {
+        return;
+    }
+    let server = Server::start().await;
+    let (admin, mut shell) = (server.admin().await, Shell::start(&server).await);
+    for begins_to_read in ["before fg", "after fg"] {
+        let go = server.dir().join("go");
+        let script = format!(
+            "echo rea\"\"dy; until [ -e {} ]; do sleep 0.02; done; read x; echo got-$x; read x",
+            go.display()
+        );
+        shell.types(&format!("{PROGRAM} run a -- sh -c '{script}' &\n"));
+        shell.shows("ready").await;
+        if begins_to_read == "before fg" {
+            fs::write(&go, "").expect("a file");
+            // The command stops, and the tool with it. The shell says so before a prompt.
+            let told = async || {
+                shell.types("\n");
+                shell.screen().contains("Stopped")
+            };
+            eventually(LONG, "the tool is stopped", told).await;
+            shell.seen = fs::read(&shell.screen).expect("a file").len();
+        }
+        shell.types("fg\n");
+        shell.shows("run a").await;
+        fs::write(&go, "").expect("a file");
+        shell.types("hello\n");
+        shell.shows("got-hello").await;
+        shell.types(CTRL_Z);
+        shell.shows(STOPPED).await;
+        assert!(!is_free(&admin, "a").await, "the lock stays held");
+        shell.types("fg\n");
+        shell.shows("run a").await;
+        shell.types(CTRL_C);
+        shell.shows("[code-130]").await;
+        freed(&admin, "a").await;
+        fs::remove_file(&go).expect("our file");
+    }
+}
+
+#[tokio::test]
+async fn ctrl_z_stops_a_tool_whose_stdin_is_no_terminal() {
+    if !has_script() {
+        return;
+    }
+    let server = Server::start().await;
+    let (admin, mut shell) = (server.admin().await, Shell::start(&server).await);
+    // A shell that Ctrl-Z hits while it starts a process cannot stop.
+    let script = "echo rea\"\"dy; exec sleep 600";
+    shell.types(&format!("{PROGRAM} run a -- sh -c '{script}' </dev/null\n"));
+    shell.shows("ready").await;
+    shell.types(CTRL_Z);
+    shell.shows(STOPPED).await;
+    assert!(!is_free(&admin, "a").await, "the lock stays held");
+    shell.types("fg\n");
+    shell.shows("run a").await;
+    shell.types(CTRL_C);
+    shell.shows("[code-130]").await;
+    freed(&admin, "a").await;
+}
+
+#[tokio::test]
+async fn the_next_program_of_a_pipeline_has_the_keys_until_the_command_wants_them() {
+    if !has_script() {
+        return;
+    }
+    let server = Server::start().await;
+    let (admin, mut shell) = (server.admin().await, Shell::start(&server).await);
+    let go = server.dir().join("go");
+    let command = format!(
+        "echo piped; until [ -e {} ]; do sleep 0.02; done; read x; echo $x; read x",
+        go.display()
+    );
+    let next = "read line; echo rea\"\"dy; read x </dev/tty; echo got-$x; read x; echo piped-$x";
+    shell.types(&format!("{PROGRAM} run a -- sh -c '{command}' | sh -c '{next}'\n"));
+    shell.shows("ready").await;
+    shell.types("hello\n");
+    shell.shows("got-hello").await;
+    fs::write(&go, "").expect("a file");
+    shell.types("more\n");
+    shell.shows("piped-more").await;
+    shell.types(CTRL_C);
+    shell.shows("[code-0]").await;
+    freed(&admin, "a").await;
+}
+
+#[tokio::test]
+async fn ctrl_z_stops_the_script_that_has_called_the_tool() {
+    if !has_script() {
+        return;
+    }
+    let server = Server::start().await;
+    let (admin, mut shell) = (server.admin().await, Shell::start(&server).await);
+    let inner = "echo rea\"\"dy; read x; echo got-$x";
+    let file = server.dir().join("script.sh");
+    fs::write(&file, format!("{PROGRAM} run a -- sh -c '{inner}'\nexit 7\n")).expect("a file");
+    shell.types(&format!("sh {}\n", file.display()));
+    shell.shows("ready").await;
+    shell.types(CTRL_Z);
+    shell.shows(STOPPED).await;
+    assert!(!is_free(&admin, "a").await, "the lock stays held");
+    shell.types("fg\n");
+    shell.shows("script.sh").await;
+    shell.types("hello\n");
+    shell.shows("got-hello").await;
+    shell.shows("[code-7]").await;
+    freed(&admin, "a").await;
+}
+
+#[tokio::test]
+async fn the_log_does_not_stop_the_tool_at_a_terminal_that_stops_writers_in_the_background() {
+    if !has_script() {
+        return;
+    }
+    let server = Server::start().await;
+    let mut shell = Shell::start(&server).await;
+    shell.types(&format!("stty tostop; {PROGRAM} run -vv a -- echo r\"\"an\n"));
+    shell.shows("ran").await;
+    shell.shows("[code-0]").await;
 }
 
 #[tokio::test]
