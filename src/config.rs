@@ -26,6 +26,10 @@ pub(crate) fn longest_lease() -> Duration {
     *LEASE.end()
 }
 
+/// By how much later than wanted a server may notice that it has waited for its replicas for long enough: it looks ten times a
+/// second.
+const ACK_DELAY: Duration = Duration::from_millis(100);
+
 /// A waiter gives three signs of life in this time, and each is a round trip. With a shorter time, waiters would do
 /// nothing but ask.
 const SHORTEST_LIFE: Duration = Duration::from_millis(50);
@@ -401,10 +405,11 @@ impl Config {
     }
 
     /// How long replicas have to acknowledge a grant, if [`replicas`](Self::replicas) is not 0. Default 500 ms, or half
-    /// of [`response_timeout`](Self::response_timeout) if that is less. Allowed: at least 1 ms, and less than the
-    /// response timeout.
+    /// of [`response_timeout`](Self::response_timeout) if that is less, or 100 ms less than it if that is still less.
+    /// Allowed: at least 1 ms, and at least 100 ms less than the response timeout. So with replicas, the watchdog timeout
+    /// has to be 404 ms or more.
     ///
-    /// The server may take about 100 ms longer. A shorter time gives up sooner while a replica is down; a time that is
+    /// The server may take about 100 ms longer, since it looks for expired waits ten times a second. A shorter time gives up sooner while a replica is down; a time that is
     /// too short gives up grants that a slow replica was about to acknowledge.
     #[must_use]
     pub fn ack_timeout(mut self, timeout: Duration) -> Self {
@@ -538,7 +543,10 @@ impl Config {
     }
 
     pub(crate) fn acks(&self) -> Duration {
-        self.ack_timeout.unwrap_or_else(|| Duration::from_millis(500).min(self.response() / 2))
+        self.ack_timeout.unwrap_or_else(|| {
+            let latest = self.response().saturating_sub(ACK_DELAY);
+            Duration::from_millis(500).min(self.response() / 2).min(latest)
+        })
     }
 
     pub(crate) fn life(&self) -> Duration {

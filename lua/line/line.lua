@@ -661,11 +661,13 @@ local function settle()
     last_look = now
     note('state', state_note())
     write_notes()
+    if notes_are_new and is_set then remember_capacity() end
     if notes_are_new and redis.call('pttl', notes) == -1 then
       redis.call('pexpire', notes, math.max(redis.call('pttl', line), 5 * waiter_ttl))
     end
-  elseif not others_set and redis.call('pexpire', notes, '0') == 1 and is_set then
-    remember_capacity()
+  elseif not others_set then
+    redis.call('pexpire', notes, '0')
+    if is_set then remember_capacity() end
   end
   somebody_waits = false
   return waits

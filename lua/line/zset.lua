@@ -3,20 +3,24 @@
 --
 -- Besides the holders, with scores below any time:
 --   #<kind> <capacity>   how much of it is in use, minus UNUSED: always the first member
+--   #set                 the capacity was set explicitly: then the second member. Renewals touch this key alone, and the
+--                        notes may expire meanwhile
 --   #line                somebody waits: a newcomer has to look at the line
 --   =<owner field>       the part that it holds, negative; missing if the part is one
 -- All of this is one key: so it expires together, and an uncontended call needs no other key.
 
+local SET = '-3377699720527360' -- -2^51 - 2^50
 local WAITED_FOR = '-2251799813685248' -- -2^51
 
 -- The kind and the capacity that are in use, from the holders' key, or otherwise from the notes of the waiters or of a
 -- capacity that was set explicitly.
 local function open_holders(noted)
-  local first = redis.call('zrange', lock, '0', '0', 'WITHSCORES')
+  local first = redis.call('zrange', lock, '0', '1', 'WITHSCORES')
   local known = first[1] and first[1]:match('^#(%a+ %d+)$')
   said, used, lock_is_new = nil, 0, not first[1]
   if known then
     said, used = first[1], first[2] + UNUSED
+    is_set = is_set or first[3] == '#set'
   end
   is_foreign = first[1] and not known
   if is_foreign then used = redis.call('zcard', lock) * capacity end
@@ -101,6 +105,7 @@ local function settle_holders(is_waited_for)
     redis.call('zadd', lock, string.format('%.0f', used - UNUSED), says)
     redis.call('zrem', lock, '#line')
   end
+  if is_set then redis.call('zadd', lock, SET, '#set') end
   said = says
   redis.call('pexpire', lock, string.format('%.0f', math.max(1, last[2] - now)))
 end

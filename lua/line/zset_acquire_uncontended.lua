@@ -6,9 +6,10 @@ local is_unlike = (ARGV[9] or '') ~= '' or (ARGV[11] or '') ~= ''
 local room = not is_unlike and redis.pcall('exists', KEYS[2], KEYS[3], KEYS[4])
 local in_use, says, ttl = 0, '#' .. ARGV[2] .. ' ' .. ARGV[3], -2
 if room == 1 then
-  -- One key exists: it is enough if that key has holders, and says that nobody waits.
-  local scores = redis.pcall('zmscore', KEYS[2], says, '#line', ARGV[4])
-  if scores[1] and not scores[2] and not scores[3] then
+  -- One key exists: it is enough if that key has holders, and says that nobody waits, and that no
+  -- capacity was set: acquire.lua keeps the note of such a one alive.
+  local scores = redis.pcall('zmscore', KEYS[2], says, '#line', ARGV[4], '#set')
+  if scores[1] and not scores[2] and not scores[3] and not scores[4] then
     room, in_use, ttl = 0, scores[1] + 4503599627370496, redis.pcall('pttl', KEYS[2])
   end
 end

@@ -1,9 +1,9 @@
--- The uncontended path for a hold of a lock that nobody waits for. It runs before any function is created. In every other
+-- The uncontended path for a hold of a lock that nobody waits for, and whose capacity was not set. It runs before any function is created. In every other
 -- case release.lua continues from here. See release.lua for KEYS and ARGV, and zset.lua for the holders.
 
 local says, note = '#' .. ARGV[2] .. ' ' .. ARGV[3], '=' .. (ARGV[7] or '')
-local scores = redis.pcall('zmscore', KEYS[2], ARGV[7] or '', note, says, '#line')
-if scores[1] and scores[3] and not scores[4] then
+local scores = redis.pcall('zmscore', KEYS[2], ARGV[7] or '', note, says, '#line', '#set')
+if scores[1] and scores[3] and not scores[4] and not scores[5] then
   local used = scores[3] + 4503599627370496 + (scores[2] or -1)
   if used <= 0 then
     if redis.pcall('del', KEYS[2]) == 1 then return 1 end

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{Config, LEASE, Layout, MOST_HAND_OVERS, SHORTEST_LIFE};
+use crate::config::{ACK_DELAY, Config, LEASE, Layout, MOST_HAND_OVERS, SHORTEST_LIFE};
 use crate::error::{Error, Result};
 
 /// With a shorter timeout, the watchdog's steps of a few milliseconds would be too coarse.
@@ -67,8 +67,8 @@ impl Config {
     fn relations_of_acks(&self) -> [Relation; 2] {
         [
             (
-                self.replicas == 0 || self.acks() < self.response(),
-                "ack_timeout must be less than response_timeout, \
+                self.replicas == 0 || self.acks().saturating_add(ACK_DELAY) <= self.response(),
+                "ack_timeout must be at least 100 ms less than response_timeout, \
                  or a server that waits for its replicas would be taken for dead",
             ),
             (
@@ -182,7 +182,11 @@ mod tests {
         assert!(refusal(acked().ack_timeout(second * 2)).contains("ack_timeout"));
         assert!(refusal(acked().ack_timeout(Duration::ZERO)).contains("at least 1 ms"));
         assert!(config().ack_timeout(second * 2).check().is_ok(), "nothing is acknowledged");
+        assert!(refusal(acked().ack_timeout(second * 39 / 20)).contains("ack_timeout must be"));
+        assert!(acked().ack_timeout(second * 19 / 10).check().is_ok());
         assert_eq!(acked().response_timeout(second / 5).acks(), second / 10);
+        assert!(acked().watchdog_timeout(second / 2).check().is_ok(), "the default has a margin");
+        assert!(refusal(acked().watchdog_timeout(second / 4)).contains("ack_timeout must be"));
         assert_eq!(acked().acks(), second / 2);
         assert_eq!(config().waiter_ttl(second * 2).pickup(), second * 2);
         assert!(config().watchdog_timeout(SHORTEST_WATCH).check().is_ok());

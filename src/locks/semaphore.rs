@@ -229,7 +229,7 @@ impl Semaphore {
     /// than there are now gets an [`Error::InvalidPermits`].
     ///
     /// The number applies until it is set again. Redis forgets it if nobody has used the
-    /// semaphore (acquired, released, asked) for thirty days: so nothing stays in Redis forever, and a job that runs
+    /// semaphore (held, acquired, released, asked) for thirty days: so nothing stays in Redis forever, and a job that runs
     /// once a month still finds it. After that, the numbers of the handles apply again. Redis also forgets it when the
     /// name is used for another kind while nobody holds a permit or waits.
     ///

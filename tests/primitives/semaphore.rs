@@ -857,6 +857,28 @@ async fn a_number_that_was_set_is_forgotten_when_nobody_uses_it_for_long() {
     assert!(lock_keys(&scene.admin).await.is_empty(), "nobody has set anything");
 }
 
+/// A renewal does not touch the note of the number. So the number outlives its note while permits are held, and the next
+/// script that looks at the name writes the note again.
+#[tokio::test]
+async fn a_number_that_was_set_applies_for_as_long_as_permits_are_held() {
+    const NOTES: &str = "lock_notes:{a}";
+    let scene = Scene::of(Native).await;
+    let permits = scene.permits(2);
+    permits.set_permits(3).await.unwrap();
+    let held = permits.acquire().await.unwrap();
+    for number in [2, 3] {
+        assert_eq!(scene.admin.cmd::<usize>(&["DEL", NOTES]).await, 1);
+        let more = scene.permits(number).try_acquire_many(2).await.expect("no conflict");
+        more.expect("three permits were set").unlock().await.unwrap();
+        assert_eq!(permits.available_permits().await.unwrap(), 2);
+        assert!(scene.admin.pttl(NOTES).await > 0, "the number is noted again");
+    }
+    scene.admin.cmd::<usize>(&["DEL", NOTES]).await;
+    held.unlock().await.unwrap();
+    assert_eq!(permits.available_permits().await.unwrap(), 3);
+    scene.nothing_is_eternal().await;
+}
+
 /// How many scripts one turn takes, if this many tasks of one client take turns again and again.
 async fn scripts_a_turn(of: Of, capacity: u32, tasks: usize) -> f64 {
     const TURNS: usize = 400;
