@@ -1,5 +1,5 @@
--- The uncontended path for a hold of a lock that nobody waits for, and whose capacity was not set. It runs before any function is created. In every other
--- case release.lua continues from here. See release.lua for KEYS and ARGV, and zset.lua for the holders.
+-- The uncontended path for a hold of a lock that nobody waits for, and whose capacity was not set. It runs before any function
+-- is created. In every other case release.lua continues from here. See release.lua for KEYS and ARGV, and zset.lua for the holders.
 
 local says, note = '#' .. ARGV[2] .. ' ' .. ARGV[3], '=' .. (ARGV[7] or '')
 local scores = redis.pcall('zmscore', KEYS[2], ARGV[7] or '', note, says, '#line', '#set')
