@@ -7,6 +7,7 @@
 mod common;
 
 mod condition;
+mod dead_crowds;
 mod election;
 mod every;
 mod fair_clients;

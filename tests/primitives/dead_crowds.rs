@@ -1,0 +1,119 @@
+//! A process that dies with many places in a line costs those behind it little more than one dead waiter does.
+
+use crate::common;
+
+use std::time::Duration;
+
+use common::fixture::{SOON, client_with};
+use common::{Site, Watch, Worker, WorkerSide, eventually, judged, timeout};
+use futures_util::future::join_all;
+use parklock::{Client, Config, Result};
+
+/// Its quarter is the `waiter_ttl`.
+const WATCHDOG: Duration = Duration::from_secs(3);
+
+/// The dead cost two times a `waiter_ttl`, with the pauses between two looks. One window of 64 places after the other, they cost
+/// ten seconds and more.
+const MOST: Duration = Duration::from_secs(6);
+
+const LIVING: u32 = 20;
+
+const PERMITS: u32 = 10;
+
+fn config() -> Config {
+    Config::default().watchdog_timeout(WATCHDOG)
+}
+
+/// Waits for its turn, and ends it at once.
+async fn turn(client: Client, kind: String, number: u32) -> Result<()> {
+    match &*kind {
+        "plain" => client.lock("a").lock().await?.unlock().await,
+        "fair" => client.fair_lock("a").lock().await?.unlock().await,
+        "write" => client.rw_lock("a").write().await?.unlock().await,
+        "permits" => {
+            let permits = client.semaphore("a", PERMITS);
+            permits.acquire_many(number % PERMITS + 1).await?.unlock().await
+        }
+        other => panic!("there is no kind {other}"),
+    }
+}
+
+/// Whether each waiter of a client has a place of its own.
+fn has_places(kind: &str) -> bool {
+    kind == "fair"
+}
+
+#[tokio::test]
+#[ignore = "a worker process"]
+async fn worker_that_is_a_crowd() {
+    let Some(mut boss) = WorkerSide::here() else { return };
+    let (url, kind) = (boss.variable("URL"), boss.variable("KIND"));
+    let count: u32 = boss.variable("COUNT").parse().expect("a number");
+    let one = client_with_url(&url).await;
+    let mut callers = Vec::new();
+    for number in 0..count {
+        let client = if has_places(&kind) { one.clone() } else { client_with_url(&url).await };
+        callers.push(tokio::spawn(turn(client, kind.clone(), number)));
+    }
+    boss.tell("all have come");
+    boss.order().await;
+}
+
+async fn client_with_url(url: &str) -> Client {
+    common::fixture::comes_in(url, config()).await
+}
+
+async fn dies_with_many_places(kind: &str, count: u32) {
+    judged(async || {
+        let server = Site::start().await;
+        let admin = server.admin().await;
+        let (holder, living) =
+            (client_with(&server, config()).await, client_with(&server, config()).await);
+        let held = match kind {
+            "plain" => holder.lock("a").lock().await.unwrap(),
+            "fair" => holder.fair_lock("a").lock().await.unwrap(),
+            "write" => holder.rw_lock("a").write().await.unwrap().into_guard(),
+            _ => holder.semaphore("a", PERMITS).acquire_many(PERMITS).await.unwrap(),
+        };
+        let number = count.to_string();
+        let variables = [("URL", &*server.url()), ("KIND", kind), ("COUNT", &*number)];
+        let mut crowd = Worker::start("dead_crowds::worker_that_is_a_crowd", &variables);
+        assert_eq!(crowd.hear().await, "all have come");
+        let places = async || admin.cmd::<u32>(&["ZCARD", "lock_queue:{a}"]).await;
+        eventually(SOON, "the crowd stands in line", async || places().await == count).await;
+        let callers =
+            (0..LIVING).map(|number| tokio::spawn(turn(living.clone(), kind.to_owned(), number)));
+        let callers: Vec<_> = callers.collect();
+        eventually(SOON, "the living stand behind it", async || places().await > count).await;
+        crowd.kill9();
+
+        let watch = Watch::start();
+        held.unlock().await.unwrap();
+        let done = timeout(SOON, join_all(callers)).await.expect("all have their turns");
+        done.into_iter().for_each(|done| done.unwrap().unwrap());
+        let took = watch.passed();
+        println!("{count} dead places of a {kind} lock: {LIVING} living callers after {took:?}");
+        assert!(took < MOST, "{took:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_process_dies_with_two_hundred_places_in_the_line_of_a_fair_lock() {
+    dies_with_many_places("fair", 200).await;
+}
+
+#[tokio::test]
+async fn a_process_dies_with_a_hundred_clients_in_the_line_of_a_plain_lock() {
+    dies_with_many_places("plain", 100).await;
+}
+
+#[tokio::test]
+async fn a_process_dies_with_a_hundred_clients_that_want_to_write() {
+    dies_with_many_places("write", 100).await;
+}
+
+#[tokio::test]
+async fn a_process_dies_with_a_hundred_clients_that_want_different_numbers_of_permits() {
+    dies_with_many_places("permits", 100).await;
+}
