@@ -53,7 +53,8 @@ pub fn texts(windows: &[Window], real: &[u8], simulated: &[u8]) -> Likeness {
     if let Some((real, simulated)) = packed::numbers(real).zip(packed::numbers(simulated)) {
         return numbers(windows, &real, &simulated);
     }
-    let (mut real, mut simulated) = (runs(real), runs(simulated));
+    let (real, simulated) = (without_hashes(real), without_hashes(simulated));
+    let (mut real, mut simulated) = (runs(&real), runs(&simulated));
     loop {
         match (real.next(), simulated.next()) {
             (None, None) => return Likeness::Stamped,
@@ -73,6 +74,25 @@ pub fn texts(windows: &[Window], real: &[u8], simulated: &[u8]) -> Likeness {
 fn numbers(windows: &[Window], real: &[f64], simulated: &[f64]) -> Likeness {
     let text = |numbers: &[f64]| format!("{numbers:?}").into_bytes();
     texts(windows, &text(real), &text(simulated))
+}
+
+/// The text without the hashes of its proofs. A proof is about the number of its grant, which is a stamp: so if the stamps differ,
+/// the hashes have nothing in common.
+fn without_hashes(text: &[u8]) -> Vec<u8> {
+    const HASH: usize = 20;
+    let mut words = text.split(|byte| *byte == b' ').map(|word| {
+        let proof = word.iter().position(|byte| *byte == b'@').map(|at| &word[at + 1..]);
+        let is_proof = proof.is_some_and(|proof| {
+            proof.len() >= HASH && proof.iter().all(|byte| byte.is_ascii_hexdigit())
+        });
+        if is_proof { &word[..word.len() - HASH] } else { word }
+    });
+    let first = words.next().unwrap_or_default().to_vec();
+    words.fold(first, |mut text, word| {
+        text.push(b' ');
+        text.extend_from_slice(word);
+        text
+    })
 }
 
 /// The text in pieces of digits alone and of none.
