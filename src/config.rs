@@ -264,6 +264,9 @@ impl Config {
     /// How long a call keeps trying while the server is unreachable, before it returns [`Error::Unavailable`]. Default:
     /// the watchdog timeout. The caller's own time limit takes precedence. Allowed: any time, also zero; more than a
     /// year counts as a year.
+    ///
+    /// A change of a latch or a notification that may have been carried out is repeated for five minutes at most: the
+    /// server has to remember it meanwhile, so that it counts once.
     #[must_use]
     pub fn ride_out(mut self, time: Duration) -> Self {
         self.ride_out = Some(time);
@@ -291,6 +294,9 @@ impl Config {
     /// request. So this time must be longer than three round trips, or waiters lose their places. A shorter time skips
     /// dead waiters sooner, and costs more requests. Time in which the server stalls does not count: see
     /// [`Client::fair_lock`](crate::Client::fair_lock).
+    ///
+    /// A line waits for a silent waiter as long as *its* client says here. So a process with a long time delays all
+    /// others, when it dies near the front.
     ///
     /// Allowed: 50 ms to half of the watchdog timeout.
     #[must_use]
@@ -365,7 +371,8 @@ impl Config {
     /// is followed by `WAIT n` on a separate connection. If fewer than `n` acknowledge within
     /// [`ack_timeout`](Self::ack_timeout), the client releases the grant, and the call tries again until
     /// [`ride_out`](Self::ride_out) is over. Then the call returns [`Error::Unavailable`], which says how many replicas
-    /// acknowledged; `try_lock` returns it at once. A renewal that was not acknowledged does not move the deadline: the
+    /// acknowledged; `try_lock` returns it at once. The same holds for what nobody holds: a notification of a condition, a
+    /// change of a latch, the claim of an interval, `set_permits` and `force_unlock`. A renewal that was not acknowledged does not move the deadline: the
     /// guard ends ([`Guard::ended`](crate::Guard::ended)) when its last acknowledged lease expires.
     ///
     /// What this prevents depends on `n`. You choose `n`; the client never counts replicas.
@@ -380,8 +387,7 @@ impl Config {
     /// This setting does not replace the [`FencingToken`](crate::FencingToken): as the manual of
     /// [`WAIT`](https://redis.io/docs/latest/commands/wait/) says, it does not make Redis a strongly consistent store.
     /// Redis may lose acknowledged data if replicas restart without it, and nothing stops a process that sleeps through
-    /// its lease. A latch is never acknowledged, since nobody holds it. Nor is a release: if a failover forgets a
-    /// release, the lock stays blocked for one lease.
+    /// its lease. A release is never acknowledged: if a failover forgets one, the lock stays blocked for one lease.
     ///
     /// The cost is one round trip from the primary to its replicas for each grant, and for each attempt that finds the
     /// lock held. While a replica is down, an attempt takes as long as [`ack_timeout`](Self::ack_timeout). Requests

@@ -61,8 +61,8 @@ use crate::wire::Order;
 ///   because another one died before it acted on its notification.
 /// - **A condition remembers nothing.** If nobody waits, a notification has no effect.
 /// - **A wait can end spuriously**, as with `Condvar`. This happens when a waiter may have missed a notification: it
-///   was silent for longer than `waiter_ttl`, an answer to it was lost, or the server lost the line, for example in a
-///   failover. The waiter then returns rather than wait forever. So wait in a loop that checks, or use
+///   was silent for longer than `waiter_ttl`, an answer to it was lost, the server lost the line, or another primary has
+///   the line now, which may not know of the notification. The waiter then returns rather than wait forever. So wait in a loop that checks, or use
 ///   [`Guard::wait_while`].
 /// - **After a wait, the lock has a new token.** The token is greater, since other callers may have held the lock
 ///   meanwhile.
