@@ -70,10 +70,10 @@ async fn dies_with_many_places(kind: &str, count: u32) {
         let (holder, living) =
             (client_with(&server, config()).await, client_with(&server, config()).await);
         let held = match kind {
-            "plain" => holder.lock("a").lock().await.unwrap(),
-            "fair" => holder.fair_lock("a").lock().await.unwrap(),
-            "write" => holder.rw_lock("a").write().await.unwrap().into_guard(),
-            _ => holder.semaphore("a", PERMITS).acquire_many(PERMITS).await.unwrap(),
+            "plain" => holder.lock("a").lock().await.expect("it is free"),
+            "fair" => holder.fair_lock("a").lock().await.expect("it is free"),
+            "write" => holder.rw_lock("a").write().await.expect("it is free").into_guard(),
+            _ => holder.semaphore("a", PERMITS).acquire_many(PERMITS).await.expect("they are free"),
         };
         let number = count.to_string();
         let variables = [("URL", &*server.url()), ("KIND", kind), ("COUNT", &*number)];
@@ -88,9 +88,9 @@ async fn dies_with_many_places(kind: &str, count: u32) {
         crowd.kill9();
 
         let watch = Watch::start();
-        held.unlock().await.unwrap();
+        held.unlock().await.expect("it was ours");
         let done = timeout(SOON, join_all(callers)).await.expect("all have their turns");
-        done.into_iter().for_each(|done| done.unwrap().unwrap());
+        done.into_iter().for_each(|done| done.expect("no panic").expect("a turn"));
         let took = watch.passed();
         println!("{count} dead places of a {kind} lock: {LIVING} living callers after {took:?}");
         assert!(took < MOST, "{took:?}");
