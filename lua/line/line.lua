@@ -651,7 +651,8 @@ end
 -- deletes the key: so only users that may take locks away by force need the permission for DEL.) Returns whether
 -- anybody waits now.
 local function settle()
-  local waits = somebody_waits or redis.call('exists', line) == 1
+  -- While the slot moves, a script cannot look at a line that it has emptied. Nobody waits then.
+  local waits = somebody_waits or redis.pcall('exists', line) == 1
   settle_holders(waits)
   if others_set and (waits or redis.call('exists', lock) == 1) then
     redis.call('pexpire', notes, '0')

@@ -28,7 +28,8 @@ local function open_holders(noted)
   return known_kind, tonumber(known_capacity)
 end
 
--- Lets these entries in: their grants have consecutive numbers from this one on.
+-- Lets these entries in: their grants have consecutive numbers from this one on. What is in use is written by the same
+-- command: the rest of the script may fail while the slot moves.
 local function put_in(entries, number)
   local added = {}
   for _, entry in ipairs(entries) do
@@ -41,7 +42,8 @@ local function put_in(entries, number)
     end
     used = used + part
   end
-  redis.call('zadd', lock, unpack(added))
+  said = said or '#' .. kind .. ' ' .. capacity
+  redis.call('zadd', lock, string.format('%.0f', used - UNUSED), said, unpack(added))
   return number
 end
 

@@ -135,12 +135,14 @@ async fn no_kind_is_granted_that_replicas_do_not_have() {
 #[tokio::test]
 async fn no_change_is_reported_that_replicas_do_not_have() {
     let servers = primary_and_replicas(1, Server::builder).await;
-    let brief = patient().replicas(1).ack_timeout(Duration::from_millis(50));
-    let client = client(&servers[0].url(), brief.ride_out(NO_WAIT)).await;
+    let url = servers[0].url();
+    let brief = patient().replicas(1).ack_timeout(Duration::from_millis(50)).ride_out(NO_WAIT);
+    let unhurried = patient().replicas(1).response_timeout(LONG / 4).ack_timeout(LONG / 8);
+    let (client, unhurried) = tokio::join!(client(&url, brief), client(&url, unhurried));
     let (latch, condition) = (client.count_down_latch("latch"), client.condition("condition"));
     let (semaphore, lock) = (client.semaphore("permits", 2), client.lock("lock"));
-    assert!(latch.set(2).await.expect("it is acknowledged"));
-    let guard = lock.lock().await.expect("it is free");
+    assert!(unhurried.count_down_latch("latch").set(2).await.expect("it is acknowledged"));
+    let guard = unhurried.lock("lock").lock().await.expect("it is free");
     servers[1].pause();
     let few = "0 of 1 replicas";
     is_unavailable(client.count_down_latch("other").set(1).await, few);
@@ -155,6 +157,9 @@ async fn no_change_is_reported_that_replicas_do_not_have() {
 
     servers[1].resume();
     follow(&servers[0], 1).await;
+    let (latch, lock) = (unhurried.count_down_latch("latch"), unhurried.lock("lock"));
+    let condition = unhurried.condition("condition");
+    let semaphore = unhurried.semaphore("permits", 2);
     assert_eq!(latch.count_down().await.expect("it is acknowledged"), 0);
     soon(latch.wait()).await.expect("it is open");
     assert!(latch.delete().await.expect("it is acknowledged"));

@@ -224,6 +224,57 @@ async fn an_unlock_in_an_open_slot_that_finds_no_hold_is_lost() {
     }
 }
 
+/// A semaphore's only waiter gets its permits while the slot stands open. Then the line is gone, and the script that has let the
+/// waiter in cannot look whether anybody stands in it. What the waiter holds is counted all the same.
+#[tokio::test]
+async fn permits_that_are_given_out_in_an_open_slot_are_counted() {
+    let cluster = pair().await;
+    let (ours, theirs) = two(&cluster, patient()).await;
+    let (name, (from, to)) = ("a", ways(&cluster, "a"));
+    let first = ours.semaphore(name, 3).acquire().await.expect("it is free");
+    let others = theirs.semaphore(name, 3);
+    let waiter = tokio::spawn(async move { others.acquire_many(3).await });
+    stand_in_line(&cluster.admin(from).await, name, 1).await;
+
+    cluster.open(slot(name), from, to).await;
+    first.unlock().await.expect("it is ours");
+    while cluster.move_keys(slot(name), from, to, 10).await > 0 {}
+    cluster.close(slot(name), from, to).await;
+
+    let second = granted(waiter).await;
+    let third = soon(ours.semaphore(name, 3).try_acquire()).await.expect("it is answered");
+    assert!(third.is_none(), "three of three are held");
+    second.unlock().await.expect("it is ours");
+    is_clean(&cluster).await;
+}
+
+/// A permit of a semaphore ends while the slot stands open, and its line ends with it, since the only waiter is dead. The permit
+/// is free all the same.
+#[tokio::test]
+async fn a_permit_that_is_given_back_in_an_open_slot_is_free() {
+    let cluster = pair().await;
+    let ours = client(&cluster.url(), patient()).await;
+    let (name, (from, to)) = ("a", ways(&cluster, "a"));
+    let semaphore = ours.semaphore(name, 2);
+    let (first, second) = tokio::join!(semaphore.acquire(), semaphore.acquire());
+    let (first, second) = (first.expect("it is free"), second.expect("it is free"));
+    let admin = cluster.admin(from).await;
+    admin.cmd::<()>(&["ZADD", &format!("lock_queue:{{{name}}}"), "1", "dead:1"]).await;
+    admin.cmd::<()>(&["ZADD", &format!("lock:{{{name}}}"), "-2251799813685248", "#line"]).await;
+    admin.cmd::<()>(&["HSET", &format!("lock_notes:{{{name}}}"), "kind", "semaphore 2"]).await;
+
+    cluster.open(slot(name), from, to).await;
+    soon(first.unlock()).await.expect("it is ours");
+    while cluster.move_keys(slot(name), from, to, 10).await > 0 {}
+    cluster.close(slot(name), from, to).await;
+
+    let third = soon(semaphore.try_acquire()).await.expect("it is answered");
+    let third = third.expect("one of two is held");
+    second.unlock().await.expect("it is ours");
+    third.unlock().await.expect("it is ours");
+    is_clean(&cluster).await;
+}
+
 /// A client has handed a fair lock on in line, and its last holder unlocks while the slot stands open half-way. The lock is
 /// released at once, and the callers that have had it leave the line as soon as that is possible.
 #[tokio::test]

@@ -293,7 +293,9 @@ fn restart(world: &mut World, keeps: bool, until: u64) {
     let at = world.fleet.primary();
     world.reattach(at, until);
     let links = world.station().restart(keeps);
-    world.station().down_until = until;
+    // Not sooner than a failover says that has killed it: it would be a primary that nobody has replaced yet.
+    let down_until = &mut world.station().down_until;
+    *down_until = until.max(*down_until);
     links.into_iter().for_each(|link| world.net.hung_up(link));
     if keeps {
         board::with(|board| board.restarts.push(now));
