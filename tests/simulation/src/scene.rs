@@ -215,8 +215,8 @@ impl Scene {
             4..8 => most,
             _ => rng.u32(1..=most),
         };
-        // A client that waits for replicas has to give the server 100 ms more than them.
-        if plan.clients.iter().any(|client| client.response <= Duration::from_millis(102)) {
+        // A client that waits for replicas has to give the server 100 ms more than them, and them more than their link takes.
+        if plan.clients.iter().any(|client| client.response < Duration::from_millis(200)) {
             plan.acks = 0;
         }
         for client in &mut plan.clients {
