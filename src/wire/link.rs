@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
@@ -24,6 +23,7 @@ use crate::meters;
 use crate::wire::address::{Address, Dialled, Login};
 use crate::wire::destination::{Destination, Found};
 use crate::wire::fault::Fault;
+use crate::wire::socket::Socket;
 
 /// The first pause after a connection failed. The pause doubles up to a maximum, until a connection has lived for
 /// longer than the next pause would be. So the client does not connect a hundred times a second to a server that
@@ -50,21 +50,18 @@ pub(crate) trait Duty: Send + Sync + 'static {
     /// Does what is required of a connection before it may be used.
     fn greet(
         &self,
-        conn: &mut MultiplexedConnection,
+        conn: &mut Socket,
         generation: u64,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
 
     /// Asks the server for a sign of life.
-    fn heartbeat(
-        &self,
-        conn: &mut MultiplexedConnection,
-    ) -> impl Future<Output = Result<(), Fault>> + Send;
+    fn heartbeat(&self, conn: &mut Socket) -> impl Future<Output = Result<(), Fault>> + Send;
 
     /// The connection may be used from now on.
     fn up(&self, _generation: u64) {}
 
     /// Works as long as the connection lives, and returns why the connection has ended.
-    fn work(&self, conn: MultiplexedConnection) -> impl Future<Output = Fault> + Send;
+    fn work(&self, conn: Socket) -> impl Future<Output = Fault> + Send;
 
     /// Receives the server's pushes, on the connection's own task. It must not block.
     fn hear(&self, generation: u64, push: PushInfo);
@@ -91,22 +88,14 @@ impl Generations {
 #[derive(Clone)]
 pub(crate) struct Live {
     pub(crate) generation: u64,
-    pub(crate) conn: MultiplexedConnection,
+    pub(crate) conn: Socket,
     /// Whoever waits for an answer may read it after the link has ended.
     login: Login,
-    #[cfg(parklock_sim)]
-    _driver: Arc<tokio_util::task::AbortOnDropHandle<()>>,
 }
 
 impl Live {
     fn new(generation: u64, dialled: Dialled) -> Self {
-        Self {
-            generation,
-            conn: dialled.conn,
-            login: dialled.login,
-            #[cfg(parklock_sim)]
-            _driver: dialled.driver,
-        }
+        Self { generation, conn: dialled.conn, login: dialled.login }
     }
 }
 
@@ -385,7 +374,7 @@ impl<D: Duty> LinkTask<D> {
         drop(self.state.send_replace(state));
     }
 
-    async fn heartbeats(&self, mut conn: MultiplexedConnection, response: Duration) -> Fault {
+    async fn heartbeats(&self, mut conn: Socket, response: Duration) -> Fault {
         let mut heartbeat = interval(LONGEST_PAUSE_BETWEEN_HEARTBEATS.min(response / 2));
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -409,11 +398,7 @@ impl<D: Duty> LinkTask<D> {
 }
 
 /// Replaces the credentials of a connection before they expire, again and again.
-async fn authenticate(
-    mut conn: MultiplexedConnection,
-    server: &Address,
-    mut login: Login,
-) -> Infallible {
+async fn authenticate(mut conn: Socket, server: &Address, mut login: Login) -> Infallible {
     while let Some(at) = login.renew_at {
         sleep_until(at).await;
         let answer = server.authenticate(&mut conn).await;
