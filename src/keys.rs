@@ -69,12 +69,15 @@ pub(crate) struct Keys {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Key<'a>(&'a str, &'static str, &'a str, &'static str);
 
+impl Key<'_> {
+    pub(crate) fn parts(&self) -> [&str; 4] {
+        [self.0, self.1, self.2, self.3]
+    }
+}
+
 impl fmt::Display for Key<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)?;
-        f.write_str(self.1)?;
-        f.write_str(self.2)?;
-        f.write_str(self.3)
+        self.parts().into_iter().try_for_each(|part| f.write_str(part))
     }
 }
 

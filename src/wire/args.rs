@@ -1,6 +1,7 @@
 //! How the client writes the arguments of scripts. It assembles most of them only while it writes the request.
 
 use std::fmt::Arguments;
+use std::io::Write;
 use std::time::Duration;
 
 use redis::{RedisWrite, ToRedisArgs};
@@ -9,7 +10,11 @@ use crate::keys::{Field, Key};
 
 impl ToRedisArgs for Key<'_> {
     fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
-        out.write_arg_fmt(self);
+        let mut argument = out.writer_for_next_arg();
+        for part in self.parts() {
+            // Only memory is written here, so it does not fail.
+            let _ = argument.write_all(part.as_bytes());
+        }
     }
 }
 

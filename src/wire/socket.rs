@@ -50,7 +50,7 @@ impl Socket {
 
     pub(crate) async fn send_packed_command(&mut self, cmd: &Cmd) -> RedisResult<Value> {
         let Self { conn, driven } = self;
-        while_driving(driven.as_deref(), conn.send_packed_command(cmd)).await
+        while_driving(driven.as_deref(), pin!(conn.send_packed_command(cmd))).await
     }
 
     pub(crate) async fn send_packed_commands(
@@ -60,23 +60,26 @@ impl Socket {
         count: usize,
     ) -> RedisResult<Vec<Value>> {
         let Self { conn, driven } = self;
-        while_driving(driven.as_deref(), conn.send_packed_commands(cmds, offset, count)).await
+        let request = pin!(conn.send_packed_commands(cmds, offset, count));
+        while_driving(driven.as_deref(), request).await
     }
 
     pub(crate) async fn subscribe(&mut self, channels: impl ToRedisArgs) -> RedisResult<()> {
         let Self { conn, driven } = self;
-        while_driving(driven.as_deref(), conn.subscribe(channels)).await
+        while_driving(driven.as_deref(), pin!(conn.subscribe(channels))).await
     }
 
     pub(crate) async fn unsubscribe(&mut self, channels: impl ToRedisArgs) -> RedisResult<()> {
         let Self { conn, driven } = self;
-        while_driving(driven.as_deref(), conn.unsubscribe(channels)).await
+        while_driving(driven.as_deref(), pin!(conn.unsubscribe(channels))).await
     }
 }
 
-async fn while_driving<T>(driven: Option<&Driven>, request: impl Future<Output = T>) -> T {
+async fn while_driving<T>(
+    driven: Option<&Driven>,
+    mut request: Pin<&mut impl Future<Output = T>>,
+) -> T {
     let Some(Driven { seat, .. }) = driven else { return request.await };
-    let mut request = pin!(request);
     let part = seat.take_part();
     poll_fn(|cx| part.poll(request.as_mut(), cx)).await
 }
@@ -88,6 +91,9 @@ struct Seat {
     turn: Arc<Turn>,
     /// The only waker that the driver ever gets: it wakes whoever drives.
     waker: Waker,
+    /// The waker of the request that drives. Its answer wakes nobody: the request reads it itself. With its caller's waker, each
+    /// answer would have the caller's runtime poll the caller once more.
+    answered: Waker,
 }
 
 /// Whose turn it is to drive. Nobody is woken, and no waker dropped, while this is locked: a waker may be of any runtime.
@@ -105,6 +111,8 @@ struct State {
     /// The driver is being polled. Whoever polls it looks afterwards whether it was woken meanwhile.
     is_polled: bool,
     was_woken: bool,
+    /// The same for the request that drives.
+    was_answered: bool,
 }
 
 impl Turn {
@@ -134,6 +142,27 @@ impl Wake for Turn {
     }
 }
 
+struct Answered(Arc<Turn>);
+
+impl Wake for Answered {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let lone = {
+            let mut state = self.0.state();
+            if state.is_polled {
+                state.was_answered = true;
+                return;
+            }
+            // If it does not drive any more, it was woken, and waits with its caller's waker.
+            state.lone.as_ref().and_then(|(_, lone)| lone.clone())
+        };
+        lone.iter().for_each(Waker::wake_by_ref);
+    }
+}
+
 impl State {
     fn is_driven_by(&self, number: u64) -> bool {
         self.lone.as_ref().is_some_and(|(lone, _)| *lone == number)
@@ -144,7 +173,8 @@ impl Seat {
     fn new(driver: BoxFuture<'static, ()>) -> Self {
         let turn = Arc::<Turn>::default();
         let waker = Waker::from(Arc::clone(&turn));
-        Self { driver: Mutex::new(Some(driver)), turn, waker }
+        let answered = Waker::from(Arc::new(Answered(Arc::clone(&turn))));
+        Self { driver: Mutex::new(Some(driver)), turn, waker, answered }
     }
 
     fn driver(&self) -> MutexGuard<'_, Option<BoxFuture<'static, ()>>> {
@@ -197,7 +227,9 @@ impl Seat {
             (number, before, task)
         };
         task.iter().for_each(Waker::wake_by_ref);
-        drop(before);
+        if let Some((_, Some(lone))) = before {
+            lone.wake();
+        }
         Part { seat: self, number }
     }
 }
@@ -219,26 +251,33 @@ impl Part<'_> {
             return request.poll(cx);
         }
         let mut driver = self.seat.driver();
+        let mut own = Context::from_waker(&self.seat.answered);
         // What the request queues wakes nobody: the driver is polled next.
         turn.state().is_polled = true;
-        let mut answer = request.as_mut().poll(cx);
+        let mut answer = request.as_mut().poll(&mut own);
         if answer.is_pending() {
             turn.state().was_woken = false;
             self.seat.poll(&mut driver);
-            answer = request.poll(cx);
+            turn.state().was_answered = false;
+            answer = request.poll(&mut own);
         }
         let goes_on = answer.is_pending() && driver.is_some();
-        let (before, again) = {
+        let (before, task, is_woken) = {
             let mut state = turn.state();
             state.is_polled = false;
             let was_woken = std::mem::take(&mut state.was_woken);
+            let was_answered = std::mem::take(&mut state.was_answered);
             let is_ours = state.is_driven_by(self.number);
             let lone = goes_on.then(|| (self.number, Some(cx.waker().clone())));
             let before = if is_ours { std::mem::replace(&mut state.lone, lone) } else { None };
-            let next = if is_ours && goes_on { Some(cx.waker()) } else { state.task.as_ref() };
-            (before, next.filter(|_| was_woken || driver.is_none()).cloned())
+            let drives_on = is_ours && goes_on;
+            let task = state.task.clone().filter(|_| !drives_on && (was_woken || driver.is_none()));
+            (before, task, !drives_on || was_woken || was_answered)
         };
-        again.iter().for_each(Waker::wake_by_ref);
+        task.iter().for_each(Waker::wake_by_ref);
+        if answer.is_pending() && is_woken {
+            cx.waker().wake_by_ref();
+        }
         drop(before);
         answer
     }
