@@ -647,12 +647,18 @@ local function remember_capacity()
   redis.call('pexpire', notes, string.format('%.0f', REMEMBERED))
 end
 
+-- Whether anybody stands in line. While the slot moves, a script cannot look at a line that it has emptied.
+local function somebody_stands()
+  local found = redis.pcall('exists', line)
+  if type(found) ~= 'table' then return found == 1 end
+  return not found.err:find('non local key', 1, true) and redis.call('exists', line) == 1
+end
+
 -- Writes what has changed. If nobody is in line, the notes keep only an explicitly set capacity. (An expiry of zero
 -- deletes the key: so only users that may take locks away by force need the permission for DEL.) Returns whether
 -- anybody waits now.
 local function settle()
-  -- While the slot moves, a script cannot look at a line that it has emptied. Nobody waits then.
-  local waits = somebody_waits or redis.pcall('exists', line) == 1
+  local waits = somebody_waits or somebody_stands()
   settle_holders(waits)
   if others_set and (waits or redis.call('exists', lock) == 1) then
     redis.call('pexpire', notes, '0')

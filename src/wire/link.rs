@@ -114,6 +114,14 @@ struct Outage {
 /// For so long after an attempt to connect has failed, callers take its outcome for that of their own.
 const TRIED: Duration = Duration::from_millis(100);
 
+/// Whether there is no connection, and may soon be one.
+fn is_waited_for(state: &State) -> bool {
+    match state {
+        Ok(live) => live.conn.has_ended(),
+        Err(fault) => fault.is_passing(),
+    }
+}
+
 /// A view of a connection that another task maintains.
 #[derive(Clone)]
 pub(crate) struct Link {
@@ -128,15 +136,15 @@ pub(crate) struct Link {
 impl Link {
     /// The live connection, or why there is none.
     pub(crate) fn live(&self) -> State {
-        self.state.borrow().clone()
+        match &*self.state.borrow() {
+            Ok(live) if live.conn.has_ended() => Err(broke()),
+            state => state.clone(),
+        }
     }
 
     /// Waits until there is a live connection, or until waiting does not help: then `live` says why.
     pub(crate) async fn up(&self) {
-        let settled = |state: &State| match state {
-            Ok(_) => true,
-            Err(fault) => !fault.is_passing(),
-        };
+        let settled = |state: &State| !is_waited_for(state);
         // An error means that the task has ended.
         let _ = self.state.clone().wait_for(settled).await;
     }
@@ -154,7 +162,7 @@ impl Link {
     pub(crate) async fn tried_now(&self) {
         let mut state = self.state.clone();
         let tried = || self.outage().and_then(|outage| outage.tried);
-        while state.borrow_and_update().as_ref().is_err_and(Fault::is_passing) {
+        while is_waited_for(&state.borrow_and_update()) {
             match tried() {
                 Some(tried) if tried.elapsed() < TRIED => return,
                 Some(_) => self.try_now(),
@@ -347,7 +355,7 @@ impl<D: Duty> LinkTask<D> {
         self.show(Ok(live));
         self.duty.up(generation);
         let fault = tokio::select! {
-            () = broken.notified() => Fault::NotSent(said("the connection broke")),
+            () = broken.notified() => broke(),
             fault = self.heartbeats(conn.clone(), server.response_timeout()) => fault,
             never = authenticate(conn.clone(), server, login) => match never {},
             fault = self.duty.work(conn) => fault,
@@ -421,6 +429,10 @@ async fn authenticate(mut conn: Socket, server: &Address, mut login: Login) -> I
 /// The server may still answer, and call itself a primary.
 fn elsewhere() -> Fault {
     Fault::Distrusted(said("the sentinels name another primary"))
+}
+
+fn broke() -> Fault {
+    Fault::NotSent(said("the connection broke"))
 }
 
 /// However the connection ended, requests from now on are not sent.

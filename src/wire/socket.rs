@@ -10,6 +10,7 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -46,6 +47,12 @@ impl Socket {
         let task = tokio::spawn(async move { poll_fn(|cx| task.poll_in_task(cx)).await });
         let driven = Driven { seat, _task: AbortOnDropHandle::new(task) };
         Self { conn, driven: Some(Arc::new(driven)) }
+    }
+
+    /// Whether no request can be sent any more. The request that drives learns this before any other task does.
+    pub(crate) fn has_ended(&self) -> bool {
+        let driven = self.driven.as_deref();
+        driven.is_some_and(|driven| driven.seat.has_ended.load(Ordering::Acquire))
     }
 
     pub(crate) async fn send_packed_command(&mut self, cmd: &Cmd) -> RedisResult<Value> {
@@ -88,6 +95,7 @@ async fn while_driving<T>(
 struct Seat {
     /// `None`: the connection has ended.
     driver: Mutex<Option<BoxFuture<'static, ()>>>,
+    has_ended: AtomicBool,
     turn: Arc<Turn>,
     /// The only waker that the driver ever gets: it wakes whoever drives.
     waker: Waker,
@@ -174,7 +182,8 @@ impl Seat {
         let turn = Arc::<Turn>::default();
         let waker = Waker::from(Arc::clone(&turn));
         let answered = Waker::from(Arc::new(Answered(Arc::clone(&turn))));
-        Self { driver: Mutex::new(Some(driver)), turn, waker, answered }
+        let has_ended = AtomicBool::new(false);
+        Self { driver: Mutex::new(Some(driver)), has_ended, turn, waker, answered }
     }
 
     fn driver(&self) -> MutexGuard<'_, Option<BoxFuture<'static, ()>>> {
@@ -187,6 +196,7 @@ impl Seat {
             && future.as_mut().poll(&mut cx).is_ready()
         {
             *driver = None;
+            self.has_ended.store(true, Ordering::Release);
         }
     }
 
@@ -397,7 +407,7 @@ mod tests {
         assert_eq!(answered.await.unwrap(), Value::Okay);
         drop(far);
         assert_eq!(pushes.recv().await.unwrap().kind, PushKind::Disconnection);
-        assert!(ping(socket).await.is_err());
+        assert!(ping(socket.clone()).await.is_err() && socket.has_ended());
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
