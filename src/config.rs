@@ -435,8 +435,7 @@ impl Config {
     /// provider's errors appear in [`Error::Unavailable`] and in the log, so they must not contain a secret. The
     /// credentials are for the servers that store the locks; the URL has those for the sentinels.
     ///
-    /// If the provider panics while the client connects for the first time, so does the call that connects. If it
-    /// panics later, the client is closed: return an error instead.
+    /// A provider that panics has failed, like one that returns an error.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,12 +1,14 @@
 //! Credentials that change during the life of a client.
 
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use crate::error::Source;
+use crate::error::{Source, said};
 
 /// A user name and a password for the server, and how long they are valid. See
 /// [`Config::credentials`](crate::Config::credentials).
@@ -71,8 +73,10 @@ impl Provider {
         Self(Arc::new(provider))
     }
 
+    /// A panic of the provider is an error of this one connection. Its text is not shown: it may have a secret.
     pub(crate) async fn ask(&self) -> Answer {
-        (self.0)().await
+        let asked = AssertUnwindSafe(async { (self.0)().await }).catch_unwind();
+        asked.await.unwrap_or_else(|_| Err(said("the provider of the credentials panicked")))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Credentials that change: a provider that is asked at each connection, and again before they end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -153,6 +153,40 @@ async fn a_refusal_leaves_the_living_connections_as_they_are() {
     let asked = vault.asked();
     sleep(Duration::from_secs(2)).await;
     assert!(vault.asked() - asked <= 10, "{} times", vault.asked() - asked);
+}
+
+/// A provider that panics has failed: the client tells its callers so, and asks again.
+#[tokio::test]
+async fn a_provider_that_panics_does_not_close_the_client() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (asked, panics) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+    let config = patient().credentials({
+        let (asked, panics) = (Arc::clone(&asked), Arc::clone(&panics));
+        move || {
+            asked.fetch_add(1, Ordering::Relaxed);
+            let panics = panics.load(Ordering::Relaxed);
+            async move {
+                assert!(!panics, "the vault is broken");
+                Ok::<_, std::io::Error>(Credentials::new("").user("default"))
+            }
+        }
+    });
+    admin.cmd::<()>(&["ACL", "SETUSER", "default", "on", "nopass"]).await;
+    let client = client(&server.url(), config.clone()).await;
+    let guard = client.lock("a").lock().await.expect("it is free");
+
+    panics.store(true, Ordering::Relaxed);
+    let before = asked.load(Ordering::Relaxed);
+    admin.cmd::<()>(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+    let again = async || asked.load(Ordering::Relaxed) >= before + 3;
+    eventually(SOON, "it asks again and again", again).await;
+    let error = Client::connect_with(server.url(), config).await.expect_err("it panics");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    assert!(!error.to_string().contains("broken"), "{error}");
+
+    panics.store(false, Ordering::Relaxed);
+    soon(guard.unlock()).await.expect("it is ours");
 }
 
 #[tokio::test]

@@ -17,15 +17,22 @@ pub(crate) enum Expected {
     Node { plain_channels: bool },
 }
 
+/// A major and a minor version.
+type Version = (u32, u32);
+
+/// The scripts use commands that older servers do not have.
+const OLDEST: Version = (6, 2);
+
 /// The version from which a server has channels that belong to a slot.
-const SHARDED: u32 = 7;
+const SHARDED: Version = (7, 0);
 
 /// The answer to HELLO.
 #[derive(Debug)]
 pub(crate) struct Hello {
     is_primary: bool,
     mode: String,
-    version: u32,
+    /// `None`: the server does not say.
+    version: Option<Version>,
 }
 
 impl Hello {
@@ -37,11 +44,14 @@ impl Hello {
             let found = fields.iter().find(|(key, _)| word(key) == Some(name));
             found.and_then(|(_, value)| word(value))
         };
-        let version = field("version").and_then(|version| version.split('.').next()?.parse().ok());
+        let version = field("version").and_then(|version| {
+            let mut numbers = version.split('.').map(|number| number.parse().ok());
+            Some((numbers.next()??, numbers.next()??))
+        });
         Ok(Self {
             is_primary: field("role") == Some("master"),
             mode: field("mode").unwrap_or_default().to_owned(),
-            version: version.unwrap_or(0),
+            version,
         })
     }
 
@@ -57,8 +67,13 @@ impl Hello {
             (Expected::Watched, "cluster") => {
                 Err(Fault::Config("the sentinels watch a node of a cluster".to_owned()))
             }
-            _ if !self.is_primary => Err(Fault::Distrusted(said("the server is a replica"))),
-            _ => Ok(()),
+            _ => match self.version {
+                Some((major, minor)) if (major, minor) < OLDEST => Err(Fault::Config(format!(
+                    "the server has version {major}.{minor}: parklock needs Redis 6.2 or later, or Valkey"
+                ))),
+                _ if !self.is_primary => Err(Fault::Distrusted(said("the server is a replica"))),
+                _ => Ok(()),
+            },
         }
     }
 
@@ -71,7 +86,7 @@ impl Hello {
 
     /// Whether it has channels that belong to a slot.
     pub(crate) fn is_sharded(&self) -> bool {
-        self.version >= SHARDED
+        self.version >= Some(SHARDED)
     }
 }
 
@@ -102,6 +117,18 @@ mod tests {
             assert!(matches!(other.accepted(&node_of_cluster()), Err(Fault::Distrusted(_))));
         }
         assert!(Hello::read(Some(&Value::Nil)).is_err() && Hello::read(None).is_err());
+    }
+
+    #[test]
+    fn a_server_that_is_too_old_is_refused_at_once() {
+        let server = |version| hello(&[("role", "master"), ("version", version)]);
+        for version in ["5.0.14", "6.0.20", "6.1.240"] {
+            let refused = server(version).accepted(&alone());
+            assert!(matches!(refused, Err(Fault::Config(why)) if why.contains("6.2 or later")));
+        }
+        for version in ["6.2.0", "7.0.15", "255.255.255", "unstable", ""] {
+            assert!(server(version).accepted(&alone()).is_ok(), "{version}");
+        }
     }
 
     #[test]
