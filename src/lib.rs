@@ -6,8 +6,8 @@
 //! any `await`.
 //!
 //! parklock runs on Redis 6.2 or later and on Valkey: one server, a cluster, or a primary behind Sentinel. It needs
-//! Rust 1.89. Before you exit, call [`Client::close`], so that nobody waits for a lease to end. `docs/guarantees.md`,
-//! which comes with the source, says what is promised and what is not.
+//! Rust 1.89. Before you exit, call [`Client::close`], so that nobody waits for a lease to end. `docs/guarantees.md`
+//! in the repository says what is promised and what is not.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -150,9 +150,35 @@ pub mod sim {
     }
 }
 
+/// The Rust blocks of these pages are compiled with the examples of the documentation.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+mod pages {
+    #[doc = include_str!("../README.md")]
+    mod readme {}
+    #[doc = include_str!("../docs/getting-started.md")]
+    mod getting_started {}
+    #[doc = include_str!("../docs/kinds.md")]
+    mod kinds {}
+    #[doc = include_str!("../docs/waiting.md")]
+    mod waiting {}
+    #[doc = include_str!("../docs/loss.md")]
+    mod loss {}
+    #[cfg(feature = "tower")]
+    #[doc = include_str!("../docs/fleets.md")]
+    mod fleets {}
+    #[cfg(all(feature = "test-util", unix))]
+    #[doc = include_str!("../docs/testing.md")]
+    mod testing {}
+    #[doc = include_str!("../docs/from-other-locks.md")]
+    mod from_other_locks {}
+    #[doc = include_str!("../docs/from-postgres.md")]
+    mod from_postgres {}
+    #[doc = include_str!("../docs/from-redisson.md")]
+    mod from_redisson {}
+    #[cfg(feature = "serde")]
+    #[doc = include_str!("../docs/settings.md")]
+    mod settings {}
+}
 
 pub use client::Client;
 #[cfg(feature = "serde")]

@@ -6,6 +6,12 @@
 //! 2. The client does not check the map before a request. The node that receives the request says whether the map is
 //!    right, and its answer changes one slot at once.
 //! 3. Whatever casts doubt on the map wakes the guide (`guide.rs`), which asks for a new one.
+//! 4. All keys and channels of one name lie in one slot, and each slot has its own counter of tokens (`slot.rs`). The numbers
+//!    of all connections come from one counter, so an answer of one node never settles the ghost of another.
+//! 5. While a slot moves key by key, the server refuses a script with several keys with `TRYAGAIN`. A renewal has one key. A
+//!    release is repeated with the lock's key alone (`lua/line/plain_release_alone.lua`), and then notifies all waiters, since
+//!    it cannot see the line. An acquire waits until the slot has moved. A script that fails half-way counts as one without
+//!    an answer.
 
 mod map;
 mod redirect;

@@ -18,16 +18,15 @@ fn written(config: &Config) -> String {
     toml::to_string(config).expect("it can be written")
 }
 
-/// The block in the README that begins with a line of this language.
+/// The block in the page about settings that begins with a line of this language.
 fn block(language: &str) -> String {
-    let readme = include_str!("../../README.md");
-    let (_, section) = readme.split_once("\n## Configuration").expect("a section");
-    let (_, block) = section.split_once(&format!("```{language}\n")).expect("a block");
+    let page = include_str!("../../docs/settings.md");
+    let (_, block) = page.split_once(&format!("```{language}\n")).expect("a block");
     block.split("```").next().expect("its end").to_owned()
 }
 
 #[test]
-fn the_lines_in_the_readme_tune_the_watchdog() {
+fn the_lines_in_the_page_about_settings_tune_the_watchdog() {
     let lines = block("toml");
     let Settings { url, config, .. } = toml::from_str(&lines).expect("they are understood");
     assert!(url.starts_with("redis://"));

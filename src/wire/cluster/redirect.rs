@@ -1,6 +1,11 @@
 //! Follows redirections (`MOVED`, `ASK`): a node of a cluster that does not run a request names the node that does
 //! ([Redis cluster specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/)).
 //! `fault.rs` parses the answer, and `connection.rs` sends the request again. `subscriber/channel_link.rs` follows the redirections of channels.
+//!
+//! 1. It follows at most five hops. It records each hop before it sends the request there, for the owner of what the request
+//!    may take. `ASKING` and the request are sent in one piece.
+//! 2. `MOVED`, `ASK`, `TRYAGAIN` and `CLUSTERDOWN` as the whole answer mean that the request did not run. Nothing else is sent
+//!    again elsewhere.
 
 use std::sync::Arc;
 
