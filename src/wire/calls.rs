@@ -178,7 +178,7 @@ impl Connection<'_> {
             }
         };
         let script = existing(scripts_of(first).acquire_each, first)?;
-        self.call(script, fill).await
+        self.call(script, &fill).await
     }
 
     /// Takes all of these plain locks, or none. Returns the answer and the index of the lock that it is about. The
@@ -211,7 +211,7 @@ impl Connection<'_> {
             }
         };
         let script = existing(scripts_of(first).acquire_all, first)?;
-        let reply = items(self.call(script, fill).await?)?;
+        let reply = items(self.call(script, &fill).await?)?;
         let [code, Value::Int(which), value] = reply.as_slice() else {
             return Err(strange(&reply));
         };
@@ -266,7 +266,7 @@ impl Connection<'_> {
         };
         // Ask the owner of the slot: the lock may not have moved yet.
         self.go_back(keys)?;
-        match number(self.call(script, fill).await?)? {
+        match number(self.call(script, &fill).await?)? {
             1 => released_alone(release),
             _ => Err(before),
         }
@@ -306,7 +306,7 @@ impl Connection<'_> {
                 }
             }
         };
-        let reply = self.call(scripts_of(first).release, fill).await?;
+        let reply = self.call(scripts_of(first).release, &fill).await?;
         self.each(reply, releases().len())
     }
 
@@ -336,7 +336,7 @@ impl Connection<'_> {
                 cmd.arg(renewal.id.of(&common.client)).arg(millis(renewal.ttl));
             }
         };
-        let reply = self.call(&RENEW, fill).await?;
+        let reply = self.call(&RENEW, &fill).await?;
         let answers = self.each(reply, renewals.len())?;
         Ok(answers.into_iter().map(|answer| self.kept(answer?)).collect())
     }
@@ -357,7 +357,7 @@ impl Connection<'_> {
         let fill = |cmd: &mut Cmd, _: u64| {
             cmd.arg(1).arg(keys.lock()).arg(id.of(&common.client)).arg(count).arg(millis(lease));
         };
-        let is_ours = number(self.call(&COUNT, fill).await?)? == 1;
+        let is_ours = number(self.call(&COUNT, &fill).await?)? == 1;
         self.kept(is_ours)
     }
 
@@ -370,7 +370,7 @@ impl Connection<'_> {
             cmd.arg(1).arg(keys.lock());
         };
         let ttl = if keys.row.lies_as_plain {
-            number(self.call(scripts_of(keys).status, fill).await?)?
+            number(self.call(scripts_of(keys).status, &fill).await?)?
         } else {
             self.status(keys).await?.ttl
         };
@@ -387,7 +387,7 @@ impl Connection<'_> {
             cmd.arg(1).arg(keys.lock()).arg(&*keys.channel).arg(common.message());
         };
         let script = existing(scripts_of(keys).force_unlock, keys)?;
-        Ok(number(self.call(script, fill).await?)? == 1)
+        Ok(number(self.call(script, &fill).await?)? == 1)
     }
 
     /// The answer to a request for one lock. If the lock was free, the reply is a single number.

@@ -16,6 +16,10 @@ use crate::wire::passwords::shown;
 use crate::wire::scripts::Script;
 use crate::wire::shard::{Acks, Reign, Shard};
 
+/// Writes the keys and arguments of a script. It gets the least value that the token counter should have. It is no type parameter:
+/// the path of a request to the socket would be compiled once for each script.
+pub(crate) type Fill<'a> = &'a (dyn Fn(&mut Cmd, u64) + Sync);
+
 /// The link to a server that a request takes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Way {
@@ -109,16 +113,11 @@ impl<'a> Connection<'a> {
         Self { live, shard, way: self.way, short: None, sent_on: None, servers, common }
     }
 
-    /// Calls a script, whether or not the server has it cached, on whichever node of a cluster has the lock. `fill`
-    /// gets the least value that the token counter should have.
-    pub(crate) async fn call(
-        &mut self,
-        script: &Script,
-        fill: impl Fn(&mut Cmd, u64),
-    ) -> Result<Value, Fault> {
+    /// Calls a script, whether or not the server has it cached, on whichever node of a cluster has the lock.
+    pub(crate) async fn call(&mut self, script: &Script, fill: Fill<'_>) -> Result<Value, Fault> {
         let (mut hops, mut is_asking) = (0, false);
         loop {
-            let answer = self.call_here(script, &fill, is_asking).await;
+            let answer = self.call_here(script, fill, is_asking).await;
             let fault = match answer {
                 Err(fault @ Fault::Redirected(..)) => fault,
                 answer => return answer,
@@ -134,7 +133,7 @@ impl<'a> Connection<'a> {
     async fn call_here(
         &mut self,
         script: &Script,
-        fill: &impl Fn(&mut Cmd, u64),
+        fill: Fill<'_>,
         is_asking: bool,
     ) -> Result<Value, Fault> {
         let dialect = self.shard.dialect();
@@ -194,7 +193,7 @@ impl<'a> Connection<'a> {
     async fn send(
         &mut self,
         mut cmd: Cmd,
-        fill: impl Fn(&mut Cmd, u64),
+        fill: Fill<'_>,
         is_asking: bool,
     ) -> Result<Value, Fault> {
         let now = Instant::now();

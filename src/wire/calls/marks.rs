@@ -35,13 +35,13 @@ impl Connection<'_> {
             cmd.arg(2).arg(keys.lock()).arg(keys.leader());
             cmd.arg(id.of(&common.client)).arg(mark).arg(millis(keep));
         };
-        Ok(number(self.call(&scripts::ANNOUNCE, asked).await?)? == 1)
+        Ok(number(self.call(&scripts::ANNOUNCE, &asked).await?)? == 1)
     }
 
     /// The mark of the leader, if there is one and it still holds the lock.
     pub(crate) async fn leader(&mut self, keys: &Keys) -> Result<Option<String>, Fault> {
         let asked = |cmd: &mut Cmd, _| _ = cmd.arg(2).arg(keys.lock()).arg(keys.leader());
-        let items = items(self.call(&scripts::LEADER, asked).await?)?;
+        let items = items(self.call(&scripts::LEADER, &asked).await?)?;
         let text = |item: &Value| word(item).map(str::to_owned).ok_or_else(|| strange(item));
         items.first().map(text).transpose()
     }
@@ -59,7 +59,7 @@ impl Connection<'_> {
             cmd.arg(2).arg(keys.lock()).arg(keys.interval());
             cmd.arg(id.of(&common.client)).arg(token.get()).arg(millis_at_least(interval));
         };
-        match number(self.call(&scripts::CLAIM, asked).await?)? {
+        match number(self.call(&scripts::CLAIM, &asked).await?)? {
             0 => self.counts(Claim::Ours),
             left => Ok(u64::try_from(left).map_or(Claim::Gone, |left| Claim::Taken(ms(left)))),
         }
@@ -68,7 +68,7 @@ impl Connection<'_> {
     /// How long the interval that was claimed still lasts.
     pub(crate) async fn interval_left(&mut self, keys: &Keys) -> Result<Duration, Fault> {
         let asked = |cmd: &mut Cmd, _| _ = cmd.arg(1).arg(keys.interval());
-        let left = number(self.call(&scripts::LEFT, asked).await?)?;
+        let left = number(self.call(&scripts::LEFT, &asked).await?)?;
         Ok(ms(left.try_into().unwrap_or(0)))
     }
 }

@@ -30,7 +30,7 @@ impl Connection<'_> {
         &mut self,
         script: &'static Script,
         keys: &Keys,
-        fill: impl Fn(&mut Cmd, &str),
+        fill: impl Fn(&mut Cmd, &str) + Sync,
     ) -> Result<Value, Fault> {
         let all = [keys.tokens(), keys.lock(), keys.line(), keys.notes(), keys.requests()];
         let all = if keys.row.has_requests { &all[..] } else { &all[..4] };
@@ -43,7 +43,7 @@ impl Connection<'_> {
         &mut self,
         script: &'static Script,
         keys: &Keys,
-        fill: impl Fn(&mut Cmd, &str),
+        fill: impl Fn(&mut Cmd, &str) + Sync,
     ) -> Result<Value, Fault> {
         match keys.slot {
             Some(_) if keys.row.is_renewed_alone => {
@@ -58,7 +58,7 @@ impl Connection<'_> {
         script: &'static Script,
         keys: &Keys,
         all: &[Key<'_>],
-        fill: impl Fn(&mut Cmd, &str),
+        fill: impl Fn(&mut Cmd, &str) + Sync,
     ) -> Result<Value, Fault> {
         let common = self.common();
         let (kind, capacity) = (keys.row.word, keys.kind.capacity());
@@ -69,7 +69,7 @@ impl Connection<'_> {
             cmd.arg(millis(common.waiter_ttl));
             fill(cmd, &common.client);
         };
-        self.call(script, asked).await
+        self.call(script, &asked).await
     }
 
     /// Same as [`ask`](Self::ask), with a script that not every family has.
@@ -77,7 +77,7 @@ impl Connection<'_> {
         &mut self,
         script: Option<&'static Script>,
         keys: &Keys,
-        fill: impl Fn(&mut Cmd, &str),
+        fill: impl Fn(&mut Cmd, &str) + Sync,
     ) -> Result<Value, Fault> {
         self.ask(existing(script, keys)?, keys, fill).await
     }
@@ -105,7 +105,7 @@ impl Connection<'_> {
             cmd.arg(Joined(format_args!("{}{secret} {}", common.line_terms, keys.channel)));
             unusual(cmd, acquire, &common.client);
         };
-        self.call(scripts_of(keys).acquire, fill).await
+        self.call(scripts_of(keys).acquire, &fill).await
     }
 
     async fn ask_without_line(&mut self, acquire: &Acquire) -> Result<Value, Fault> {
@@ -191,7 +191,7 @@ impl Connection<'_> {
         };
         // Ask the owner of the slot: the lock may not have moved yet.
         self.go_back(keys)?;
-        let is_ours = found(self.call(script, fill).await)?;
+        let is_ours = found(self.call(script, &fill).await)?;
         self.kept(is_ours)
     }
 
