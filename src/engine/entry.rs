@@ -35,7 +35,7 @@ use crate::engine::compact_instant::{CompactInstant, SharedInstant};
 use crate::engine::ghost::Ghost;
 use crate::engine::keep::Keep;
 use crate::engine::tenure;
-use crate::engine::waiting::{Event, Rules, Waiting};
+use crate::engine::waiting::{Event, Rules, Turns, Waiting};
 use crate::error::Result as Answer;
 use crate::keys::{Keys, TenureId};
 use crate::wire::{Fault, Manner, Subscription};
@@ -232,6 +232,12 @@ impl Entry {
     pub(crate) fn step(&self, event: Event, rules: Rules) {
         self.notes(event, rules);
         self.gate.open();
+    }
+
+    /// Same as a [`step`](Self::step) with [`Event::Roused`], one contender of the line after the other. Returns whether the gate has
+    /// to be opened.
+    fn takes_turn(&self, now: Instant, turns: &mut Turns, rules: Rules) -> bool {
+        self.waiting().as_mut().is_none_or(|waiting| waiting.takes_turn(now, turns, rules))
     }
 
     /// Notes what the contender itself has learnt. Returns whether there is a contender.

@@ -42,9 +42,7 @@ impl Listener {
             // The channel is live, or unreachable. In both cases the waiters have to ask.
             Heard::Live | Heard::Deaf => {
                 self.give_back_kept(name_channel);
-                for entry in self.table.all_of(name_channel) {
-                    entry.step(Event::Roused, self.rules);
-                }
+                self.table.rouse(name_channel, self.rules);
             }
         }
     }
@@ -152,10 +150,17 @@ impl Listener {
         let names_ours = words(message, &self.client).any(|word| matches!(word.what, What::Out));
         meters::woken("message", || self.waiting(channel));
         self.give_back_kept(channel);
-        for entry in self.table.all_of(channel) {
-            // A client that used force has let in the next waiter. A client that found a lock gone may have found the
-            // line gone too, and with it the entries of waiters far from the front.
-            entry.step(if is_force { Event::Stirred } else { Event::Roused }, self.rules);
+        let entries = self.table.all_of(channel);
+        let is_for_each = entries.iter().any(|entry| entry.keys.row.is_notice);
+        // A client that found a lock gone may have found the line gone too, and with it the entries of waiters far from the front.
+        if !is_force && !is_for_each {
+            self.table.rouse(channel, self.rules);
+        }
+        for entry in entries {
+            // A client that used force has let in the next waiter. `notify_all` notifies each waiter of a condition.
+            if is_force || is_for_each {
+                entry.step(if is_force { Event::Stirred } else { Event::Roused }, self.rules);
+            }
             if is_anothers && !names_holders {
                 self.doubt(&entry);
             }

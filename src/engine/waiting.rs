@@ -25,8 +25,12 @@ use crate::engine::grant::{Grant, deadline};
 use crate::engine::waiting::pace::Pace;
 use crate::keys::TenureId;
 
-/// The pause between two requests of a contender whose channels are not subscribed, so that no message reaches it.
+pub(crate) use pace::Turns;
+
+/// The pause between two requests of a contender whose channels are not subscribed, so that no message reaches it. It is longer
+/// by [`DEAF_BEHIND`] for each caller of its client that waits separately ahead of it: thousands of them would keep a server busy.
 const DEAF: Duration = Duration::from_millis(250);
+const DEAF_BEHIND: Duration = Duration::from_millis(4);
 
 /// How many signs of life a contender near the front shows before it rests: as many as one `waiter_ttl` needs.
 const SIGNS: u32 = 3;
@@ -252,6 +256,20 @@ impl Waiting {
         }
     }
 
+    /// The contender may have missed something, and so may many others of its client in the same line. It asks at once if it is near
+    /// the front, and otherwise when its turn comes. Returns whether that is earlier than it would have asked.
+    pub(crate) fn takes_turn(&mut self, now: Instant, turns: &mut Turns, rules: Rules) -> bool {
+        let at = if self.near { now } else { turns.next(now) };
+        if self.ask_at.is_some_and(|ask_at| ask_at <= at) {
+            return false;
+        }
+        if !self.near {
+            turns.take(now);
+        }
+        self.step(at, Event::Roused, rules);
+        true
+    }
+
     fn asked(&mut self, now: Instant, rules: Rules) {
         self.pace.asked(now, rules.pause());
         (self.under_way, self.stands) = (true, true);
@@ -293,9 +311,16 @@ impl Waiting {
         }
     }
 
-    /// What to do now. `listening`: messages reach this client. `watching`: this contender has to ask from time to time
-    /// for all far contenders of this client at this name, in case a message is lost.
-    pub(crate) fn next(&self, now: Instant, listening: bool, watching: bool, rules: Rules) -> Next {
+    /// What to do now. `deaf`: messages do not reach this client, and so many callers of it wait separately ahead of this one.
+    /// `watching`: this contender has to ask from time to time for all far contenders of this client at this name, in case
+    /// a message is lost.
+    pub(crate) fn next(
+        &self,
+        now: Instant,
+        deaf: Option<u32>,
+        watching: bool,
+        rules: Rules,
+    ) -> Next {
         // The client releases what an unanswered attempt was granted, even if a message reports the grant.
         if let Some(grant) = self.told.filter(|_| !self.under_way) {
             // If the grant is almost over or in doubt, ask: the answer carries the whole lease.
@@ -306,7 +331,7 @@ impl Waiting {
             self.ask_at,
             self.look_at.filter(|_| watching),
             self.signed.filter(|_| watching).map(|signed| signed + rules.max_park),
-            self.signed.filter(|_| !listening).map(|signed| signed + DEAF),
+            self.signed.zip(deaf).map(|(signed, ahead)| signed + DEAF + DEAF_BEHIND * ahead),
             self.signed.map(|signed| signed + ENDLESS),
         ];
         match ask_at.into_iter().flatten().min() {
@@ -397,7 +422,7 @@ mod tests {
         }
 
         fn next(&self) -> Next {
-            self.waiting.next(self.now, true, self.watching, RULES)
+            self.waiting.next(self.now, None, self.watching, RULES)
         }
 
         fn parks_for(&self) -> Duration {
@@ -530,7 +555,7 @@ mod tests {
     #[test]
     fn a_contender_that_hears_nothing_asks_now_and_then() {
         let play = Play::waiting(false);
-        let next = play.waiting.next(play.now, false, false, RULES);
+        let next = play.waiting.next(play.now, Some(0), false, RULES);
         assert_eq!(next, Next::Park(play.now + DEAF));
     }
 

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::config::Layout;
 use crate::engine::entry::lookout::Lookout;
 use crate::engine::entry::{Entry, Tenure, Visit};
+use crate::engine::waiting::{Event, Rules, Turns};
 use crate::keys::{Keys, TenureId, ids_of};
 use crate::kinds::Kind;
 use crate::wire::Fault;
@@ -42,6 +43,8 @@ struct Siblings {
     entries: BTreeMap<EntryKey, Arc<Entry>>,
     /// The one far contender that asks from time to time for all of them.
     watcher: Option<EntryKey>,
+    /// When the next one asks, if all of them have to.
+    turns: Turns,
 }
 
 impl Siblings {
@@ -203,6 +206,28 @@ impl Table {
             entries.extend(siblings.entries.values().map(Arc::clone));
         }
         entries
+    }
+
+    /// Has all contenders of a channel ask: they may have missed something. If thousands of callers of a fair lock wait, they ask
+    /// one after the other, in the order in which they came.
+    pub(crate) fn rouse(&self, channel: &str, rules: Rules) {
+        self.plain_of(channel).for_each(|entry| entry.step(Event::Roused, rules));
+        let Some(mut siblings) = self.others.get_mut(channel) else { return };
+        let Siblings { entries, turns, .. } = &mut *siblings;
+        let now = Instant::now();
+        turns.begin(now, entries.len());
+        let roused = entries.values().filter(|entry| entry.takes_turn(now, turns, rules));
+        let roused: Vec<_> = roused.map(Arc::clone).collect();
+        drop(siblings);
+        roused.iter().for_each(|entry| entry.gate.open());
+    }
+
+    /// How many callers of this client came to the line before this one, if each of them waits separately.
+    pub(super) fn waiting_ahead(&self, entry: &Entry) -> u32 {
+        let Some(listed) = entry.listed.as_ref() else { return 0 };
+        let siblings = self.others.get(&*listed.channel);
+        let ahead = siblings.map_or(0, |siblings| siblings.entries.range(..listed.key).count());
+        u32::try_from(ahead).unwrap_or(u32::MAX)
     }
 
     /// The entries of a channel that several callers share: only in these can tenures rest. Each caller that waits

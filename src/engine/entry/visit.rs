@@ -40,9 +40,10 @@ impl Visit {
     /// What its contender does next.
     pub(crate) fn next(&self, listening: bool, rules: Rules) -> Next {
         let watching = self.entry.table.is_watched_by(&self.entry, self.entry.is_far());
+        let deaf = (!listening).then(|| self.entry.table.waiting_ahead(&self.entry));
         let now = Instant::now();
         match &*self.entry.waiting() {
-            Some(waiting) => waiting.next(now, listening, watching, waiting.rules(rules)),
+            Some(waiting) => waiting.next(now, deaf, watching, waiting.rules(rules)),
             None => Next::Ask,
         }
     }

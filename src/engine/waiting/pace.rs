@@ -29,6 +29,31 @@ impl Pace {
     }
 }
 
+/// What lies between two turns.
+const TURN: Duration = Duration::from_millis(2);
+
+/// The turns of the contenders of one line, when all of them have to ask. Thousands of callers of one client may wait for a
+/// fair lock, and each of them is a contender.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(Pace);
+
+impl Turns {
+    /// All of these contenders have to ask. Many of their turns may still be to come, but no more than one of each: some have asked
+    /// for another reason meanwhile.
+    pub(crate) fn begin(&mut self, now: Instant, contenders: usize) {
+        let most = TURN.saturating_mul(u32::try_from(contenders).unwrap_or(u32::MAX));
+        self.0.used_until = self.0.used_until.map(|until| until.min(now + most));
+    }
+
+    pub(super) fn next(&self, now: Instant) -> Instant {
+        self.0.next(now, TURN)
+    }
+
+    pub(super) fn take(&mut self, now: Instant) {
+        self.0.asked(now, TURN);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +73,20 @@ mod tests {
             assert_eq!(now, start + PAUSE * (request - 1));
             pace.asked(now, PAUSE);
         }
+    }
+
+    #[test]
+    fn a_contender_has_one_turn_however_often_all_of_them_have_to_ask() {
+        let (mut turns, now, crowd) = (Turns::default(), Instant::now(), 1_000);
+        for _ in 0..100 {
+            turns.begin(now, crowd);
+            assert!(turns.next(now) <= now + TURN * 1_000);
+            for _ in 0..crowd {
+                turns.take(now);
+            }
+        }
+        turns.begin(now, 3);
+        assert_eq!(turns.next(now), now, "the others have gone");
     }
 
     #[test]

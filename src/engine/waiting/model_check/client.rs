@@ -492,9 +492,9 @@ impl Driver<'_> {
                 let mut line = known.line(self.clock);
                 line.under_way &= !self.is(Mutation::AGrantWithoutAnAnswerIsTaken);
                 let watching = self.is_watching(spot);
-                let listening =
-                    self.client.ears != Ears::Opening || self.is(Mutation::TheDeafDoNotAsk);
-                line.next(self.clock.now, listening, watching, self.rules())
+                let hears = self.client.ears != Ears::Opening || self.is(Mutation::TheDeafDoNotAsk);
+                let deaf = (!hears).then_some(0);
+                line.next(self.clock.now, deaf, watching, self.rules())
             }
         };
         match next {
