@@ -298,7 +298,7 @@ impl Config {
     /// A line waits for a silent waiter as long as *its* client says here. So a process with a long time delays all
     /// others, when it dies near the front.
     ///
-    /// Allowed: 50 ms to half of the watchdog timeout.
+    /// Allowed: 50 ms to half of the watchdog timeout, and at most ten minutes.
     #[must_use]
     pub fn waiter_ttl(mut self, time: Duration) -> Self {
         self.waiter_ttl = Some(time);

@@ -8,6 +8,9 @@ use crate::error::{Error, Result};
 /// With a shorter timeout, the watchdog's steps of a few milliseconds would be too coarse.
 const SHORTEST_WATCH: Duration = Duration::from_millis(100);
 
+/// A dead waiter at the front keeps everybody from a free lock for as long as its own client says.
+const LONGEST_LIFE: Duration = Duration::from_secs(600);
+
 const SHORTEST_ANSWER: Duration = Duration::from_millis(1);
 
 impl Config {
@@ -105,7 +108,7 @@ impl Config {
         ]
     }
 
-    fn relations_of_waiting(&self) -> [Relation; 8] {
+    fn relations_of_waiting(&self) -> [Relation; 9] {
         [
             (!self.max_park.is_zero(), "max_park must not be zero, or waiters would poll"),
             (self.max_park <= *LEASE.end(), "max_park must be at most 24 h"),
@@ -115,6 +118,11 @@ impl Config {
                 self.life() <= self.watchdog_timeout / 2,
                 "waiter_ttl must be at most half of watchdog_timeout, \
                  or a lock that a message granted could run out before it is confirmed",
+            ),
+            (
+                self.life() <= LONGEST_LIFE,
+                "waiter_ttl must be at most ten minutes, \
+                 since a process that dies near the front of a line delays all others for that long",
             ),
             (
                 self.life() >= SHORTEST_LIFE,
@@ -176,6 +184,9 @@ mod tests {
         assert!(refusal(config().waiter_ttl(second * 20)).contains("waiter_ttl"));
         assert!(refusal(config().waiter_ttl(Duration::ZERO)).contains("at least 50 ms"));
         assert!(config().waiter_ttl(SHORTEST_LIFE).check().is_ok());
+        let day = || config().watchdog_timeout(second * 86_400);
+        assert!(refusal(day().waiter_ttl(second * 601)).contains("at most ten minutes"));
+        assert!(day().waiter_ttl(second * 600).check().is_ok());
         assert!(refusal(config().pickup_timeout(second * 20)).contains("pickup_timeout"));
         assert!(refusal(config().pickup_timeout(Duration::ZERO)).contains("at least 1 ms"));
         let acked = || config().replicas(1);
