@@ -175,6 +175,8 @@ async fn a_claimed_interval_is_acknowledged() {
     let servers = primary_and_replicas(1, Server::builder).await;
     let client = client(&servers[0].url(), acked(1)).await;
     let admin = servers[0].admin().await;
+    // A replica that has only just come may not acknowledge in time. This call waits until it does.
+    client.lock("before").lock().await.expect("it is acknowledged").unlock().await.expect("ours");
     admin.reset_stats().await;
     let job = client.every("job", LONG);
     let ran = job.run_if_due(async |_| admin.command_calls("wait").await).await;
