@@ -107,7 +107,7 @@ async fn stage() -> Option<(Server, Admin, Shell)> {
 
 #[tokio::test]
 async fn ctrl_z_stops_the_command_while_the_lock_stays_held_and_fg_continues_it() {
-    let Some((server, admin, mut shell)) = stage().await else { return };
+    let Some((_server, admin, mut shell)) = stage().await else { return };
     // What the shell echoes is not what the command prints. The command starts no process: a shell that Ctrl-Z hits between
     // vfork and exec of a child cannot stop, in any terminal.
     let script = "trap \"echo con\"\"tinued\" CONT; echo rea\"\"dy; while :; do read line; done";
@@ -173,7 +173,7 @@ async fn a_command_that_began_in_the_background_has_the_keys_after_fg() {
 
 #[tokio::test]
 async fn ctrl_z_stops_a_tool_whose_stdin_is_no_terminal() {
-    let Some((server, admin, mut shell)) = stage().await else { return };
+    let Some((_server, admin, mut shell)) = stage().await else { return };
     // A shell that Ctrl-Z hits while it starts a process cannot stop.
     let script = "echo rea\"\"dy; exec sleep 600";
     shell.types(&format!("{PROGRAM} run a -- sh -c '{script}' </dev/null\n"));
@@ -220,7 +220,7 @@ async fn ctrl_z_stops_the_script_that_has_called_the_tool() {
 
 #[tokio::test]
 async fn the_log_does_not_stop_the_tool_at_a_terminal_that_stops_writers_in_the_background() {
-    let Some((server, _, mut shell)) = stage().await else { return };
+    let Some((_server, _, mut shell)) = stage().await else { return };
     shell.types(&format!("stty tostop; {PROGRAM} run -vv a -- echo r\"\"an\n"));
     shell.shows("ran").await;
     shell.shows("[code-0]").await;
