@@ -1,13 +1,16 @@
-//! A process that dies with many places in a line costs those behind it little more than one dead waiter does.
+//! A process that dies with many places in a line costs those behind and between them little more than one dead waiter does.
 
 use crate::common;
 
 use std::time::Duration;
 
-use common::fixture::{SOON, client_with};
+use common::fixture::{A_WHILE, SOON, client_with};
 use common::{Site, Watch, Worker, WorkerSide, eventually, judged, timeout};
 use futures_util::future::join_all;
 use parklock::{Client, Config, Result};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 /// Its quarter is the `waiter_ttl`.
 const WATCHDOG: Duration = Duration::from_secs(3);
@@ -116,4 +119,72 @@ async fn a_process_dies_with_a_hundred_clients_that_want_to_write() {
 #[tokio::test]
 async fn a_process_dies_with_a_hundred_clients_that_want_different_numbers_of_permits() {
     dies_with_many_places("permits", 100).await;
+}
+
+/// How many permits 500 callers share, a hundred of which die.
+const MANY_PERMITS: u32 = 1_000;
+const CALLERS: u32 = 100;
+
+/// Takes different numbers of permits again and again, and sends a word after each turn.
+async fn takes_turns(client: Client, number: u32, turns: UnboundedSender<()>) -> Result<()> {
+    let permits = client.semaphore("a", MANY_PERMITS);
+    loop {
+        let held = permits.acquire_many(number % 100 + 1).await?;
+        sleep(A_WHILE / 4).await;
+        held.unlock().await?;
+        if turns.send(()).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+#[tokio::test]
+#[ignore = "a worker process"]
+async fn worker_that_shares_permits() {
+    let Some(mut boss) = WorkerSide::here() else { return };
+    let client = client_with_url(&boss.variable("URL")).await;
+    let (turns, mut taken) = unbounded_channel();
+    for number in 0..CALLERS {
+        tokio::spawn(takes_turns(client.clone(), number, turns.clone()));
+    }
+    taken.recv().await.expect("they take turns");
+    boss.tell("they take turns");
+    boss.order().await;
+}
+
+/// What the dead hold comes back after a lease, and what they wait for is nobody's after a `waiter_ttl`. The others share the
+/// rest all the while.
+#[tokio::test]
+async fn a_hundred_of_five_hundred_callers_die_and_the_others_go_on() {
+    judged(async || {
+        let server = Site::start().await;
+        let (turns, mut taken) = unbounded_channel();
+        let mut callers = JoinSet::new();
+        for _ in 0..4 {
+            let client = client_with(&server, config()).await;
+            for number in 0..CALLERS {
+                callers.spawn(takes_turns(client.clone(), number, turns.clone()));
+            }
+        }
+        let variables = [("URL", &*server.url())];
+        let mut crowd = Worker::start("dead_crowds::worker_that_shares_permits", &variables);
+        assert_eq!(crowd.hear().await, "they take turns");
+        let mut turns_in = async |time: Duration| {
+            let (watch, mut count) = (Watch::start(), 0);
+            while watch.passed() < time {
+                timeout(SOON, taken.recv()).await.expect("they go on").expect("they are here");
+                count += 1;
+            }
+            count
+        };
+        let before: u32 = turns_in(WATCHDOG).await;
+        crowd.kill9();
+        let after = turns_in(WATCHDOG * 3).await;
+        println!("{before} turns in {WATCHDOG:?}, and {after} in three times that after the kill");
+        // They lose about two times a `waiter_ttl`, which is half of that. One window of dead places after the other, they
+        // got a tenth of what was usual.
+        assert!(after > before, "{after} turns after {before}");
+        callers.shutdown().await;
+    })
+    .await;
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::cluster::{is_clean, two};
-use crate::common::{Cluster, Watch};
+use crate::common::{Cluster, Watch, eventually};
 use crate::kinds::each_is_taken_and_waited_for;
 use crate::scene::*;
 
@@ -73,4 +73,44 @@ async fn many_locks_of_all_nodes_are_kept_and_given_back() {
     drop(guards);
     is_clean(&cluster).await;
     client.close().await;
+}
+
+/// Two applications lock the same names of all nodes. They do not meet, and each hears of its own releases.
+#[tokio::test]
+async fn two_namespaces_share_a_cluster_and_do_not_meet() {
+    let cluster = Cluster::start().await;
+    let (billing, shipping) = tokio::join!(
+        two(&cluster, patient().namespace("billing")),
+        two(&cluster, patient().namespace("shipping")),
+    );
+    for at in 0..3 {
+        let (name, admin) =
+            (&cluster.names_at(at, "shared:", 1)[0], cluster.nodes[at].admin().await);
+        let holders = [&billing, &shipping].map(|(ours, _)| ours.lock(name));
+        let mut guards = Vec::new();
+        for holder in &holders {
+            let held = holder.try_lock().await.expect("it is answered");
+            guards.push(held.expect("the other namespace is another lock"));
+        }
+        let waiters = [&billing, &shipping].map(|(_, theirs)| waiting(theirs.lock(name)));
+        for namespace in ["billing", "shipping"] {
+            let line = format!("{namespace}:lock_queue:{{{name}}}");
+            let stands = async || admin.cmd::<usize>(&["ZCARD", &line]).await == 1;
+            eventually(SOON, &format!("one stands in {line}"), stands).await;
+        }
+        let [of_billing, of_shipping] = waiters;
+        let [first, second] = <[_; 2]>::try_from(guards).expect("two");
+        first.unlock().await.expect("it is ours");
+        let next = granted(of_billing).await;
+        assert!(second.is_valid() && !of_shipping.is_finished(), "its own namespace holds it");
+        second.unlock().await.expect("it is ours");
+        for guard in [next, granted(of_shipping).await] {
+            guard.unlock().await.expect("it is ours");
+        }
+    }
+    for node in &cluster.nodes {
+        let keys = node.admin().await.keys().await;
+        let is_theirs = |key: &String| key.starts_with("billing:") || key.starts_with("shipping:");
+        assert!(keys.iter().all(is_theirs), "{keys:?}");
+    }
 }

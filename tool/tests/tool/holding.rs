@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::common::proxy::Proxy;
-use crate::common::{Server, eventually};
+use crate::common::{Server, eventually, judged};
 use crate::scene::{LONG, PROGRAM, freed, held, in_line, is_free, tool, tool_at};
 
 #[tokio::test]
@@ -176,23 +176,26 @@ async fn proxy_before(server: &Server) -> Proxy {
 
 #[tokio::test]
 async fn one_renewal_without_an_answer_does_not_cost_the_lock() {
-    let server = Server::start().await;
-    let (admin, proxy) = (server.admin().await, proxy_before(&server).await);
-    let mut holder = tool(&server, &["hold", "a"]).start();
-    holder.says("token").await;
-    let words = ["run", "a", "--", "true"];
-    let mut waiter = tool_at(&proxy.url(), server.dir(), &words).start();
-    in_line(&admin, "a", 1).await;
-    // A waiter that hears nothing yet asks once more, and finds the lock with its whole lease.
-    let channels =
-        async || admin.cmd::<Vec<String>>(&["PUBSUB", "CHANNELS", "lock_channel:{a}*"]).await;
-    eventually(LONG, "the waiter hears messages", async || channels().await.len() == 2).await;
-    // A grant by message lasts for a moment only. So the tool renews the lock before it starts the command.
-    let lost = proxy.script("renew").nth(1).cut_before();
-    holder.signal("TERM");
-    assert_eq!(holder.code().await, 0);
-    lost.happened().await;
-    assert_eq!(waiter.code().await, 0, "{}", waiter.complaint());
+    judged(async || {
+        let server = Server::start().await;
+        let (admin, proxy) = (server.admin().await, proxy_before(&server).await);
+        let mut holder = tool(&server, &["hold", "a"]).start();
+        holder.says("token").await;
+        let words = ["run", "a", "--", "true"];
+        let mut waiter = tool_at(&proxy.url(), server.dir(), &words).start();
+        in_line(&admin, "a", 1).await;
+        // A waiter that hears nothing yet asks once more, and finds the lock with its whole lease.
+        let channels =
+            async || admin.cmd::<Vec<String>>(&["PUBSUB", "CHANNELS", "lock_channel:{a}*"]).await;
+        eventually(LONG, "the waiter hears messages", async || channels().await.len() == 2).await;
+        // A grant by message lasts for a moment only. So the tool renews the lock before it starts the command.
+        let lost = proxy.script("renew").nth(1).cut_before();
+        holder.signal("TERM");
+        assert_eq!(holder.code().await, 0);
+        lost.happened().await;
+        assert_eq!(waiter.code().await, 0, "{}", waiter.complaint());
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parklock::Client;
 
 use crate::common::child::{self, Child};
-use crate::common::{Cluster, Server, eventually};
+use crate::common::{Admin, Cluster, Server, eventually};
 use crate::scene::{
     AS_IN_THE_FOREGROUND, LONG, PROGRAM, freed, has_script, held, is_free, tool, tool_at,
 };
@@ -77,28 +77,44 @@ impl Shell {
         eventually(LONG, &format!("the terminal shows {words:?}"), shown).await;
         self.seen += end.expect("it is there");
     }
+
+    /// Ctrl-Z stops the job, which keeps the lock `a`, and `fg` continues it: then these words appear.
+    async fn stops_and_continues(&mut self, admin: &Admin, words: &str) {
+        self.types(CTRL_Z);
+        self.shows(STOPPED).await;
+        assert!(!is_free(admin, "a").await, "the lock stays held");
+        self.types("fg\n");
+        self.shows(words).await;
+    }
+
+    /// Ctrl-C ends the job, which gives the lock `a` back.
+    async fn interrupts(&mut self, admin: &Admin) {
+        self.types(CTRL_C);
+        self.shows("[code-130]").await;
+        freed(admin, "a").await;
+    }
+}
+
+/// A server, a connection to it, and a shell whose tools use it. `None` where `script` is missing.
+async fn stage() -> Option<(Server, Admin, Shell)> {
+    if !has_script() {
+        return None;
+    }
+    let server = Server::start().await;
+    let (admin, shell) = (server.admin().await, Shell::start(&server).await);
+    Some((server, admin, shell))
 }
 
 #[tokio::test]
 async fn ctrl_z_stops_the_command_while_the_lock_stays_held_and_fg_continues_it() {
-    if !has_script() {
-        return;
-    }
-    let server = Server::start().await;
-    let (admin, mut shell) = (server.admin().await, Shell::start(&server).await);
+    let Some((_server, admin, mut shell)) = stage().await else { return };
     // What the shell echoes is not what the command prints. The command starts no process: a shell that Ctrl-Z hits between
     // vfork and exec of a child cannot stop, in any terminal.
     let script = "trap \"echo con\"\"tinued\" CONT; echo rea\"\"dy; while :; do read line; done";
     shell.types(&format!("{PROGRAM} run a -- sh -c '{script}'\n"));
     shell.shows("ready").await;
-    shell.types(CTRL_Z);
-    shell.shows(STOPPED).await;
-    assert!(!is_free(&admin, "a").await, "the lock stays held");
-    shell.types("fg\n");
-    shell.shows("continued").await;
-    shell.types(CTRL_C);
-    shell.shows("[code-130]").await;
-    freed(&admin, "a").await;
+    shell.stops_and_continues(&admin, "continued").await;
+    shell.interrupts(&admin).await;
     // The shell has its terminal again.
     shell.types("echo $((40 + 2))\n");
     shell.shows("42").await;
@@ -106,11 +122,7 @@ async fn ctrl_z_stops_the_command_while_the_lock_stays_held_and_fg_continues_it(
 
 #[tokio::test]
 async fn ctrl_z_stops_a_tool_that_waits_and_ctrl_c_ends_it() {
-    if !has_script() {
-        return;
-    }
-    let server = Server::start().await;
-    let (admin, mut shell) = (server.admin().await, Shell::start(&server).await);
+    let Some((server, admin, mut shell)) = stage().await else { return };
     let holder = tool(&server, &["hold", "a"]).start();
     held(&admin, "a").await;
     shell.types(&format!("{PROGRAM} run a -- true\n"));
@@ -129,11 +141,7 @@ async fn ctrl_z_stops_a_tool_that_waits_and_ctrl_c_ends_it() {
 
 #[tokio::test]
 async fn a_command_that_began_in_the_background_has_the_keys_after_fg() {
-    if !has_script() {
-        return;
-    }
-    let server = Server::start().await;
-    let (admin, mut shell) = (server.admin().await, Shell::start(&server).await);
+    let Some((server, admin, mut shell)) = stage().await else { return };
     for begins_to_read in ["before fg", "after fg"] {
         let go = server.dir().join("go");
         let script = format!(
@@ -157,46 +165,26 @@ async fn a_command_that_began_in_the_background_has_the_keys_after_fg() {
         fs::write(&go, "").expect("a file");
         shell.types("hello\n");
         shell.shows("got-hello").await;
-        shell.types(CTRL_Z);
-        shell.shows(STOPPED).await;
-        assert!(!is_free(&admin, "a").await, "the lock stays held");
-        shell.types("fg\n");
-        shell.shows("run a").await;
-        shell.types(CTRL_C);
-        shell.shows("[code-130]").await;
-        freed(&admin, "a").await;
+        shell.stops_and_continues(&admin, "run a").await;
+        shell.interrupts(&admin).await;
         fs::remove_file(&go).expect("our file");
     }
 }
 
 #[tokio::test]
 async fn ctrl_z_stops_a_tool_whose_stdin_is_no_terminal() {
-    if !has_script() {
-        return;
-    }
-    let server = Server::start().await;
-    let (admin, mut shell) = (server.admin().await, Shell::start(&server).await);
+    let Some((_server, admin, mut shell)) = stage().await else { return };
     // A shell that Ctrl-Z hits while it starts a process cannot stop.
     let script = "echo rea\"\"dy; exec sleep 600";
     shell.types(&format!("{PROGRAM} run a -- sh -c '{script}' </dev/null\n"));
     shell.shows("ready").await;
-    shell.types(CTRL_Z);
-    shell.shows(STOPPED).await;
-    assert!(!is_free(&admin, "a").await, "the lock stays held");
-    shell.types("fg\n");
-    shell.shows("run a").await;
-    shell.types(CTRL_C);
-    shell.shows("[code-130]").await;
-    freed(&admin, "a").await;
+    shell.stops_and_continues(&admin, "run a").await;
+    shell.interrupts(&admin).await;
 }
 
 #[tokio::test]
 async fn the_next_program_of_a_pipeline_has_the_keys_until_the_command_wants_them() {
-    if !has_script() {
-        return;
-    }
-    let server = Server::start().await;
-    let (admin, mut shell) = (server.admin().await, Shell::start(&server).await);
+    let Some((server, admin, mut shell)) = stage().await else { return };
     let go = server.dir().join("go");
     let command = format!(
         "echo piped; until [ -e {} ]; do sleep 0.02; done; read x; echo $x; read x",
@@ -217,21 +205,13 @@ async fn the_next_program_of_a_pipeline_has_the_keys_until_the_command_wants_the
 
 #[tokio::test]
 async fn ctrl_z_stops_the_script_that_has_called_the_tool() {
-    if !has_script() {
-        return;
-    }
-    let server = Server::start().await;
-    let (admin, mut shell) = (server.admin().await, Shell::start(&server).await);
+    let Some((server, admin, mut shell)) = stage().await else { return };
     let inner = "echo rea\"\"dy; read x; echo got-$x";
     let file = server.dir().join("script.sh");
     fs::write(&file, format!("{PROGRAM} run a -- sh -c '{inner}'\nexit 7\n")).expect("a file");
     shell.types(&format!("sh {}\n", file.display()));
     shell.shows("ready").await;
-    shell.types(CTRL_Z);
-    shell.shows(STOPPED).await;
-    assert!(!is_free(&admin, "a").await, "the lock stays held");
-    shell.types("fg\n");
-    shell.shows("script.sh").await;
+    shell.stops_and_continues(&admin, "script.sh").await;
     shell.types("hello\n");
     shell.shows("got-hello").await;
     shell.shows("[code-7]").await;
@@ -240,11 +220,7 @@ async fn ctrl_z_stops_the_script_that_has_called_the_tool() {
 
 #[tokio::test]
 async fn the_log_does_not_stop_the_tool_at_a_terminal_that_stops_writers_in_the_background() {
-    if !has_script() {
-        return;
-    }
-    let server = Server::start().await;
-    let mut shell = Shell::start(&server).await;
+    let Some((_server, _, mut shell)) = stage().await else { return };
     shell.types(&format!("stty tostop; {PROGRAM} run -vv a -- echo r\"\"an\n"));
     shell.shows("ran").await;
     shell.shows("[code-0]").await;
@@ -252,11 +228,7 @@ async fn the_log_does_not_stop_the_tool_at_a_terminal_that_stops_writers_in_the_
 
 #[tokio::test]
 async fn top_can_be_quit_while_the_server_does_not_answer() {
-    if !has_script() {
-        return;
-    }
-    let server = Server::start().await;
-    let mut shell = Shell::start(&server).await;
+    let Some((server, _, mut shell)) = stage().await else { return };
     // The terminal that `script` makes has no size.
     shell.types(&format!("stty rows 24 cols 100; {PROGRAM} top --interval 100ms\n"));
     shell.shows("NAME").await;
@@ -271,14 +243,10 @@ async fn top_can_be_quit_while_the_server_does_not_answer() {
 
 #[tokio::test]
 async fn a_lock_is_not_taken_from_a_holder_that_the_user_was_not_asked_about() {
-    if !has_script() {
-        return;
-    }
-    let server = Server::start().await;
+    let Some((server, _, mut shell)) = stage().await else { return };
     let [old, new] = [(); 2].map(|()| Client::connect(server.url()));
     let (old, new) = (old.await.expect("it is there"), new.await.expect("it is there"));
     let guard = old.lock("a").lock().await.expect("free");
-    let mut shell = Shell::start(&server).await;
     shell.types(&format!("{PROGRAM} unlock --force a\n"));
     shell.shows("[y/N]").await;
     guard.unlock().await.expect("it was ours");
@@ -291,13 +259,9 @@ async fn a_lock_is_not_taken_from_a_holder_that_the_user_was_not_asked_about() {
 
 #[tokio::test]
 async fn a_lock_that_comes_free_before_it_is_taken_away_was_held_by_nobody() {
-    if !has_script() {
-        return;
-    }
-    let server = Server::start().await;
+    let Some((server, _, mut shell)) = stage().await else { return };
     let client = Client::connect(server.url()).await.expect("it is there");
     let guard = client.lock("a").lock().await.expect("free");
-    let mut shell = Shell::start(&server).await;
     shell.types(&format!("{PROGRAM} unlock --force a\n"));
     shell.shows("[y/N]").await;
     guard.unlock().await.expect("it was ours");

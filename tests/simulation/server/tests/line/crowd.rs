@@ -216,3 +216,19 @@ fn a_process_that_dies_with_many_clients_costs_one_waiter_ttl() {
         }
     }
 }
+
+/// Far more places than one call looks at: the bound does not grow with them.
+#[test]
+fn thousands_of_dead_places_cost_no_more_than_hundreds() {
+    let one: fn(usize) -> u32 = |_| 1;
+    let weights: fn(usize) -> u32 = |n| (n % 3) as u32 + 1;
+    let writers: fn(usize) -> u32 = |_| ALL;
+    for (kind, dead, place, parts, many) in [
+        (FAIR, Dead::OneClient, Where::Before, one, 5_000),
+        (SEMAPHORE, Dead::OneClient, Where::Between, weights, 5_000),
+        (LOCK, Dead::ManyClients, Where::Between, one, 2_000),
+        (RW, Dead::ManyClients, Where::Before, writers, 2_000),
+    ] {
+        Crowd { kind, dead, place, many, parts, fresh: true }.costs_little();
+    }
+}
