@@ -6,6 +6,7 @@ mod hello;
 use std::fmt;
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
@@ -20,7 +21,6 @@ use crate::error::{Error, Result, Source, said};
 use crate::wire::fault::{self, Fault};
 use crate::wire::node::Node;
 use crate::wire::passwords::{Password, shown};
-use crate::wire::socket::Socket;
 
 pub(crate) use dial::Dialled;
 #[cfg(parklock_sim)]
@@ -168,7 +168,10 @@ impl Address {
     }
 
     /// Sends new credentials on a live connection. If the server refuses them, the connection keeps the previous ones.
-    pub(crate) async fn authenticate(&self, conn: &mut Socket) -> Result<Login, Fault> {
+    pub(crate) async fn authenticate(
+        &self,
+        conn: &mut MultiplexedConnection,
+    ) -> Result<Login, Fault> {
         let Some(provider) = &self.config.credentials else { return Ok(Login::default()) };
         let limit = self.connect_timeout();
         let late = || Fault::NotSent(said(format!("no credentials within {limit:?}")));

@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
@@ -38,7 +39,6 @@ use crate::wire::link::Generations;
 use crate::wire::node::Node;
 use crate::wire::replies::strange;
 use crate::wire::shard::{CommandDuty, Quorum, ServerClock, Shard};
-use crate::wire::socket::Socket;
 
 pub(crate) use map::SlotMap;
 pub(crate) use redirect::{MOST_HOPS, next_hop};
@@ -238,7 +238,7 @@ impl Cluster {
     }
 
     /// The nodes that this client has used, each with its live connection.
-    pub(crate) fn links(&self) -> Vec<(Node, Option<Socket>)> {
+    pub(crate) fn links(&self) -> Vec<(Node, Option<MultiplexedConnection>)> {
         let live = |known: &Known| known.shard.link.live().ok().map(|live| live.conn);
         self.shards().iter().map(|(node, known)| (node.clone(), live(known))).collect()
     }
@@ -275,7 +275,10 @@ impl Cluster {
 const NO_CLUSTER: &str = "cluster support disabled";
 
 /// Asks a node for the map.
-pub(crate) async fn ask_for_map(conn: &mut Socket, node: &Node) -> Result<SlotMap, Fault> {
+pub(crate) async fn ask_for_map(
+    conn: &mut MultiplexedConnection,
+    node: &Node,
+) -> Result<SlotMap, Fault> {
     let answer = conn.send_packed_command(cmd("CLUSTER").arg("SLOTS")).await;
     match answer.map_err(Fault::answering)? {
         redis::Value::ServerError(error) if fault::says(&error, NO_CLUSTER) => Err(Fault::Config(

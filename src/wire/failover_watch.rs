@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, Value, cmd};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +18,6 @@ use crate::wire::destination::Destination;
 use crate::wire::fault::Fault;
 use crate::wire::link::{Duty, Generations, Link, LinkTask};
 use crate::wire::sentinels::Sentinels;
-use crate::wire::socket::Socket;
 
 /// When to ask if nothing happens, plus or minus a third.
 const AT_LEAST: Duration = Duration::from_secs(30);
@@ -83,7 +83,7 @@ struct Ear(Arc<Sentinels>);
 impl Duty for Ear {
     const NAME: &'static str = "sentinel";
 
-    async fn greet(&self, conn: &mut Socket, _: u64) -> Result<(), Fault> {
+    async fn greet(&self, conn: &mut MultiplexedConnection, _: u64) -> Result<(), Fault> {
         let hello = conn.send_packed_command(&cmd("HELLO")).await.map_err(Fault::connecting)?;
         Hello::read(Some(&hello))?.is_sentinel()?;
         conn.subscribe(SWITCHED).await.map_err(Fault::connecting)?;
@@ -94,7 +94,7 @@ impl Duty for Ear {
         }
     }
 
-    async fn heartbeat(&self, conn: &mut Socket) -> Result<(), Fault> {
+    async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
         conn.send_packed_command(&cmd("PING")).await.map(drop).map_err(Fault::answering)
     }
 
@@ -103,7 +103,7 @@ impl Duty for Ear {
         self.0.doubted.notify_one();
     }
 
-    async fn work(&self, _: Socket) -> Fault {
+    async fn work(&self, _: MultiplexedConnection) -> Fault {
         std::future::pending().await
     }
 

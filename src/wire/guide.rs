@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +15,6 @@ use crate::wire::cluster::SlotMap;
 use crate::wire::cluster::{Cluster, ask_for_map};
 use crate::wire::fault::Fault;
 use crate::wire::node::Node;
-use crate::wire::socket::Socket;
 use crate::wire::subscriber::Subscriber;
 
 /// The pause between two maps.
@@ -119,7 +119,7 @@ impl Guide {
     async fn ask_node(
         &self,
         node: &Node,
-        conn: Option<Socket>,
+        conn: Option<MultiplexedConnection>,
         limit: Option<Duration>,
     ) -> Result<SlotMap, Fault> {
         // A node that hangs must not keep the others from being asked.
@@ -139,7 +139,7 @@ impl Guide {
 
     /// The nodes in the order in which to ask them, each with its connection. A stranger is a node of the map or of the URL
     /// that this client has not used yet.
-    fn nodes(&self, strangers_first: bool) -> Vec<(Node, Option<Socket>)> {
+    fn nodes(&self, strangers_first: bool) -> Vec<(Node, Option<MultiplexedConnection>)> {
         let mut used = self.cluster.links();
         fastrand::shuffle(&mut used);
         let map = Arc::clone(&self.cluster.map().borrow());

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
@@ -23,7 +24,6 @@ use crate::meters;
 use crate::wire::address::{Address, Dialled, Login};
 use crate::wire::destination::{Destination, Found};
 use crate::wire::fault::Fault;
-use crate::wire::socket::Socket;
 
 /// The first pause after a connection failed. The pause doubles up to a maximum, until a connection has lived for
 /// longer than the next pause would be. So the client does not connect a hundred times a second to a server that
@@ -50,18 +50,21 @@ pub(crate) trait Duty: Send + Sync + 'static {
     /// Does what is required of a connection before it may be used.
     fn greet(
         &self,
-        conn: &mut Socket,
+        conn: &mut MultiplexedConnection,
         generation: u64,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
 
     /// Asks the server for a sign of life.
-    fn heartbeat(&self, conn: &mut Socket) -> impl Future<Output = Result<(), Fault>> + Send;
+    fn heartbeat(
+        &self,
+        conn: &mut MultiplexedConnection,
+    ) -> impl Future<Output = Result<(), Fault>> + Send;
 
     /// The connection may be used from now on.
     fn up(&self, _generation: u64) {}
 
     /// Works as long as the connection lives, and returns why the connection has ended.
-    fn work(&self, conn: Socket) -> impl Future<Output = Fault> + Send;
+    fn work(&self, conn: MultiplexedConnection) -> impl Future<Output = Fault> + Send;
 
     /// Receives the server's pushes, on the connection's own task. It must not block.
     fn hear(&self, generation: u64, push: PushInfo);
@@ -88,14 +91,22 @@ impl Generations {
 #[derive(Clone)]
 pub(crate) struct Live {
     pub(crate) generation: u64,
-    pub(crate) conn: Socket,
+    pub(crate) conn: MultiplexedConnection,
     /// Whoever waits for an answer may read it after the link has ended.
     login: Login,
+    #[cfg(parklock_sim)]
+    _driver: Arc<tokio_util::task::AbortOnDropHandle<()>>,
 }
 
 impl Live {
     fn new(generation: u64, dialled: Dialled) -> Self {
-        Self { generation, conn: dialled.conn, login: dialled.login }
+        Self {
+            generation,
+            conn: dialled.conn,
+            login: dialled.login,
+            #[cfg(parklock_sim)]
+            _driver: dialled.driver,
+        }
     }
 }
 
@@ -114,14 +125,6 @@ struct Outage {
 /// For so long after an attempt to connect has failed, callers take its outcome for that of their own.
 const TRIED: Duration = Duration::from_millis(100);
 
-/// Whether there is no connection, and may soon be one.
-fn is_waited_for(state: &State) -> bool {
-    match state {
-        Ok(live) => live.conn.has_ended(),
-        Err(fault) => fault.is_passing(),
-    }
-}
-
 /// A view of a connection that another task maintains.
 #[derive(Clone)]
 pub(crate) struct Link {
@@ -136,15 +139,15 @@ pub(crate) struct Link {
 impl Link {
     /// The live connection, or why there is none.
     pub(crate) fn live(&self) -> State {
-        match &*self.state.borrow() {
-            Ok(live) if live.conn.has_ended() => Err(broke()),
-            state => state.clone(),
-        }
+        self.state.borrow().clone()
     }
 
     /// Waits until there is a live connection, or until waiting does not help: then `live` says why.
     pub(crate) async fn up(&self) {
-        let settled = |state: &State| !is_waited_for(state);
+        let settled = |state: &State| match state {
+            Ok(_) => true,
+            Err(fault) => !fault.is_passing(),
+        };
         // An error means that the task has ended.
         let _ = self.state.clone().wait_for(settled).await;
     }
@@ -162,7 +165,7 @@ impl Link {
     pub(crate) async fn tried_now(&self) {
         let mut state = self.state.clone();
         let tried = || self.outage().and_then(|outage| outage.tried);
-        while is_waited_for(&state.borrow_and_update()) {
+        while state.borrow_and_update().as_ref().is_err_and(Fault::is_passing) {
             match tried() {
                 Some(tried) if tried.elapsed() < TRIED => return,
                 Some(_) => self.try_now(),
@@ -355,7 +358,7 @@ impl<D: Duty> LinkTask<D> {
         self.show(Ok(live));
         self.duty.up(generation);
         let fault = tokio::select! {
-            () = broken.notified() => broke(),
+            () = broken.notified() => Fault::NotSent(said("the connection broke")),
             fault = self.heartbeats(conn.clone(), server.response_timeout()) => fault,
             never = authenticate(conn.clone(), server, login) => match never {},
             fault = self.duty.work(conn) => fault,
@@ -382,7 +385,7 @@ impl<D: Duty> LinkTask<D> {
         drop(self.state.send_replace(state));
     }
 
-    async fn heartbeats(&self, mut conn: Socket, response: Duration) -> Fault {
+    async fn heartbeats(&self, mut conn: MultiplexedConnection, response: Duration) -> Fault {
         let mut heartbeat = interval(LONGEST_PAUSE_BETWEEN_HEARTBEATS.min(response / 2));
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -406,7 +409,11 @@ impl<D: Duty> LinkTask<D> {
 }
 
 /// Replaces the credentials of a connection before they expire, again and again.
-async fn authenticate(mut conn: Socket, server: &Address, mut login: Login) -> Infallible {
+async fn authenticate(
+    mut conn: MultiplexedConnection,
+    server: &Address,
+    mut login: Login,
+) -> Infallible {
     while let Some(at) = login.renew_at {
         sleep_until(at).await;
         let answer = server.authenticate(&mut conn).await;
@@ -429,10 +436,6 @@ async fn authenticate(mut conn: Socket, server: &Address, mut login: Login) -> I
 /// The server may still answer, and call itself a primary.
 fn elsewhere() -> Fault {
     Fault::Distrusted(said("the sentinels name another primary"))
-}
-
-fn broke() -> Fault {
-    Fault::NotSent(said("the connection broke"))
 }
 
 /// However the connection ended, requests from now on are not sent.

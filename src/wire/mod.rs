@@ -3,7 +3,6 @@
 //! | what happens | where |
 //! |---|---|
 //! | a URL is read, a connection is made and made again | `target.rs`, `address.rs` (also TLS), `address/hello.rs`, `link.rs` |
-//! | requests are written and answers read | `socket.rs` |
 //! | the connection of a lock is found | `commands.rs`, `cluster.rs`, `shard.rs` |
 //! | a script is called | `calls.rs` and `calls/questions.rs` write the call, and `connection.rs` sends it. Callers that share one: `calls/gathering.rs`. A call that takes effect once, however often it is sent: `calls/orders.rs` |
 //! | the server's time is known | `shard/clock.rs` |
@@ -39,7 +38,6 @@ mod replies;
 mod scripts;
 mod sentinels;
 mod shard;
-mod socket;
 mod subscriber;
 mod target;
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, PushInfo, Value, cmd, pipe};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -23,7 +24,6 @@ use crate::wire::node::Node;
 use crate::wire::passwords::shown;
 use crate::wire::replies::{field, strange};
 use crate::wire::scripts::{Dialect, Library};
-use crate::wire::socket::Socket;
 
 pub(crate) use acks::{Acks, Quorum, Shortage};
 pub(crate) use clock::ServerClock;
@@ -232,7 +232,7 @@ struct AckDuty(CommandDuty);
 impl Duty for AckDuty {
     const NAME: &'static str = "acknowledging";
 
-    async fn greet(&self, conn: &mut Socket, generation: u64) -> Result<(), Fault> {
+    async fn greet(&self, conn: &mut MultiplexedConnection, generation: u64) -> Result<(), Fault> {
         self.0.greet(conn, generation).await?;
         // With zero replicas it does not wait. A user without the permission learns so now.
         let answer = conn.send_packed_command(cmd("WAIT").arg(0).arg(1)).await;
@@ -242,7 +242,7 @@ impl Duty for AckDuty {
         }
     }
 
-    async fn heartbeat(&self, conn: &mut Socket) -> Result<(), Fault> {
+    async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
         self.0.heartbeat(conn).await
     }
 
@@ -250,7 +250,7 @@ impl Duty for AckDuty {
         self.0.up(generation);
     }
 
-    async fn work(&self, _: Socket) -> Fault {
+    async fn work(&self, _: MultiplexedConnection) -> Fault {
         std::future::pending().await
     }
 
@@ -264,7 +264,7 @@ impl Duty for AckDuty {
 impl Duty for CommandDuty {
     const NAME: &'static str = "command";
 
-    async fn greet(&self, conn: &mut Socket, generation: u64) -> Result<(), Fault> {
+    async fn greet(&self, conn: &mut MultiplexedConnection, generation: u64) -> Result<(), Fault> {
         let is_node = matches!(self.expected, Expected::Node { .. });
         if is_node {
             // Only the answer says which texts of the scripts it needs.
@@ -301,7 +301,7 @@ impl Duty for CommandDuty {
         Ok(())
     }
 
-    async fn heartbeat(&self, conn: &mut Socket) -> Result<(), Fault> {
+    async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
         match self.read_clock(conn).await {
             // A server that answers is alive, even if it says that it is busy or broken.
             Ok(_) | Err(Fault::Refused(_)) => Ok(()),
@@ -313,7 +313,7 @@ impl Duty for CommandDuty {
         self.changes.send_replace(());
     }
 
-    async fn work(&self, _: Socket) -> Fault {
+    async fn work(&self, _: MultiplexedConnection) -> Fault {
         std::future::pending().await
     }
 
@@ -338,7 +338,7 @@ impl CommandDuty {
     }
 
     /// Reads the clock. Returns how long that took.
-    async fn read_clock(&self, conn: &mut Socket) -> Result<Duration, Fault> {
+    async fn read_clock(&self, conn: &mut MultiplexedConnection) -> Result<Duration, Fault> {
         let sent = Instant::now();
         let answer = conn.send_packed_command(&cmd("TIME")).await.map_err(Fault::answering)?;
         let answered = Instant::now();
@@ -360,7 +360,7 @@ impl CommandDuty {
 }
 
 /// Loads scripts. A user that may not load them can still call them if another user has loaded them.
-async fn load(conn: &mut Socket, scripts: &Pipeline) -> Result<(), Fault> {
+async fn load(conn: &mut MultiplexedConnection, scripts: &Pipeline) -> Result<(), Fault> {
     if scripts.is_empty() {
         return Ok(());
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, Value, cmd, pipe};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -15,7 +16,6 @@ use crate::wire::fault::{self, Fault, Redirect};
 use crate::wire::link::Duty;
 use crate::wire::node::Node;
 use crate::wire::scripts::Dialect;
-use crate::wire::socket::Socket;
 use crate::wire::subscriber::channels::{BATCH, Channel, Channels, Phase};
 use crate::wire::subscriber::homes::HomeLink;
 use crate::wire::subscriber::{Heard, Inner};
@@ -89,7 +89,11 @@ impl ChannelLink {
         self.link.facts.dialect() == Dialect::Sharded
     }
 
-    async fn subscribe(&self, conn: &mut Socket, names: &[Arc<str>]) -> Result<(), Fault> {
+    async fn subscribe(
+        &self,
+        conn: &mut MultiplexedConnection,
+        names: &[Arc<str>],
+    ) -> Result<(), Fault> {
         let asked = if self.is_sharded() {
             self.subscribe_sharded(conn, names).await
         } else {
@@ -115,7 +119,11 @@ impl ChannelLink {
     /// Each channel needs a separate command, or `redis-rs` would take its answers for those of other commands. Even
     /// so, a push that ends a channel counts as an answer to another command: so only pushes say what is live, and no
     /// answer says which channel it is about.
-    async fn subscribe_sharded(&self, conn: &mut Socket, names: &[Arc<str>]) -> Result<(), Fault> {
+    async fn subscribe_sharded(
+        &self,
+        conn: &mut MultiplexedConnection,
+        names: &[Arc<str>],
+    ) -> Result<(), Fault> {
         let answers = in_a_row(conn, "SSUBSCRIBE", names).await?;
         let mut denied = None;
         for answer in &answers {
@@ -156,7 +164,11 @@ impl ChannelLink {
         }
     }
 
-    async fn unsubscribe(&self, conn: &mut Socket, names: &[Arc<str>]) -> Result<(), Fault> {
+    async fn unsubscribe(
+        &self,
+        conn: &mut MultiplexedConnection,
+        names: &[Arc<str>],
+    ) -> Result<(), Fault> {
         if self.is_sharded() {
             // For a slot that has moved, the server has already ended the channel, and reports that once more.
             in_a_row(conn, "SUNSUBSCRIBE", names).await.map(drop)
@@ -167,7 +179,7 @@ impl ChannelLink {
 
     /// Subscribes one batch of wanted channels, and unsubscribes all expired ones. Returns whether there was anything
     /// to do.
-    async fn catch_up(&self, conn: &mut Socket) -> Result<bool, Fault> {
+    async fn catch_up(&self, conn: &mut MultiplexedConnection) -> Result<bool, Fault> {
         let wanted = self.at(Channels::next_wanted);
         if !wanted.is_empty() {
             self.subscribe(conn, &wanted).await?;
@@ -199,7 +211,7 @@ impl ChannelLink {
 
 /// The same command for each of these channels.
 async fn in_a_row(
-    conn: &mut Socket,
+    conn: &mut MultiplexedConnection,
     command: &str,
     names: &[Arc<str>],
 ) -> Result<Vec<Value>, Fault> {
@@ -215,7 +227,7 @@ fn words(names: &[Arc<str>]) -> Vec<&str> {
 impl Duty for ChannelLink {
     const NAME: &'static str = "subscriber";
 
-    async fn greet(&self, conn: &mut Socket, generation: u64) -> Result<(), Fault> {
+    async fn greet(&self, conn: &mut MultiplexedConnection, generation: u64) -> Result<(), Fault> {
         let hello = conn.send_packed_command(&cmd("HELLO")).await.map_err(Fault::connecting)?;
         let hello = Hello::read(Some(&hello))?;
         hello.accepted(&self.expected)?;
@@ -228,7 +240,7 @@ impl Duty for ChannelLink {
         Ok(())
     }
 
-    async fn heartbeat(&self, conn: &mut Socket) -> Result<(), Fault> {
+    async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
         // Do not use PING: a replica answers it too, and a subscriber of a replica would learn of releases too late.
         match conn.send_packed_command(&cmd("HELLO")).await.map_err(Fault::answering)? {
             Value::ServerError(error) => match fault::entry(&error) {
@@ -244,7 +256,7 @@ impl Duty for ChannelLink {
         }
     }
 
-    async fn work(&self, mut conn: Socket) -> Fault {
+    async fn work(&self, mut conn: MultiplexedConnection) -> Fault {
         loop {
             match self.catch_up(&mut conn).await {
                 Ok(true) => {}
