@@ -40,7 +40,7 @@ fn patient(max_consecutive: u32) -> Config {
     turns(max_consecutive)
         .watchdog_timeout(FOR_EVER)
         .response_timeout(Duration::from_secs(2))
-        .waiter_ttl(FOR_EVER / 4)
+        .waiter_ttl(Duration::from_secs(600))
 }
 
 async fn connect(url: &str, config: Config) -> Client {

@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(3600);
 /// A client of this config keeps locks for longer than any test takes, holds them for as long, and tells the keeper once:
 /// its next sign of life comes after the test.
 fn keeping() -> Config {
-    let config = Config::default().keep(LONG).watchdog_timeout(LONG).waiter_ttl(LONG / 4);
+    let config = Config::default().keep(LONG).watchdog_timeout(LONG).waiter_ttl(LONG / 6);
     config.response_timeout(Duration::from_secs(2))
 }
 
