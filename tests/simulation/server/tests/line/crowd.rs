@@ -160,7 +160,7 @@ impl Crowd {
             let Self { kind, dead, place, many, fresh, .. } = self;
             let what = format!("{kind:?} {dead:?} {place:?} {many} fresh {fresh}");
             println!("{what}: first {first} ms, last {last} ms, {asked} calls of the living");
-            let most = 2 * WAITER_TTL + 50 + *many as u64 / 16;
+            let most = 2 * WAITER_TTL + 50 + *many as u64 / 4;
             assert!(last <= most, "{what}: first {first} ms, last {last} ms");
             if !matches!(place, Where::Around) {
                 assert_eq!(name.keys_left(), [""; 0], "{what}");
