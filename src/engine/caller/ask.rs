@@ -256,11 +256,6 @@ impl Caller {
         if until > Instant::now() {
             return Ok(Some(until));
         }
-        // A parked caller hears nothing of replicas, and they may be back: so it asks before it gives up.
-        if short.seen < until {
-            entry.step(Event::Roused, self.rules());
-            return Ok(None);
-        }
         // The next caller of this client may sleep far from the front, and its time may be over too.
         self.engine.table.wake_next(entry);
         Err(short.fault.into_outage(&entry.keys.lock().to_string()))
