@@ -151,16 +151,20 @@ impl Listener {
         meters::woken("message", || self.waiting(channel));
         self.give_back_kept(channel);
         let entries = self.table.all_of(channel);
-        let is_for_each = entries.iter().any(|entry| entry.keys.row.is_notice);
-        // A client that found a lock gone may have found the line gone too, and with it the entries of waiters far from the front.
-        if !is_force && !is_for_each {
+        let is_condition = entries.iter().any(|entry| entry.keys.row.is_notice);
+        let for_each = match (is_force, is_condition) {
+            // A client that used force has let in the next waiter.
+            (true, _) => Some(Event::Stirred),
+            // `notify_all` notifies each waiter.
+            (false, true) => Some(Event::Roused),
+            // A client that found a lock gone may have found the line gone too, and with it the entries of waiters far from the front.
+            (false, false) => None,
+        };
+        if for_each.is_none() {
             self.table.rouse(channel, self.rules);
         }
         for entry in entries {
-            // A client that used force has let in the next waiter. `notify_all` notifies each waiter of a condition.
-            if is_force || is_for_each {
-                entry.step(if is_force { Event::Stirred } else { Event::Roused }, self.rules);
-            }
+            for_each.iter().for_each(|event| entry.step(*event, self.rules));
             if is_anothers && !names_holders {
                 self.doubt(&entry);
             }

@@ -139,8 +139,8 @@ async fn a_flood_of_requests_does_not_keep_renewals_from_their_way() {
         }
 
         assert!(guard.is_valid() && !lost.is_finished(), "it was renewed in between");
-        // How many fail is up to the machine: the server has 1.5 s for each of them.
-        assert!(answered > 0, "{failed} failed");
+        // A request is answered within 1.5 s, or fails. A busy machine may stand still for that long.
+        assert!(failed < answered / 4, "{failed} failed, {answered} were answered");
         eprintln!("{answered} requests in {:?}, {FLOOD} at once", flood.elapsed());
         guard.unlock().await.unwrap();
     })
