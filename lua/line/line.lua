@@ -231,6 +231,16 @@ local function leave(entry)
   leave_all({ entry })
 end
 
+-- The client that runs this script takes these waiters out. So it is alive, and whatever it was told has gone with them: it is told
+-- again, by another waiter of its own, before it counts as dead.
+local function withdraw(entries)
+  leave_all(entries)
+  for _, entry in ipairs(entries) do
+    entry.life.asked = nil
+    erase('asked:' .. entry.client)
+  end
+end
+
 -- A message without a word wakes nobody: its answer only shows whether anybody hears it.
 local function call_up(client)
   if mail[client] then return end

@@ -18,7 +18,7 @@ local function release(i, field)
   -- The release of an acquire that was refused finds the line of another kind, whose waiters a plain lock must not let in.
   local known = open()
   if known and known ~= kind then return gone end
-  if gone == 0 and stands(field) then leave(read({ field })[1]) end
+  if gone == 0 and stands(field) then withdraw(read({ field })) end
   -- Do this even if the lock was not ours: if it is gone without a release, the head of the line gets it now.
   pcall(admit)
   settle()

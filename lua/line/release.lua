@@ -12,14 +12,14 @@ local field = ARGV[7]
 check_writable()
 local was_empty = nobody_is_left()
 local left = end_hold(field)
-if not left and stands(field) then leave(read({ field })[1]) end
+if not left and stands(field) then withdraw(read({ field })) end
 if ARGV[8] then
   local had, places = {}, redis.call('zmscore', line, unpack(ARGV, 8))
   for i, place in ipairs(places) do
     -- If this hold was lost, the server may have granted it to one of them.
     if place then had[#had + 1] = ARGV[7 + i] else end_hold(ARGV[7 + i]) end
   end
-  leave_all(read(had))
+  withdraw(read(had))
 end
 pcall(admit)
 local fine, problem = pcall(settle)

@@ -207,6 +207,35 @@ fn a_caller_that_counts_as_awake_behind_a_silent_client_is_near() {
     }
 }
 
+/// The client is alive: it has taken that waiter out of the line itself. Nobody has told its other waiters.
+#[test]
+fn a_client_is_told_again_if_the_waiter_that_was_told_has_left() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            let listener = name.listener("bcde");
+            name.lock("a:1");
+            for field in ["b:1", "c:1", "d:1", "e:1", "b:2"] {
+                name.lock(field);
+            }
+            // b falls silent.
+            let told = loop {
+                name.pass(THIRD);
+                for field in ["c:1", "d:1", "e:1"] {
+                    name.lock(field);
+                }
+                let told = name.words(listener);
+                if told.contains(&"b:1!".to_owned()) {
+                    break told;
+                }
+            };
+            assert!(!told.contains(&"b:2!".to_owned()), "{kind:?}: it is far away: {told:?}");
+            name.release("b:1");
+            let words = name.words(listener);
+            assert!(words.contains(&"b:2!".to_owned()), "{kind:?}: {words:?}");
+        });
+    }
+}
+
 /// It may be the only live waiter in line. If it asked as seldom as resting waiters do, each pause would look like a
 /// stall, and the dead would live on in it.
 #[test]
