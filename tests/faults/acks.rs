@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use crate::common::cluster::slot;
 use crate::common::sentinels::{follow, primary_and_replicas};
-use crate::common::{Class, Cluster, Proxy, Server, Watch, eventually, timeout};
+use crate::common::{Class, Cluster, Proxy, Server, Watch, eventually, judged, timeout};
 use crate::kinds::each_is_taken_and_waited_for;
 use crate::scene::*;
 
@@ -108,6 +108,36 @@ async fn what_replicas_do_not_have_is_given_back_and_holds_up_nobody() {
     assert_eq!(holders(&servers[2], "a").await, 1);
     guard.unlock().await.expect("it is ours");
     is_clean(&servers[0]).await;
+}
+
+/// A caller that is parked behind a holder hears nothing of replicas. Before it gives up for a shortage that another call has
+/// seen, it looks whether that goes on.
+#[tokio::test]
+async fn a_shortage_that_is_over_does_not_end_a_parked_caller() {
+    judged(async || {
+        let servers = primary_and_replicas(1, Server::builder).await;
+        let (url, admin) = (servers[0].url(), servers[0].admin().await);
+        let ride_out = ACK * 6;
+        let rarely = acked(1).ride_out(ride_out).waiter_ttl(LONG / 2);
+        let (holder, client) = tokio::join!(client(&url, patient()), client(&url, rarely));
+        let held = holder.lock("a").lock().await.expect("it is free");
+        servers[1].pause();
+        let (began, waits) = (Watch::start(), waiting(client.lock("a")));
+        let stands = async || admin.cmd::<usize>(&["ZCARD", "lock_queue:{a}"]).await == 1;
+        eventually(SOON, "it stands in line", stands).await;
+        // Once it hears messages, it asks again. The second of these shares the answer or comes after it.
+        for _ in 0..2 {
+            is_unavailable(client.lock("b").try_lock().await, "0 of 1 replicas");
+        }
+        servers[1].resume();
+        follow(&servers[0], 1).await;
+        // What was seen would count for longer than that.
+        sleep((ride_out + ACK / 2).saturating_sub(began.elapsed())).await;
+        assert!(!waits.is_finished(), "the replica is there");
+        held.unlock().await.expect("it was ours");
+        granted(waits).await.unlock().await.expect("it is ours");
+    })
+    .await;
 }
 
 /// The same for every kind, and for several locks in one step.

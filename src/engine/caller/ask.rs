@@ -246,7 +246,7 @@ impl Caller {
     ///
     /// # Errors
     /// That time is over.
-    pub(super) fn shortage_ends(&self, entry: &Entry) -> Result<Option<Instant>> {
+    pub(super) fn shortage_ends(&self, entry: &Entry, own: &Short) -> Result<Option<Instant>> {
         let config = &self.engine.config;
         if config.replicas == 0 || entry.keys.row.is_passed {
             return Ok(None);
@@ -255,6 +255,12 @@ impl Caller {
         let until = short.since.max(self.started) + config.riding_out();
         if until > Instant::now() {
             return Ok(Some(until));
+        }
+        // A parked caller hears nothing of replicas, and they may be back: so it asks before it gives up. Its own request counts even
+        // if it fails for another reason, and so says nothing about replicas.
+        if short.seen < until && own.asked.is_none_or(|asked| asked < until) {
+            entry.step(Event::Roused, self.rules());
+            return Ok(None);
         }
         // The next caller of this client may sleep far from the front, and its time may be over too.
         self.engine.table.wake_next(entry);
@@ -266,12 +272,14 @@ impl Caller {
     }
 }
 
-/// Since when replicas have not acknowledged what a caller was granted. The server keeps answering, so nothing else
-/// counts this as an outage.
+/// What one caller has seen of a shortage of replicas: since when they have not acknowledged what it was granted. The server keeps
+/// answering, so nothing else counts this as an outage.
 #[derive(Default)]
 pub(super) struct Short {
     /// The times of the first failure and of the last.
     times: Option<(Instant, Instant)>,
+    /// When the caller last asked.
+    pub(super) asked: Option<Instant>,
 }
 
 impl Short {

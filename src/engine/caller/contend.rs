@@ -41,12 +41,16 @@ impl Caller {
             entry.step(Event::Roused, rules);
         }
         loop {
-            let limit = self.shortage_ends(&entry)?;
+            let limit = self.shortage_ends(&entry, &short)?;
             if let Some(hold) = self.takes_over(&mut contender) {
                 return Ok(Some(hold));
             }
             self.make_room(&entry);
-            match contender.visit().next(stand.hears(), rules) {
+            let next = contender.visit().next(stand.hears(), rules);
+            if next == Next::Ask {
+                short.asked = Some(Instant::now());
+            }
+            match next {
                 // A number that no counter can have reached comes from somebody who may write the keys. The answer to a request
                 // brings another one.
                 Next::Take(grant) if !self.engine.commands.granted(&entry.keys, grant.number) => {

@@ -46,6 +46,8 @@ impl Quorum {
 #[derive(Debug, Clone)]
 pub(crate) struct Shortage {
     pub(crate) since: Instant,
+    /// When the last request failed. Replicas may have come back since then.
+    pub(crate) seen: Instant,
     pub(crate) fault: Fault,
     /// Until then it counts, unless a request fails again. If nobody asks for a while, nobody knows.
     until: Instant,
@@ -195,8 +197,9 @@ impl Pipes {
         let mut short = self.short.lock().expect("no panic under this lock");
         let goes_on = short.as_ref().filter(|before| sent < before.until);
         let since = goes_on.map_or(sent, |before| before.since);
-        let until = Instant::now() + self.quorum.timeout * 2 + PAUSES;
-        *short = fault.map(|fault| Shortage { since, fault: fault.clone(), until });
+        let seen = Instant::now();
+        let until = seen + self.quorum.timeout * 2 + PAUSES;
+        *short = fault.map(|fault| Shortage { since, seen, fault: fault.clone(), until });
     }
 
     /// The fault, if fewer replicas have the writes than are required.
