@@ -21,8 +21,14 @@ pub(crate) struct Scripts {
     pub(crate) status: &'static Script,
     pub(crate) force_unlock: Option<&'static Script>,
     pub(crate) resize: Option<&'static Script>,
-    pub(crate) latch: Option<LatchScripts>,
-    pub(crate) condition: Option<ConditionScripts>,
+    // Those of a latch.
+    pub(crate) set: Option<&'static Script>,
+    pub(crate) count_down: Option<&'static Script>,
+    pub(crate) delete: Option<&'static Script>,
+    // Those of a condition.
+    pub(crate) notify: Option<&'static Script>,
+    /// Uses a notification up.
+    pub(crate) taken: Option<&'static Script>,
 }
 
 /// The script that renews a hold. While a slot of a cluster moves, only requests with one key are answered.
@@ -42,20 +48,6 @@ impl Renew {
         let (Self::Holders(script) | Self::HoldersAndLine(script) | Self::AllKeys(script)) = self;
         script
     }
-}
-
-/// The additional scripts of a latch.
-pub(crate) struct LatchScripts {
-    pub(crate) set: &'static Script,
-    pub(crate) count_down: &'static Script,
-    pub(crate) delete: &'static Script,
-}
-
-/// The additional scripts of a condition.
-pub(crate) struct ConditionScripts {
-    pub(crate) notify: &'static Script,
-    /// Uses a notification up.
-    pub(crate) taken: &'static Script,
 }
 
 /// The scripts that serve a name.
@@ -99,8 +91,11 @@ const fn common(
         status,
         force_unlock: None,
         resize: None,
-        latch: None,
-        condition: None,
+        set: None,
+        count_down: None,
+        delete: None,
+        notify: None,
+        taken: None,
     }
 }
 
@@ -123,11 +118,9 @@ static LOCK: Scripts = Scripts {
 };
 
 static LATCH: Scripts = Scripts {
-    latch: Some(LatchScripts {
-        set: &scripts::LATCH_SET,
-        count_down: &scripts::LATCH_COUNT_DOWN,
-        delete: &scripts::LATCH_DELETE,
-    }),
+    set: Some(&scripts::LATCH_SET),
+    count_down: Some(&scripts::LATCH_COUNT_DOWN),
+    delete: Some(&scripts::LATCH_DELETE),
     ..common(&scripts::LATCH_ACQUIRE, &scripts::LATCH_RELEASE, &scripts::LATCH_STATUS)
 };
 
@@ -135,10 +128,8 @@ static LATCH: Scripts = Scripts {
 static CONDITION: Scripts = Scripts {
     renew: Some(Renew::Holders(&scripts::LINE_RENEW)),
     force_unlock: Some(&scripts::CONDITION_FORCE_UNLOCK),
-    condition: Some(ConditionScripts {
-        notify: &scripts::CONDITION_NOTIFY,
-        taken: &scripts::CONDITION_TAKEN,
-    }),
+    notify: Some(&scripts::CONDITION_NOTIFY),
+    taken: Some(&scripts::CONDITION_TAKEN),
     ..common(&scripts::CONDITION_ACQUIRE, &scripts::CONDITION_RELEASE, &scripts::CONDITION_STATUS)
 };
 
@@ -205,11 +196,9 @@ static REDISSON_SEMAPHORE: Scripts = Scripts {
 };
 
 static REDISSON_LATCH: Scripts = Scripts {
-    latch: Some(LatchScripts {
-        set: &scripts::REDISSON_LATCH_SET,
-        count_down: &scripts::REDISSON_LATCH_COUNT_DOWN,
-        delete: &scripts::REDISSON_LATCH_DELETE,
-    }),
+    set: Some(&scripts::REDISSON_LATCH_SET),
+    count_down: Some(&scripts::REDISSON_LATCH_COUNT_DOWN),
+    delete: Some(&scripts::REDISSON_LATCH_DELETE),
     ..common(
         &scripts::REDISSON_LATCH_ACQUIRE,
         &scripts::LATCH_RELEASE,
@@ -254,10 +243,14 @@ mod tests {
                 !is_there || called.all(|script| !script.is_in(layout.never_calls())),
                 "{what}"
             );
-            assert_eq!(scripts.condition.is_some(), row.holders == Holders::Notified, "{what}");
+            for script in [scripts.notify, scripts.taken] {
+                assert_eq!(script.is_some(), row.holders == Holders::Notified, "{what}");
+            }
             assert_eq!(scripts.renew.is_some(), is_held && !row.family.is_batched(), "{what}");
             assert_eq!(scripts.force_unlock.is_some(), is_held, "{what}");
-            assert_eq!(scripts.latch.is_some(), !is_held, "{what}");
+            for script in [scripts.set, scripts.count_down, scripts.delete] {
+                assert_eq!(script.is_some(), !is_held, "{what}");
+            }
             assert_eq!(scripts.acquire_each.is_some(), row.family.is_batched(), "{what}");
             assert_eq!(scripts.acquire_all.is_some(), row.holders == Holders::Plain, "{what}");
             let is_semaphore = matches!(kind, Kind::Semaphore { .. } | Kind::Expirable { .. });

@@ -121,8 +121,7 @@ impl Connection<'_> {
             served.iter().for_each(|served| _ = cmd.arg(served.of(client)));
         };
         let scripts = scripts_of(keys);
-        let taken = scripts.condition.as_ref().filter(|_| *is_taken);
-        let script = taken.map_or(scripts.release, |condition| condition.taken);
+        let script = scripts.taken.filter(|_| *is_taken).unwrap_or(scripts.release);
         found(self.ask(script, keys, fill).await)
     }
 
@@ -253,7 +252,7 @@ fn or_nobody(cmd: &mut Cmd, tenure: Option<TenureId>, client: &str) {
 }
 
 /// An answer for each of several questions.
-pub(crate) type Each = Result<Vec<Result<bool, Fault>>, Fault>;
+type Each = Result<Vec<Result<bool, Fault>>, Fault>;
 
 /// Whether each question has to be asked alone.
 pub(crate) fn refused_for_one<A>(answers: &Result<Vec<A>, Fault>, asked: usize) -> bool {
