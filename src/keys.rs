@@ -7,7 +7,8 @@ use std::fmt;
 use crate::config::Layout;
 use crate::error::{Error, Result};
 use crate::kinds::{
-    CLIENTS, KeyFormat, Kind, NOTES, OWN_PREFIXES, REDISSON_CHANNEL, Row, TOKEN_COUNTER,
+    CLIENTS, Family, KeyFormat, Kind, Line, NOTES, OWN_PREFIXES, REDISSON_CHANNEL, REDISSON_TOKENS,
+    Row, TOKEN_COUNTER, TokenCounter,
 };
 use crate::meters::{Labels, Meters};
 use crate::slot::Slot;
@@ -130,17 +131,18 @@ impl Keys {
         // Redisson's rule: a name with a brace counts as having its own hash tag. Redisson's latches do not follow this
         // rule.
         let row = kind.row(layout);
-        let braced = row.always_braced || !name.contains('{');
-        let name = if row.escapes { escaped(&name) } else { Cow::Borrowed(&*name) };
+        let is_native = row.layout == Layout::Native;
+        let braced = is_native || row.family == Family::RedissonLatch || !name.contains('{');
+        let name = if is_native { escaped(&name) } else { Cow::Borrowed(&*name) };
         // Keys belong to a database, but channels to the whole server. Without the number, a release would wake the
         // waiters of the same name in another database. Redisson's channels do not contain it.
         let database = match space {
-            Space::Database(number) if row.escapes && number > 0 => format!("{number}:"),
+            Space::Database(number) if is_native && number > 0 => format!("{number}:"),
             _ => String::new(),
         };
         let (open, close) = if braced { ("{", "}") } else { ("", "") };
         // Redisson maps names, and derives everything else from the mapped name.
-        let (first, mapped) = if row.escapes { (prefix, "") } else { ("", prefix) };
+        let (first, mapped) = if is_native { (prefix, "") } else { ("", prefix) };
         let before = [first, row.channel, &database].concat();
         let channel = [&before, open, mapped, &name, close].concat().into_boxed_str();
         let tag = u16::try_from(before.len()).expect("a prefix is short");
@@ -169,9 +171,13 @@ impl Keys {
         Self { meters: labels.meters(self.kind.word(), || self.name()), ..self }
     }
 
+    fn is_native(&self) -> bool {
+        self.row.layout == Layout::Native
+    }
+
     /// The name that the user gave.
     pub(crate) fn name(&self) -> Cow<'_, str> {
-        if self.row.escapes {
+        if self.is_native() {
             unescaped(self.written())
         } else {
             self.written()[usize::from(self.prefix)..].into()
@@ -185,13 +191,13 @@ impl Keys {
 
     /// The namespace and a colon, or nothing.
     fn prefix(&self) -> &str {
-        let text = if self.row.escapes { &self.channel } else { self.written() };
+        let text = if self.is_native() { &self.channel } else { self.written() };
         &text[..usize::from(self.prefix)]
     }
 
     /// What comes before each key of a name. In Redisson's layout the name itself has the prefix.
     fn first(&self) -> &str {
-        if self.row.escapes { self.prefix() } else { "" }
+        if self.is_native() { self.prefix() } else { "" }
     }
 
     /// The name as it is written in the channel.
@@ -210,11 +216,6 @@ impl Keys {
             KeyFormat::Tagged(before, after) => Key(self.first(), before, self.tag(), after),
             KeyFormat::Bare => Key(self.first(), "", self.written(), ""),
             KeyFormat::Own(prefix) => self.own(prefix),
-            KeyFormat::Shared(key) => match self.slot {
-                // One for each slot, since the counter must move with the locks of its slot.
-                Some(slot) => Key(self.prefix(), COUNTER_OF_A_SLOT, slot.tag(), "}"),
-                None => Key(self.prefix(), key, "", ""),
-            },
         }
     }
 
@@ -279,7 +280,14 @@ impl Keys {
 
     /// The token counter.
     pub(crate) fn tokens(&self) -> Key<'_> {
-        self.key(self.row.keys.tokens)
+        match (self.row.keys.tokens, self.slot) {
+            // One for each slot, since the counter must move with the locks of its slot.
+            (TokenCounter::Shared, Some(slot)) => {
+                Key(self.prefix(), COUNTER_OF_A_SLOT, slot.tag(), "}")
+            }
+            (TokenCounter::Shared, None) => Key(self.prefix(), TOKEN_COUNTER, "", ""),
+            (TokenCounter::Redissons, _) => self.key(KeyFormat::Tagged(REDISSON_TOKENS, "")),
+        }
     }
 
     /// Every key, and its type.
@@ -292,7 +300,7 @@ impl Keys {
 
     /// The id of a plain lock within a client.
     pub(crate) fn id(&self) -> &str {
-        if self.row.escapes { self.tag() } else { self.written() }
+        if self.is_native() { self.tag() } else { self.written() }
     }
 
     /// The prefix of the channels of all locks of this database. The rest is as in a native key after `lock:`.
@@ -308,28 +316,22 @@ impl Keys {
 
     /// The channel on which a waiter with its own place in line hears of its grant.
     pub(crate) fn channel_of(&self, waiter: Field<'_>) -> Box<str> {
-        if self.row.waiter_has_channel {
-            format!("{}:{waiter}", self.channel).into()
-        } else {
-            self.channel.clone()
+        match self.row.line {
+            Line::Redissons => format!("{}:{waiter}", self.channel).into(),
+            _ => self.channel.clone(),
         }
-    }
-
-    /// Whether callers of one client may hold it side by side, in one entry.
-    pub(crate) fn is_held_together(&self) -> bool {
-        self.row.is_shared && !self.row.is_passed
     }
 
     /// The class of a request: callers of one class share an entry. For a semaphore it is the number of permits. If the
     /// server has no line for the semaphore, all callers of a client share one queue, so that small requests do not
     /// overtake a large one.
     pub(crate) fn class(&self, permits: u32) -> u32 {
-        if self.row.has_line && self.is_held_together() { permits } else { 0 }
+        if self.row.line.is_ours() && self.row.holders.are_several() { permits } else { 0 }
     }
 
     /// Whether a contender asks under the same owner field until it is granted the lock.
     pub(crate) fn asks_again(&self) -> bool {
-        self.row.has_line || self.row.waits_alone
+        self.row.line != Line::None
     }
 }
 

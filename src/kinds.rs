@@ -1,7 +1,7 @@
 //! The kinds of locks: one row of data for each kind in each layout.
 //!
-//! Code that treats kinds differently looks up the difference here, in a column of the row. The scripts of a row are in
-//! `wire/family.rs`, under its [`Family`].
+//! Code that treats kinds differently matches on a column of the row: on [`Line`] (how callers wait), on [`Holders`] (who
+//! may hold it together), or on [`Family`] (how the holders are stored, and the scripts, which are in `wire/family.rs`).
 
 use std::borrow::Cow;
 
@@ -55,8 +55,15 @@ pub(crate) enum KeyFormat {
     Bare,
     /// A key that only parklock uses. It begins with this text, and ends with a brace.
     Own(&'static str),
-    /// One key for all names.
-    Shared(&'static str),
+}
+
+/// The counter that numbers the grants.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum TokenCounter {
+    /// One for all names.
+    Shared,
+    /// One for each name, which Java shares: a token is its number.
+    Redissons,
 }
 
 /// The keys of a name, and their types.
@@ -69,8 +76,41 @@ pub(crate) struct KeyFormats {
     pub(crate) line: (KeyFormat, &'static str),
     /// More notes about waiters and holders.
     pub(crate) notes: (KeyFormat, &'static str),
-    /// The token counter.
-    pub(crate) tokens: KeyFormat,
+    pub(crate) tokens: TokenCounter,
+}
+
+/// How callers wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// In parklock's line on the server. One caller of a client stands there for all of them.
+    OfClients,
+    /// In parklock's line. Each caller stands there separately, since the server keeps the order of all callers.
+    OfCallers,
+    /// In Redisson's line. Each caller stands there separately, and hears of its grant on its own channel.
+    Redissons,
+    /// In no line: the server knows no waiters. One caller of a client asks for all of them.
+    None,
+}
+
+/// Who may hold it, and how the callers of one client share it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holders {
+    /// As [`HandedOn`](Self::HandedOn). A client finds its entry by name, and in the entry the holder, which
+    /// may be re-entrant.
+    Plain,
+    /// One caller. Its client hands it from caller to caller without a request to the server. If each caller waits
+    /// separately, the client hands it only to the caller right behind in the line.
+    HandedOn,
+    /// One caller. The next one has to ask the server.
+    Single,
+    /// Several callers at once, each with its own permits.
+    Several,
+    /// Several callers at once. A caller may join the hold of another caller of its client.
+    Readers,
+    /// Nobody: callers pass it.
+    Nobody,
+    /// One caller, which was notified. Its hold lasts only as long as a sign of life, and is not a lock that can be lost.
+    Notified,
 }
 
 /// The properties of a kind in a layout, the same for all names.
@@ -78,67 +118,69 @@ pub(crate) struct KeyFormats {
 pub(crate) struct Row {
     /// What scripts call the kind.
     pub(crate) word: &'static str,
+    pub(crate) layout: Layout,
     pub(crate) family: Family,
     /// The prefix of its channels.
     pub(crate) channel: &'static str,
     pub(crate) keys: KeyFormats,
+    pub(crate) line: Line,
+    pub(crate) holders: Holders,
+}
 
-    // The names.
-    /// In keys and channels, the braces of a name are encoded, and channels contain the number of the database.
-    pub(crate) escapes: bool,
-    /// A name with braces is still wrapped in braces.
-    pub(crate) always_braced: bool,
-    /// A waiter hears of its grant on its own channel.
-    pub(crate) waiter_has_channel: bool,
+impl Line {
+    /// Whether waiters stand in parklock's line on the server.
+    pub(crate) fn is_ours(self) -> bool {
+        matches!(self, Self::OfClients | Self::OfCallers)
+    }
 
-    // The requests.
-    /// It has the hash and the scripts of a plain lock: one request takes, renews or releases several locks.
-    pub(crate) lies_as_plain: bool,
-    /// One acquire can also release, in the same step, an earlier tenure of its client. Acquire and force then have the
-    /// form that all native kinds share.
-    pub(crate) exchanges: bool,
-    /// Its scripts get the key of the requests that the server has carried out, after the other keys.
-    pub(crate) has_requests: bool,
-    /// Waiters stand in parklock's line on the server.
-    pub(crate) has_line: bool,
-    /// Each caller waits separately, since the server keeps the order of all callers. Otherwise one caller of a client
-    /// waits for all of them.
-    pub(crate) waits_alone: bool,
-    /// A renewal touches only the key of the holders.
-    pub(crate) is_renewed_alone: bool,
-    /// Its token is the number of the server's counter, which Java shares.
-    pub(crate) token_is_number: bool,
+    /// Whether each caller waits separately.
+    pub(crate) fn is_of_callers(self) -> bool {
+        matches!(self, Self::OfCallers | Self::Redissons)
+    }
+}
 
-    // The callers of one client.
-    /// A client finds its entry by name, and in the entry the holder, which may be re-entrant.
-    pub(crate) is_plain: bool,
-    /// Several callers may hold it at once.
-    pub(crate) is_shared: bool,
-    /// One caller at a time may hold it, and its client hands it from caller to caller without a request to the server.
-    /// If each caller waits separately, the client hands it only to the caller right behind in the line.
-    pub(crate) is_handed_on: bool,
-    /// A client may keep it idle while no other client wants it.
-    pub(crate) is_kept: bool,
-    /// A caller may join the hold of another caller of its client.
-    pub(crate) is_joined: bool,
-    /// Callers pass it, and do not hold it.
-    pub(crate) is_passed: bool,
-    /// Its guards can wait for a condition.
-    pub(crate) has_conditions: bool,
-    /// Its holds are notifications: a hold lasts only as long as a sign of life, and is not a lock that can be lost.
-    pub(crate) is_notice: bool,
-    /// A missing latch counts as open.
-    pub(crate) is_open_if_absent: bool,
-    /// How many permits a caller asks for if it names no number.
-    pub(crate) asks_for: u32,
+impl Holders {
+    /// Whether at most one caller holds it at a time.
+    pub(crate) fn is_one(self) -> bool {
+        matches!(self, Self::Plain | Self::HandedOn | Self::Single | Self::Notified)
+    }
+
+    /// Whether callers of one client may hold it side by side, in one entry.
+    pub(crate) fn are_several(self) -> bool {
+        matches!(self, Self::Several | Self::Readers)
+    }
+
+    pub(crate) fn is_handed_on(self) -> bool {
+        matches!(self, Self::Plain | Self::HandedOn)
+    }
+}
+
+impl Row {
+    /// Whether a client may keep it idle while no other client wants it: only parklock's line says who wants it.
+    pub(crate) fn may_be_kept(&self) -> bool {
+        self.line.is_ours() && self.holders == Holders::Plain
+    }
+
+    /// Whether its guards can wait for a condition.
+    pub(crate) fn has_conditions(&self) -> bool {
+        self.layout == Layout::Native && self.holders.is_handed_on()
+    }
+}
+
+impl Family {
+    /// Whether the holders are in the hash of a plain lock: one request takes, renews or releases several of them.
+    pub(crate) fn is_batched(self) -> bool {
+        matches!(self, Self::Lock | Self::RedissonLock | Self::RedissonFenced)
+    }
 }
 
 /// The prefixes of a native lock's keys. The name follows, in braces.
 pub(crate) const NATIVE_LOCK: &str = "lock:";
 pub(crate) const NATIVE_LINE: &str = "lock_queue:";
-pub(crate) const NATIVE_CHANNEL: &str = "lock_channel:";
+const NATIVE_CHANNEL: &str = "lock_channel:";
 pub(crate) const REDISSON_CHANNEL: &str = "redisson_lock__channel:";
 pub(crate) const REDISSON_FAIR_LINE: &str = "redisson_lock_queue:";
+pub(crate) const REDISSON_TOKENS: &str = "redisson_lock_token:";
 const REDISSON_RW_CHANNEL: &str = "redisson_rwlock:";
 const REDISSON_SEMAPHORE_CHANNEL: &str = "redisson_sc:";
 const REDISSON_LATCH_CHANNEL: &str = "redisson_countdownlatch__channel__";
@@ -156,76 +198,44 @@ pub(crate) const OWN_PREFIXES: [&str; 4] = [PERMITS, REQUESTS, NOTES, CLIENTS];
 /// key, since the keys of locks have braces.
 pub(crate) const TOKEN_COUNTER: &str = "lock:grants";
 
-const TOKENS: KeyFormat = KeyFormat::Shared(TOKEN_COUNTER);
-
 /// The keys of a kind in the native layout. Kinds differ only in the type of the lock's key.
 const fn native_keys(lock: &'static str) -> KeyFormats {
     KeyFormats {
         lock: (KeyFormat::Tagged(NATIVE_LOCK, ""), lock),
         line: (KeyFormat::Tagged(NATIVE_LINE, ""), "zset"),
         notes: (KeyFormat::Own(NOTES), "hash"),
-        tokens: TOKENS,
+        tokens: TokenCounter::Shared,
     }
 }
 
-/// A native kind that one caller may hold at a time.
+/// What native kinds have in common, unless their rows say otherwise.
 const NATIVE: Row = Row {
-    word: "",
+    word: "lock",
+    layout: Layout::Native,
     family: Family::Line,
     channel: NATIVE_CHANNEL,
     keys: native_keys("zset"),
-    escapes: true,
-    always_braced: true,
-    waiter_has_channel: false,
-    lies_as_plain: false,
-    exchanges: true,
-    has_requests: false,
-    has_line: true,
-    waits_alone: false,
-    is_renewed_alone: true,
-    token_is_number: false,
-    is_plain: false,
-    is_shared: false,
-    is_handed_on: false,
-    is_kept: false,
-    is_joined: false,
-    is_passed: false,
-    has_conditions: false,
-    is_notice: false,
-    is_open_if_absent: false,
-    asks_for: 1,
+    line: Line::OfClients,
+    holders: Holders::HandedOn,
 };
 
-static LOCK: Row = Row {
-    word: "lock",
-    family: Family::Lock,
-    keys: native_keys("hash"),
-    lies_as_plain: true,
-    is_plain: true,
-    is_handed_on: true,
-    is_kept: true,
-    has_conditions: true,
-    ..NATIVE
-};
+static LOCK: Row =
+    Row { family: Family::Lock, keys: native_keys("hash"), holders: Holders::Plain, ..NATIVE };
 
-static FAIR: Row =
-    Row { word: "fair", waits_alone: true, is_handed_on: true, has_conditions: true, ..NATIVE };
+static FAIR: Row = Row { word: "fair", line: Line::OfCallers, ..NATIVE };
 
-static READ: Row = Row { word: "rw", is_shared: true, is_joined: true, ..NATIVE };
+static READ: Row = Row { word: "rw", holders: Holders::Readers, ..NATIVE };
 
-static WRITE: Row =
-    Row { word: "rw", is_handed_on: true, has_conditions: true, asks_for: ALL, ..NATIVE };
+static WRITE: Row = Row { word: "rw", ..NATIVE };
 
-static SEMAPHORE: Row = Row { word: "semaphore", is_shared: true, ..NATIVE };
+static SEMAPHORE: Row = Row { word: "semaphore", holders: Holders::Several, ..NATIVE };
 
 static LATCH: Row = Row {
     word: "latch",
     family: Family::Latch,
     keys: native_keys("string"),
-    has_requests: true,
-    has_line: false,
-    is_shared: true,
-    is_passed: true,
+    line: Line::None,
+    holders: Holders::Nobody,
     ..NATIVE
 };
 
@@ -233,38 +243,33 @@ static LATCH: Row = Row {
 static CONDITION: Row = Row {
     word: "condition",
     family: Family::Condition,
-    has_requests: true,
-    waits_alone: true,
-    is_notice: true,
+    line: Line::OfCallers,
+    holders: Holders::Notified,
     ..NATIVE
 };
 
 /// A lock in Redisson's layout. It has one key, and passes it for every other key of a script.
 const REDISSON: Row = Row {
     word: "lock",
+    layout: Layout::Redisson,
     family: Family::RedissonLock,
     channel: REDISSON_CHANNEL,
     keys: KeyFormats {
         lock: (KeyFormat::Bare, "hash"),
         line: (KeyFormat::Bare, "hash"),
         notes: (KeyFormat::Bare, "hash"),
-        tokens: TOKENS,
+        tokens: TokenCounter::Shared,
     },
-    escapes: false,
-    always_braced: false,
-    lies_as_plain: true,
-    exchanges: false,
-    has_line: false,
-    is_renewed_alone: false,
-    ..NATIVE
+    line: Line::None,
+    holders: Holders::Plain,
 };
 
-static REDISSON_LOCK: Row = Row { is_plain: true, is_handed_on: true, ..REDISSON };
+static REDISSON_LOCK: Row = REDISSON;
 
 static REDISSON_FENCED: Row = Row {
     family: Family::RedissonFenced,
-    keys: KeyFormats { tokens: KeyFormat::Tagged("redisson_lock_token:", ""), ..REDISSON.keys },
-    token_is_number: true,
+    keys: KeyFormats { tokens: TokenCounter::Redissons, ..REDISSON.keys },
+    holders: Holders::Single,
     ..REDISSON
 };
 
@@ -276,20 +281,13 @@ static REDISSON_FAIR: Row = Row {
         notes: (KeyFormat::Tagged("redisson_lock_timeout:", ""), "zset"),
         ..REDISSON.keys
     },
-    waiter_has_channel: true,
-    lies_as_plain: false,
-    waits_alone: true,
+    line: Line::Redissons,
+    holders: Holders::Single,
     ..REDISSON
 };
 
-static REDISSON_READ: Row = Row {
-    family: Family::RedissonRead,
-    is_shared: true,
-    is_joined: true,
-    is_handed_on: false,
-    asks_for: 1,
-    ..REDISSON_RW
-};
+static REDISSON_READ: Row =
+    Row { family: Family::RedissonRead, holders: Holders::Readers, ..REDISSON_RW };
 
 const REDISSON_RW: Row = Row {
     word: "rw",
@@ -300,13 +298,11 @@ const REDISSON_RW: Row = Row {
         notes: (KeyFormat::Tagged("", ""), "hash"),
         ..REDISSON.keys
     },
-    lies_as_plain: false,
-    is_handed_on: true,
-    asks_for: ALL,
+    holders: Holders::HandedOn,
     ..REDISSON
 };
 
-static REDISSON_WRITE: Row = Row { is_renewed_alone: true, ..REDISSON_RW };
+static REDISSON_WRITE: Row = REDISSON_RW;
 
 const REDISSON_PERMITS: Row = Row {
     word: "semaphore",
@@ -316,10 +312,9 @@ const REDISSON_PERMITS: Row = Row {
         lock: (KeyFormat::Bare, "string"),
         line: (KeyFormat::Own(PERMITS), "zset"),
         notes: (KeyFormat::Own(NOTES), "hash"),
-        tokens: TOKENS,
+        ..REDISSON.keys
     },
-    lies_as_plain: false,
-    is_shared: true,
+    holders: Holders::Several,
     ..REDISSON
 };
 
@@ -336,15 +331,12 @@ static REDISSON_LATCH: Row = Row {
     family: Family::RedissonLatch,
     channel: REDISSON_LATCH_CHANNEL,
     keys: KeyFormats { line: (KeyFormat::Own(REQUESTS), "zset"), ..REDISSON_PERMITS.keys },
-    always_braced: true,
-    is_passed: true,
-    // Redisson deletes a latch when it opens.
-    is_open_if_absent: true,
+    holders: Holders::Nobody,
     ..REDISSON_PERMITS
 };
 
 impl Kind {
-    /// The row of this kind in this layout. Only this function asks which kind or layout it is.
+    /// The row of this kind in this layout.
     pub(crate) fn row(self, layout: Layout) -> &'static Row {
         match (layout, self) {
             // Redisson has two kinds here; the native layout has one.
@@ -407,6 +399,11 @@ impl Kind {
             Self::Latch => 0,
         }
     }
+
+    /// How many permits a caller asks for if it names no number.
+    pub(crate) fn usual_permits(self) -> u32 {
+        if self == Self::Write { ALL } else { 1 }
+    }
 }
 
 impl Layout {
@@ -425,10 +422,5 @@ impl Layout {
             Self::Native => "redisson/",
             Self::Redisson => "line/",
         }
-    }
-
-    /// Whether waiters stand in parklock's line.
-    pub(crate) fn has_lines(self) -> bool {
-        self == Self::Native
     }
 }

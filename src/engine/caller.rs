@@ -28,19 +28,20 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::engine::core::{Engine, rules};
 use crate::engine::entry::{Contested, Entry, EntryPermit, InQueue, Ticket, Visit};
-use crate::engine::grant::{Grant, Holder, Lease};
+use crate::engine::grant::{Grant, Holder, Lease, Wish};
 use crate::engine::hold::Hold;
 use crate::engine::keep::until_given_back;
 use crate::engine::waiting::Rules;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
+use crate::kinds::Holders;
 use crate::owner::OwnerId;
 use crate::wire::Fault;
 
 pub(crate) use acquire_all::{AllOrNone, acquire_all};
 pub(crate) use contender::Contender;
 pub(crate) use lined_up_for_condition::LinedUp;
-pub(crate) use options::{AcquireOptions, Patience};
+pub(crate) use options::{AcquireOptions, Keepers, Past, Patience};
 
 use known::Known;
 use pending_acquire::Attempt;
@@ -57,18 +58,14 @@ pub(crate) async fn stand_by(
     keys: &Arc<Keys>,
     lined_up: &Arc<LinedUp>,
 ) -> Result<Option<Hold>> {
+    let wish = Wish { owner: None, lease: Lease::Fixed(engine.config.life()), permits: 1 };
     let options = AcquireOptions {
-        owner: None,
-        lease: Lease::Fixed(engine.config.life()),
+        wish,
         patience: Patience::Endless,
-        permits: 1,
-        within: None,
-        known_taken: false,
-        comes_back: false,
-        is_kept: false,
-        asks_twice: false,
+        past: Past::None,
+        keepers: Keepers::None,
     };
-    let visit = engine.visit(keys, options.permits, true)?;
+    let visit = engine.visit(keys, wish.permits, true)?;
     let (engine, started) = (Arc::clone(engine), Instant::now());
     let lined_up = Some(Arc::clone(lined_up));
     let caller = Caller { engine, options, started, known: None, lined_up };
@@ -98,9 +95,9 @@ impl Caller {
     /// Dropping the future gives up the place in the queue. If Redis grants the lock to an attempt in flight, the client
     /// releases it in the background.
     pub(crate) async fn acquire(&mut self, keys: &Arc<Keys>) -> Result<Option<Hold>> {
-        let AcquireOptions { owner, lease, patience, permits, .. } = self.options;
+        let (Wish { owner, lease, permits }, patience) = (self.options.wish, self.options.patience);
         if let Some(owner) = owner
-            && !self.options.comes_back
+            && !self.options.comes_back()
             && let Some(hold) = self.engine.held_by(owner, keys)
             && Box::pin(self.engine.nest(&hold, lease, patience)).await?
         {
@@ -117,8 +114,9 @@ impl Caller {
             Patience::None => Box::pin(self.once(visit)).await,
             Patience::Endless => self.wait(&visit).await.map(Some),
             Patience::For(limit) => {
+                let was_refused = matches!(self.options.past, Past::Refused);
                 // If the limit cuts the call off, `Known` says what the caller may believe.
-                self.known = Some(Arc::new(Known::new(self.options.known_taken)));
+                self.known = Some(Arc::new(Known::new(was_refused)));
                 // Boxed: callers that wait without a limit need no space for a timer.
                 Box::pin(self.wait_for(&visit, limit)).await
             }
@@ -128,16 +126,16 @@ impl Caller {
     /// One attempt, or none if another caller of this client came first. It asks twice if the holder's client may keep
     /// the lock idle.
     async fn once(&self, visit: Visit) -> Result<Option<Hold>> {
-        let visit = if visit.entry.keys.row.is_shared {
+        let visit = if visit.entry.keys.row.holders.is_one() {
+            visit
+        } else {
             if let Some(hold) = self.share_at_once(&visit) {
                 return Ok(Some(hold));
             }
             // Resting tenures are for callers that wait. So release them, and ask in a separate entry: then this caller
             // delays no reader and no waiting caller.
             self.engine.settle(&visit.entry.keys).await;
-            self.engine.visit(&visit.entry.keys, self.options.permits, true)?
-        } else {
-            visit
+            self.engine.visit(&visit.entry.keys, self.options.wish.permits, true)?
         };
         loop {
             let Some(permit) = self.engine.permit_now(&visit).await? else {
@@ -161,7 +159,7 @@ impl Caller {
         let _ = self.engine.connected(&entry.keys).await;
         let asked = Instant::now();
         let mut attempted = self.ask_once(&entry, offer).await;
-        if self.options.asks_twice && matches!(attempted, Ok(Attempt::Kept(_))) {
+        if self.options.keepers != Keepers::None && matches!(attempted, Ok(Attempt::Kept(_))) {
             // Perhaps no caller holds it. The script has told the holder's client to give it back if it is idle.
             sleep(until_given_back(asked.elapsed())).await;
             attempted = self.ask_once(&entry, None).await;
@@ -183,7 +181,7 @@ impl Caller {
             Err(_) if self.is_failing(&visit.entry) => {
                 // A query of a latch changes nothing, so it may run.
                 let is_unanswered = self.known.as_ref().is_some_and(|known| known.may_have_run());
-                let may_have_run = is_unanswered && !visit.entry.keys.row.is_passed;
+                let may_have_run = is_unanswered && visit.entry.keys.row.holders != Holders::Nobody;
                 Err(if may_have_run { Error::cut_off(limit) } else { Error::unanswered(limit) })
             }
             Err(_) => Ok(None),
@@ -221,7 +219,7 @@ impl Caller {
             {
                 return Ok(hold);
             }
-            let counted = self.engine.count(&visit.entry.keys, self.options.comes_back)?;
+            let counted = self.engine.count(&visit.entry.keys, self.options.comes_back())?;
             (self.queue(visit, Ticket::default()).await?, Some(counted))
         };
         loop {
@@ -275,22 +273,22 @@ impl Caller {
 
     /// Whether the client may keep the lock when this caller has given it back.
     fn keeps(&self, entry: &Entry) -> bool {
-        let is_asked_so = self.options.is_kept && self.options.lease == Lease::Watched;
-        is_asked_so && entry.keys.row.is_kept && !self.engine.config.keep.is_zero()
+        let AcquireOptions { wish, keepers, .. } = &self.options;
+        let is_asked_so = *keepers == Keepers::All && wish.lease == Lease::Watched;
+        is_asked_so && entry.keys.row.may_be_kept() && !self.engine.config.keep.is_zero()
     }
 
     fn rules(&self) -> Rules {
-        rules(&self.engine.config, self.engine.lease(self.options.lease))
+        rules(&self.engine.config, self.engine.lease(self.options.wish.lease))
     }
 
     fn begin(&self, permit: EntryPermit, grant: Grant) -> Result<Hold> {
-        let inner = self.options.within.as_ref().map(|within| Arc::clone(&within.inner));
+        let inner = self.options.outer().map(|within| Arc::clone(&within.inner));
         self.engine.begin(permit.within(inner), grant, self.holder())
     }
 
     fn holder(&self) -> Holder {
-        let AcquireOptions { owner, lease, permits, .. } = self.options;
-        Holder { owner, asked_by: OwnerId::current(), lease, permits }
+        self.options.wish.by(OwnerId::current())
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::Config;
+use crate::config::{Config, Layout};
 use crate::engine::cut_off::CutOff;
 use crate::engine::debts::Debts;
 use crate::engine::entry::{Entry, EntryPermit, Table, Tenure, Timetable, Visit};
@@ -26,7 +26,7 @@ use crate::engine::waiting::Rules;
 use crate::engine::watchdog::Rhythm;
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Space, TenureId};
-use crate::kinds::Kind;
+use crate::kinds::{Holders, Kind};
 use crate::meters::Waits;
 use crate::owner::OwnerId;
 use crate::wire::{Commands, Connection, Fault, Requests, Secret, Subscriber, Subscription};
@@ -123,10 +123,9 @@ impl Engine {
 
     /// The hold that this owner has in this client.
     pub(crate) fn held_by(&self, owner: OwnerId, keys: &Keys) -> Option<Hold> {
-        let tenure = if keys.row.is_plain {
-            self.table.find(keys.id())?.tenure()?
-        } else {
-            self.owned.find(owner, keys)?
+        let tenure = match keys.row.holders {
+            Holders::Plain => self.table.find(keys.id())?.tenure()?,
+            _ => self.owned.find(owner, keys)?,
         };
         let hand_over = tenure.hold_of(owner)?;
         Some(Hold::new(tenure, hand_over))
@@ -135,7 +134,7 @@ impl Engine {
     /// The entry in which a caller waits: one that all callers of the same lock share, or its own. In its own entry a
     /// caller does not queue behind other callers, which may be waiting for it.
     pub(crate) fn visit(&self, keys: &Arc<Keys>, permits: u32, alone: bool) -> Result<Visit> {
-        let visit = if alone || keys.row.waits_alone {
+        let visit = if alone || keys.row.line.is_of_callers() {
             let id = self.next_tenure();
             self.table.enter_alone(keys, keys.channel_of(id.of(&self.client)), id)
         } else {
@@ -183,9 +182,7 @@ impl Engine {
             // A caller that has passed a latch holds nothing.
             return Ok(Hold::new(tenure, 0));
         }
-        if let (Some(owner), false) = (holder.owner, tenure.keys.row.is_plain) {
-            self.owned.enter(owner, &tenure);
-        }
+        self.owned.enter(holder.wish.owner, &tenure);
         if self.timetable.enter(&tenure, tenure.next_look(self.rhythm.idle)) {
             return Ok(Hold::new(tenure, 0));
         }
@@ -265,7 +262,7 @@ impl Engine {
     /// A sign of life for a contender, and when it was made. A kind without a line needs none.
     pub(crate) fn sign(&self, keys: &Keys) -> (Secret, Instant) {
         let now = Instant::now();
-        if keys.row.has_line {
+        if keys.row.line.is_ours() {
             self.secrets.make(now, &keys.channel)
         } else {
             (Secret::default(), now)
@@ -274,10 +271,9 @@ impl Engine {
 
     /// Counts a waiter. `again`: it was counted before.
     pub(crate) fn count(&self, keys: &Keys, again: bool) -> Result<Counted<'_>> {
-        if again { Ok(self.count_again(keys)) } else { self.count_waiter(keys) }
-    }
-
-    fn count_waiter(&self, keys: &Keys) -> Result<Counted<'_>> {
+        if again {
+            return Ok(self.count_again(keys));
+        }
         let limit = self.config.max_waiters;
         let counted = |waiters| (waiters < limit).then_some(waiters + 1);
         match self.waiters.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted) {
@@ -321,6 +317,6 @@ impl Drop for Core {
 /// The rules by which contenders wait that ask for this lease.
 pub(crate) fn rules(config: &Config, lease: Duration) -> Rules {
     let waiter_ttl = config.life();
-    let rests = config.layout.has_lines();
+    let rests = config.layout == Layout::Native;
     Rules { waiter_ttl, pushed_lease: waiter_ttl.min(lease), max_park: config.max_park, rests }
 }

@@ -157,7 +157,7 @@ impl Entry {
     /// The channels that its contender listens to: the one for all clients, and the one for this client alone.
     pub(crate) fn channels(&self, client: &str) -> Vec<Box<str>> {
         let mut channels = vec![Box::from(self.channel())];
-        channels.extend(self.keys.row.has_line.then(|| self.keys.client_channel(client)));
+        channels.extend(self.keys.row.line.is_ours().then(|| self.keys.client_channel(client)));
         channels
     }
 
@@ -174,7 +174,7 @@ impl Entry {
     /// Whether each tenure has a seat here instead of the permit.
     pub(crate) fn has_seats(&self) -> bool {
         let is_shared = |listed: &Listed| matches!(listed.key, EntryKey::SideBySide(..));
-        self.keys.is_held_together() && self.listed.as_deref().is_some_and(is_shared)
+        self.keys.row.holders.are_several() && self.listed.as_deref().is_some_and(is_shared)
     }
 
     /// The number of callers of this client for which resting tenures are reserved: those in the queue, and the contender,
@@ -196,8 +196,9 @@ impl Entry {
 
     /// Whether the caller right ahead in the server's line may have left a tenure to this one.
     pub(crate) fn may_be_next(&self) -> bool {
-        self.keys.row.waits_alone
-            && self.keys.row.is_handed_on
+        let row = self.keys.row;
+        row.line.is_of_callers()
+            && row.holders.is_handed_on()
             && self.tenure().is_some_and(|tenure| !tenure.is_over())
     }
 
@@ -474,7 +475,8 @@ impl Entry {
         let waits_too =
             |entry: &Arc<Self>| !std::ptr::eq(&**entry, self) && entry.was_told_to_wait();
         // If each caller waits separately, each wants the whole lock, so the head always fits in when it is free.
-        !self.keys.row.waits_alone && self.table.all_of(&self.keys.channel).iter().any(waits_too)
+        !self.keys.row.line.is_of_callers()
+            && self.table.all_of(&self.keys.channel).iter().any(waits_too)
     }
 
     /// An attempt failed. Returns since when all attempts have failed.

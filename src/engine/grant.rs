@@ -82,14 +82,27 @@ pub(crate) struct Grant {
     pub(crate) debt: Debt,
 }
 
-/// The caller that is granted a lock, and the lease that it asked for.
+/// What a caller asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wish {
+    /// The owner, which may nest; `None`: the guard is the owner.
+    pub(crate) owner: Option<OwnerId>,
+    pub(crate) lease: Lease,
+    /// How many permits.
+    pub(crate) permits: u32,
+}
+
+impl Wish {
+    /// The holder that asks for it in this task or thread.
+    pub(crate) fn by(self, asked_by: OwnerId) -> Holder {
+        Holder { wish: self, asked_by }
+    }
+}
+
+/// The caller that is granted a lock, and what it asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Holder {
-    /// The owner that may nest; `None`: the guard is the owner.
-    pub(crate) owner: Option<OwnerId>,
+    pub(crate) wish: Wish,
     /// The task or thread that asked.
     pub(crate) asked_by: OwnerId,
-    pub(crate) lease: Lease,
-    /// How many permits it takes.
-    pub(crate) permits: u32,
 }

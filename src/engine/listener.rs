@@ -13,6 +13,7 @@ use crate::engine::releaser::{Job, Outbox};
 use crate::engine::secrets::Secrets;
 use crate::engine::waiting::{Event, PushedGrant, Rules};
 use crate::keys::TenureId;
+use crate::kinds::Holders;
 use crate::meters;
 use crate::wire::{Heard, What, Word, publisher, words};
 
@@ -138,7 +139,9 @@ impl Listener {
             return entry.step(Event::Roused, self.rules);
         }
         // The waiters of one line are of one kind.
-        let Some(entry) = entries.iter().find(|entry| entry.keys.row.has_line) else { return };
+        let Some(entry) = entries.iter().find(|entry| entry.keys.row.line.is_ours()) else {
+            return;
+        };
         self.outbox.put(Job::leave_line(&entry.keys, id, self.debts.tidying()));
     }
 
@@ -151,7 +154,7 @@ impl Listener {
         meters::woken("message", || self.waiting(channel));
         self.give_back_kept(channel);
         let entries = self.table.all_of(channel);
-        let is_condition = entries.iter().any(|entry| entry.keys.row.is_notice);
+        let is_condition = entries.iter().any(|entry| entry.keys.row.holders == Holders::Notified);
         let for_each = match (is_force, is_condition) {
             // A client that used force has let in the next waiter.
             (true, _) => Some(Event::Stirred),
@@ -182,12 +185,12 @@ impl Listener {
         let row = entry.keys.row;
         // Redisson's channels report every release, and those of a condition every `notify_all`. What a contender is granted
         // just then is not checked, since that would cost a request.
-        if row.has_line && !row.is_notice {
+        if row.line.is_ours() && row.holders != Holders::Notified {
             entry.step(Event::Lost(None), self.rules);
             entry.note_loss();
         }
         // If several clients hold a lock of Redisson's, the release of one says nothing about the others.
-        if !row.is_shared || row.has_line {
+        if row.holders.is_one() || row.line.is_ours() {
             entry.tenure().iter().for_each(|tenure| self.timetable.hasten(tenure));
         }
     }
@@ -209,7 +212,7 @@ mod tests {
     use crate::config::Layout;
     use crate::engine::entry::Visit;
     use crate::engine::ghost::Ghost;
-    use crate::engine::grant::{Grant, Holder, Lease};
+    use crate::engine::grant::{Grant, Lease, Wish};
     use crate::engine::tenure::{Due, Idle};
     use crate::engine::waiting::Next;
     use crate::keys::Keys;
@@ -305,7 +308,7 @@ mod tests {
             hear_all(&listener, &keys, message);
             let grant = Grant { id: FORMER, number: 1, awaited: false, lease: TTL, sent, debt };
             let lease = Lease::Fixed(TTL);
-            let holder = Holder { owner: None, asked_by: OwnerId::current(), lease, permits: 1 };
+            let holder = Wish { owner: None, lease, permits: 1 }.by(OwnerId::current());
             let tenure = permit.begin(grant, holder, sent + TTL);
             let due = tenure.due(Instant::now(), None, Idle { pickup: TTL, keep: TTL });
             assert_eq!(due == Due::Renew, is_checked, "{message:?} of a {}: {due:?}", kind.word());
@@ -332,8 +335,8 @@ mod tests {
             let sent = if sent_first { before } else { Instant::now() };
             let (lease, debt) = (Lease::Fixed(TTL), listener.debts.tidying());
             let grant = Grant { id: FORMER, number: 1, awaited: false, lease: TTL, sent, debt };
-            let holder = Holder { owner: None, asked_by: OwnerId::current(), lease, permits: 1 };
-            let tenure = if keys.row.is_shared {
+            let holder = Wish { owner: None, lease, permits: 1 }.by(OwnerId::current());
+            let tenure = if keys.row.holders.are_several() {
                 visit.begin_beside(grant, holder, sent + TTL)
             } else {
                 visit.try_permit().unwrap().begin(grant, holder, sent + TTL)

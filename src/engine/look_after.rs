@@ -13,7 +13,7 @@ use crate::keys::{Keys, TenureId};
 impl Engine {
     /// Gives back this lock if the client keeps it idle.
     pub(crate) fn give_back_kept(&self, keys: &Keys) {
-        if let Some(entry) = self.table.find(keys.id()).filter(|_| keys.row.is_kept) {
+        if let Some(entry) = self.table.find(keys.id()).filter(|_| keys.row.may_be_kept()) {
             self.outbox.give_back_kept(&entry);
         }
     }

@@ -60,10 +60,10 @@ mod unpolled;
 mod waiting;
 mod watchdog;
 
-pub(crate) use caller::{AcquireOptions, AllOrNone, Caller, Patience, acquire_all};
+pub(crate) use caller::{AcquireOptions, AllOrNone, Caller, Keepers, Past, Patience, acquire_all};
 pub(crate) use core::{Engine, RETRY_PAUSE};
 pub use grant::Ended;
-pub(crate) use grant::Lease;
+pub(crate) use grant::{Lease, Wish};
 pub use hold::Hold;
 pub use holding::Woken;
 pub(crate) use holding::{Notice, wait_at};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use crate::engine::entry::Tenure;
 use crate::keys::Keys;
-use crate::kinds::Kind;
+use crate::kinds::{Holders, Kind};
 use crate::owner::OwnerId;
 
 /// The tenures of each owner, by name. Tenures that are over are removed from time to time.
@@ -21,7 +21,11 @@ struct State {
 }
 
 impl Owned {
-    pub(crate) fn enter(&self, owner: OwnerId, tenure: &Arc<Tenure>) {
+    /// Notes an owner's tenure. That of a plain lock is found in its entry instead.
+    pub(crate) fn enter(&self, owner: Option<OwnerId>, tenure: &Arc<Tenure>) {
+        let Some(owner) = owner.filter(|_| tenure.keys.row.holders != Holders::Plain) else {
+            return;
+        };
         let mut state = self.0.lock().expect("no panic under this lock");
         if state.tenures.len() >= state.most {
             state.tenures.retain(|_, tenures| tenures.iter().any(|tenure| live(tenure).is_some()));

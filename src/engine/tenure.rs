@@ -31,6 +31,7 @@ use crate::engine::compact_instant::CompactInstant;
 use crate::engine::debts::Debt;
 use crate::engine::grant::{Ended, Grant, Holder, Lease};
 use crate::keys::{Keys, TenureId};
+use crate::kinds::{Holders, TokenCounter};
 use crate::meters::{Holds, Lateness};
 use crate::owner::OwnerId;
 use crate::token::FencingToken;
@@ -99,10 +100,8 @@ struct State<S> {
     /// The owner nested while its earlier holds were away at a condition. The two groups of holds have different
     /// [`OwnerHolds`], so no hold of this tenure can wait for a condition.
     is_mixed: bool,
-    /// The owner, which may nest. `None`: the guard is the owner.
-    owner: Option<OwnerId>,
-    /// The task or thread that asked for it.
-    asked_by: OwnerId,
+    /// The current holder; if idle, the last one.
+    holder: Holder,
     /// The number of holders before this one.
     hand_overs: u16,
     /// The hold count; 0: idle.
@@ -111,10 +110,6 @@ struct State<S> {
     served: Vec<TenureId>,
     /// The holds that have not ended, once a second caller has joined.
     shared_read: Option<Box<SharedRead>>,
-    /// The lease that the current holder asked for.
-    asked: Lease,
-    /// The number of permits, for a kind with permits.
-    permits: u32,
     /// The holds that the owner has or asks for within this one. The server lets them in beside this one, so no other caller
     /// may take over this tenure.
     inner: Weak<()>,
@@ -158,24 +153,21 @@ impl<S: EntryPart> Tenure<S> {
         holder: Holder,
         renew_at: Instant,
     ) -> Arc<Self> {
-        let (now, held) = (Instant::now(), !keys.row.is_passed);
+        let (now, held) = (Instant::now(), keys.row.holders != Holders::Nobody);
         let mut state = State {
             ended: (!held).then_some(Ended::Released),
             owner_holds: Weak::new(),
             is_mixed: false,
-            owner: holder.owner,
-            asked_by: holder.asked_by,
+            holder,
             hand_overs: 0,
             holds: u32::from(held),
             served: Vec::new(),
             shared_read: None,
-            asked: holder.lease,
-            permits: holder.permits,
             inner: Weak::new(),
             since: now.into(),
             lifetime: Lifetime::new(
                 &grant,
-                holder.lease == Lease::Watched || keys.row.is_notice,
+                holder.wish.lease == Lease::Watched || keys.row.holders == Holders::Notified,
                 renew_at,
             ),
             doubted: None,
@@ -209,10 +201,9 @@ impl<S: EntryPart> Tenure<S> {
     }
 
     pub(crate) fn token(&self, hand_over: u16) -> FencingToken {
-        if self.keys.row.token_is_number {
-            FencingToken::of_redisson(self.number)
-        } else {
-            FencingToken::new(self.number, hand_over)
+        match self.keys.row.keys.tokens {
+            TokenCounter::Shared => FencingToken::new(self.number, hand_over),
+            TokenCounter::Redissons => FencingToken::of_redisson(self.number),
         }
     }
 
@@ -248,7 +239,8 @@ impl<S: EntryPart> Tenure<S> {
     /// What the holds of this owner share; `None` if the owner may not nest.
     pub(crate) fn owner_holds(&self, hand_over: u16) -> Option<Arc<OwnerHolds<S>>> {
         let mut state = self.state();
-        if state.owner.is_none() || !self.keys.row.has_conditions || state.hand_overs != hand_over {
+        let nests = state.holder.wish.owner.is_some() && self.keys.row.has_conditions();
+        if !nests || state.hand_overs != hand_over {
             return None;
         }
         let owner_holds = state.owner_holds.upgrade().unwrap_or_default();
@@ -280,16 +272,18 @@ impl<S: EntryPart> Tenure<S> {
     /// What the holder asked for, so that it can ask again.
     pub(crate) fn holder(&self) -> Holder {
         let state = self.state();
-        let lease = if state.lifetime.is_watched() { Lease::Watched } else { state.asked };
-        let (owner, asked_by, permits) = (state.owner, state.asked_by, state.permits);
-        Holder { owner, asked_by, lease, permits }
+        let mut holder = state.holder;
+        if state.lifetime.is_watched() {
+            holder.wish.lease = Lease::Watched;
+        }
+        holder
     }
 
     /// The number of the hold that this owner has now.
     pub(crate) fn hold_of(&self, owner: OwnerId) -> Option<u16> {
         let state = self.state();
         let held = state.ended(state.hand_overs).is_none();
-        (held && state.owner == Some(owner)).then_some(state.hand_overs)
+        (held && state.holder.wish.owner == Some(owner)).then_some(state.hand_overs)
     }
 
     pub(crate) fn holds(&self) -> u32 {
@@ -354,7 +348,7 @@ impl<S: EntryPart> Tenure<S> {
         if state.ended.is_some() {
             return false;
         }
-        let is_deadlock = state.holds > 0 && state.asked_by == waiting;
+        let is_deadlock = state.holds > 0 && state.holder.asked_by == waiting;
         let warns = is_deadlock && !std::mem::replace(&mut state.warned_of_deadlock, true);
         drop(state);
         if warns {
@@ -444,7 +438,7 @@ pub(crate) mod tests {
     use crate::config::Layout;
     use crate::engine::debts::Debts;
     use crate::engine::entry::{Entry, EntryPermit, Stay, Table, Visit};
-    use crate::engine::grant::{Loss, deadline};
+    use crate::engine::grant::{Loss, Wish, deadline};
     use crate::engine::hold::Hold;
     use crate::engine::tenure::hand_off_budget::{Budget, Idle};
     use crate::kinds::Kind;
@@ -464,7 +458,7 @@ pub(crate) mod tests {
     const IDLE: Idle = Idle { pickup: LEASE, keep: LEASE };
 
     fn holder(lease: Lease) -> Holder {
-        Holder { owner: None, asked_by: OwnerId::current(), lease, permits: 1 }
+        Wish { owner: None, lease, permits: 1 }.by(OwnerId::current())
     }
 
     fn permit(table: &Arc<Table>) -> EntryPermit {
@@ -781,7 +775,7 @@ pub(crate) mod tests {
             [(Some(OwnerId::current()), Lease::Watched), (None, Lease::Fixed(LEASE))]
         {
             let (_table, hold) = read();
-            hold.tenure.state().owner = owner;
+            hold.tenure.state().holder.wish.owner = owner;
             hold.tenure.state().lifetime.set(Instant::now() + LEASE, lease == Lease::Watched);
             assert!(hold.tenure.join(BUDGET).is_none());
         }

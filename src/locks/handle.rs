@@ -9,11 +9,13 @@ use futures_util::FutureExt;
 use tracing::Instrument;
 
 use crate::config::checked_lease;
-use crate::engine::{self, AcquireOptions, AllOrNone, Caller, Engine, Hold, Lease, Patience};
+use crate::engine::{
+    self, AcquireOptions, AllOrNone, Caller, Engine, Hold, Keepers, Lease, Past, Patience, Wish,
+};
 use crate::error::{Error, Result};
 use crate::guards::Guard;
 use crate::keys::Keys;
-use crate::kinds::Kind;
+use crate::kinds::{Family, Holders, Kind};
 use crate::owner::OwnerId;
 use crate::wire::{Fault, Order, Status};
 
@@ -24,19 +26,13 @@ pub(crate) struct Handle {
     engine: Arc<Engine>,
     keys: Result<Arc<Keys>>,
     lease: Result<Lease>,
-    /// How many permits a call asks for if it names no number.
-    permits: u32,
-    /// The client may keep the lock idle: see `engine/keep.rs`.
-    is_kept: bool,
-    /// A call that does not wait may ask a second time.
-    asks_twice: bool,
+    keepers: Keepers,
 }
 
 impl Handle {
     pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: String) -> Self {
         let keys = engine.keys(kind, name).map(Arc::new);
-        let permits = kind.row(engine.config.layout).asks_for;
-        Self { engine, keys, lease: Ok(Lease::Watched), permits, is_kept: true, asks_twice: true }
+        Self { engine, keys, lease: Ok(Lease::Watched), keepers: Keepers::All }
     }
 
     /// A handle whose every call returns this error, or reports the invalid name.
@@ -46,12 +42,12 @@ impl Handle {
 
     /// A handle whose lock the client never keeps idle: whether it is held means something to other clients.
     pub(crate) fn never_kept(self) -> Self {
-        Self { is_kept: false, ..self }
+        Self { keepers: Keepers::Others, ..self }
     }
 
     /// A handle for a lock that no client keeps idle: a call that does not wait asks once.
     pub(crate) fn never_kept_anywhere(self) -> Self {
-        Self { is_kept: false, asks_twice: false, ..self }
+        Self { keepers: Keepers::None, ..self }
     }
 
     pub(crate) fn lease(self, lease: Duration) -> Self {
@@ -72,8 +68,8 @@ impl Handle {
         &self,
         patience: Patience,
     ) -> impl Future<Output = Result<Option<Guard>>> + Send {
-        let known_taken = |(keys, options)| (keys, AcquireOptions { known_taken: true, ..options });
-        self.acquire_as(self.asked(None, patience).map(known_taken))
+        let refused = |(keys, options)| (keys, AcquireOptions { past: Past::Refused, ..options });
+        self.acquire_as(self.asked(None, patience).map(refused))
     }
 
     /// Same as [`acquire`](Self::acquire), for this many permits.
@@ -82,8 +78,9 @@ impl Handle {
         permits: u32,
         patience: Patience,
     ) -> impl Future<Output = Result<Option<Guard>>> + Send {
-        let of_many = |(keys, options)| (keys, AcquireOptions { permits, ..options });
-        self.acquire_as(self.asked(None, patience).map(of_many))
+        let mut asked = self.asked(None, patience);
+        asked.iter_mut().for_each(|(_, options)| options.wish.permits = permits);
+        self.acquire_as(asked)
     }
 
     /// Same as [`acquire`](Self::acquire), within a hold that the owner already has. Such a call needs no room.
@@ -121,27 +118,15 @@ impl Handle {
         patience: Patience,
     ) -> Result<(&Arc<Keys>, AcquireOptions)> {
         let (keys, lease) = (self.keys()?, self.lease.clone()?);
-        Ok((
-            keys,
-            AcquireOptions {
-                owner,
-                lease,
-                patience,
-                permits: self.permits,
-                within: None,
-                known_taken: false,
-                comes_back: false,
-                is_kept: self.is_kept,
-                asks_twice: self.asks_twice,
-            },
-        ))
+        let wish = Wish { owner, lease, permits: keys.kind.usual_permits() };
+        Ok((keys, AcquireOptions { wish, patience, past: Past::None, keepers: self.keepers }))
     }
 
     /// Waits for a latch. Returns whether it opened before the patience ran out.
     pub(crate) async fn pass(&self, patience: Patience) -> Result<bool> {
-        let (keys, options) = self.asked(None, patience)?;
+        let (keys, mut options) = self.asked(None, patience)?;
         // The lease of a latch is how long the latch exists. No waiter holds it.
-        let options = AcquireOptions { lease: Lease::Watched, ..options };
+        options.wish.lease = Lease::Watched;
         let span = tracing::debug_span!(
             "latch.wait",
             "lock.name" = ?keys.name(),
@@ -239,7 +224,7 @@ impl Handle {
 
     /// Waits for this client's own pending releases, so that the answer does not count them.
     async fn settle(&self, keys: &Keys) {
-        if !keys.row.lies_as_plain {
+        if !keys.row.family.is_batched() {
             self.engine.settle(keys).await;
         }
     }
@@ -290,9 +275,9 @@ impl Handle {
         self.lease.clone().map(|lease| self.engine.lease(lease))
     }
 
-    /// Whether a missing latch counts as open.
+    /// Whether a missing latch counts as open: Redisson deletes a latch when it opens.
     pub(crate) fn is_open_if_absent(&self) -> bool {
-        self.keys.as_ref().is_ok_and(|keys| keys.row.is_open_if_absent)
+        self.keys.as_ref().is_ok_and(|keys| keys.row.family == Family::RedissonLatch)
     }
 
     /// How long a call keeps trying while the server is unreachable.
@@ -321,7 +306,9 @@ impl Handle {
 
     /// Whether one script can take this lock together with others.
     pub(crate) fn is_taken_with_others(&self) -> bool {
-        self.keys.as_ref().is_ok_and(|keys| keys.row.is_plain && keys.slot.is_none())
+        self.keys
+            .as_ref()
+            .is_ok_and(|keys| keys.row.holders == Holders::Plain && keys.slot.is_none())
     }
 
     pub(crate) fn kind(&self) -> Option<Kind> {

@@ -15,8 +15,10 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::config::Layout;
 use crate::error::said;
 use crate::keys::{Keys, TenureId};
+use crate::kinds::Family;
 use crate::wire::args::millis;
 use crate::wire::connection::Connection;
 use crate::wire::family::{existing, scripts_of};
@@ -120,7 +122,7 @@ impl Connection<'_> {
     /// Asks for one lock of any kind.
     pub(crate) async fn acquire(&mut self, acquire: &Acquire) -> Result<Acquired, Fault> {
         let Acquire { keys, old, .. } = acquire;
-        if keys.row.exchanges {
+        if keys.row.layout == Layout::Native {
             return self.enter(acquire).await;
         }
         // Redisson's layout has no call that releases and takes in one step.
@@ -130,12 +132,10 @@ impl Connection<'_> {
             for answer in self.release(&given_back).await? {
                 answer?;
             }
-        }
-        // The release has just woken a waiter of another client, which may go first.
-        if old.is_some() {
+            // The release has just woken a waiter of another client, which may go first.
             return Ok(Acquired::Contended);
         }
-        if !keys.row.lies_as_plain {
+        if !keys.row.family.is_batched() {
             return self.enter(acquire).await;
         }
         let reply = self.call_acquire(std::slice::from_ref(acquire)).await?;
@@ -161,7 +161,7 @@ impl Connection<'_> {
 
     async fn call_acquire(&mut self, acquires: &[Acquire]) -> Result<Value, Fault> {
         let first = &acquires[0].keys;
-        let has_line = first.row.has_line;
+        let has_line = first.row.line.is_ours();
         let common = self.common();
         let fill = |cmd: &mut Cmd, floor: u64| {
             let keys_of_each = if has_line { 2 } else { 1 };
@@ -188,7 +188,7 @@ impl Connection<'_> {
         acquires: &[&Acquire],
     ) -> Result<(usize, Result<Acquired, Fault>), Fault> {
         let first = &acquires[0].keys;
-        let has_line = first.row.has_line;
+        let has_line = first.row.line.is_ours();
         let common = self.common();
         let fill = |cmd: &mut Cmd, floor: u64| {
             let keys_of_each = if has_line { 3 } else { 1 };
@@ -232,7 +232,7 @@ impl Connection<'_> {
         releases: &[Release],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
         let answers = match releases {
-            releases if releases.iter().all(|release| release.keys.row.lies_as_plain) => {
+            releases if releases.iter().all(|release| release.keys.row.family.is_batched()) => {
                 self.release_together(releases).await
             }
             // In a cluster each request goes alone, and this connection follows it: its generation then says where the
@@ -272,7 +272,7 @@ impl Connection<'_> {
         }
     }
 
-    pub(crate) async fn release_plain(
+    pub(crate) async fn release_batch(
         &mut self,
         releases: &[impl Borrow<Release> + Sync],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
@@ -281,7 +281,7 @@ impl Connection<'_> {
         let Some(first) = releases().next().map(|first| &first.keys) else {
             return Ok(Vec::new());
         };
-        let has_line = first.row.has_line;
+        let has_line = first.row.line.is_ours();
         let fill = |cmd: &mut Cmd, floor: u64| {
             if !has_line {
                 cmd.arg(releases().len());
@@ -315,14 +315,14 @@ impl Connection<'_> {
         &mut self,
         renewals: &[Renewal<'_>],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
-        if renewals.iter().all(|renewal| renewal.keys.row.lies_as_plain) {
+        if renewals.iter().all(|renewal| renewal.keys.row.family.is_batched()) {
             self.renew_together(renewals).await
         } else {
             Ok(self.renew_each(renewals).await)
         }
     }
 
-    pub(crate) async fn renew_plain(
+    pub(crate) async fn renew_batch(
         &mut self,
         renewals: &[Renewal<'_>],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
@@ -350,8 +350,9 @@ impl Connection<'_> {
         count: u32,
         lease: Duration,
     ) -> Result<bool, Fault> {
-        if !keys.row.lies_as_plain {
-            return self.renew_one(Renewal { keys, id, ttl: lease }).await;
+        if !keys.row.family.is_batched() {
+            let renewed = self.renew_each(&[Renewal { keys, id, ttl: lease }]).await.pop();
+            return renewed.unwrap_or(Ok(false));
         }
         let common = self.common();
         let fill = |cmd: &mut Cmd, _: u64| {
@@ -369,7 +370,7 @@ impl Connection<'_> {
         let fill = |cmd: &mut Cmd, _: u64| {
             cmd.arg(1).arg(keys.lock());
         };
-        let ttl = if keys.row.lies_as_plain {
+        let ttl = if keys.row.family.is_batched() {
             number(self.call(scripts_of(keys).status, &fill).await?)?
         } else {
             self.status(keys).await?.ttl
@@ -379,14 +380,15 @@ impl Connection<'_> {
 
     /// Takes the lock away from its holders. Returns whether there were any.
     pub(crate) async fn force_unlock(&mut self, keys: &Keys) -> Result<bool, Fault> {
-        if keys.row.exchanges || !keys.row.lies_as_plain {
-            return Ok(self.force_out(keys).await? > 0);
-        }
+        let script = existing(scripts_of(keys).force_unlock, keys)?;
+        let (Family::RedissonLock | Family::RedissonFenced) = keys.row.family else {
+            let gone = number(self.ask(script, keys, |_, _| {}).await?)?;
+            return self.counts(gone > 0);
+        };
         let common = self.common();
         let fill = |cmd: &mut Cmd, _: u64| {
             cmd.arg(1).arg(keys.lock()).arg(&*keys.channel).arg(common.message());
         };
-        let script = existing(scripts_of(keys).force_unlock, keys)?;
         Ok(number(self.call(script, &fill).await?)? == 1)
     }
 

@@ -7,6 +7,7 @@ use redis::{Cmd, Value, cmd, pipe};
 use tokio::time::Instant;
 
 use crate::keys::Keys;
+use crate::kinds::Holders;
 use crate::meters;
 use crate::wire::cluster::{MOST_HOPS, Servers, next_hop};
 use crate::wire::common_args::CommonArgs;
@@ -32,7 +33,10 @@ pub(crate) enum Way {
 
 impl Way {
     pub(crate) fn of(keys: &Keys, waits: bool) -> Self {
-        if keys.row.is_passed { Self::Plain } else { Self::Acks { waits } }
+        match keys.row.holders {
+            Holders::Nobody => Self::Plain,
+            _ => Self::Acks { waits },
+        }
     }
 
     /// The acknowledging link of this server, and whether to wait for replicas.

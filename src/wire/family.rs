@@ -16,28 +16,38 @@ pub(crate) struct Scripts {
     pub(crate) release: &'static Script,
     /// Releases what is held, and touches only one key.
     pub(crate) release_alone: Option<&'static Script>,
-    pub(crate) renew: Option<&'static Script>,
-    /// Renews a hash field, and touches only one key. `None`: `renew` does so, or there is no such script.
-    pub(crate) renew_alone: Option<&'static Script>,
+    /// [`RENEW`](scripts::RENEW) renews the families that are batched.
+    pub(crate) renew: Option<Renew>,
     pub(crate) status: &'static Script,
     pub(crate) force_unlock: Option<&'static Script>,
     pub(crate) resize: Option<&'static Script>,
-    pub(crate) latch: Option<LatchScripts>,
-    pub(crate) condition: Option<ConditionScripts>,
-}
-
-/// The additional scripts of a latch.
-pub(crate) struct LatchScripts {
-    pub(crate) set: &'static Script,
-    pub(crate) count_down: &'static Script,
-    pub(crate) delete: &'static Script,
-}
-
-/// The additional scripts of a condition.
-pub(crate) struct ConditionScripts {
-    pub(crate) notify: &'static Script,
+    // Those of a latch.
+    pub(crate) set: Option<&'static Script>,
+    pub(crate) count_down: Option<&'static Script>,
+    pub(crate) delete: Option<&'static Script>,
+    // Those of a condition.
+    pub(crate) notify: Option<&'static Script>,
     /// Uses a notification up.
-    pub(crate) taken: &'static Script,
+    pub(crate) taken: Option<&'static Script>,
+}
+
+/// The script that renews a hold. While a slot of a cluster moves, only requests with one key are answered.
+#[derive(Clone, Copy)]
+pub(crate) enum Renew {
+    /// It touches only the key of the holders.
+    Holders(&'static Script),
+    /// It touches other keys too. Without them, [`RENEW`](scripts::RENEW) renews the holders, and the line stays
+    /// unchanged.
+    HoldersAndLine(&'static Script),
+    /// It touches other keys too, and cannot renew without them.
+    AllKeys(&'static Script),
+}
+
+impl Renew {
+    pub(crate) fn script(self) -> &'static Script {
+        let (Self::Holders(script) | Self::HoldersAndLine(script) | Self::AllKeys(script)) = self;
+        script
+    }
 }
 
 /// The scripts that serve a name.
@@ -61,197 +71,146 @@ pub(crate) fn scripts_of(keys: &Keys) -> &'static Scripts {
 ///
 /// # Errors
 /// A fault if this family does not have it, which happens only if this crate has a bug.
-pub(crate) fn existing(
-    script: Option<&'static Script>,
-    keys: &Keys,
-) -> Result<&'static Script, Fault> {
+pub(crate) fn existing<S>(script: Option<S>, keys: &Keys) -> Result<S, Fault> {
     script.ok_or_else(|| Fault::Unanswered(said(format!("a {} has no such script", keys.row.word))))
+}
+
+/// The scripts that every family has, and no others.
+const fn common(
+    acquire: &'static Script,
+    release: &'static Script,
+    status: &'static Script,
+) -> Scripts {
+    Scripts {
+        acquire,
+        acquire_each: None,
+        acquire_all: None,
+        release,
+        release_alone: None,
+        renew: None,
+        status,
+        force_unlock: None,
+        resize: None,
+        set: None,
+        count_down: None,
+        delete: None,
+        notify: None,
+        taken: None,
+    }
 }
 
 /// Fair locks, read-write locks and semaphores.
 static LINE: Scripts = Scripts {
-    acquire: &scripts::LINE_ACQUIRE,
-    acquire_each: None,
-    acquire_all: None,
-    release: &scripts::LINE_RELEASE,
     release_alone: Some(&scripts::LINE_RELEASE_ALONE),
-    renew: Some(&scripts::LINE_RENEW),
-    renew_alone: None,
-    status: &scripts::LINE_STATUS,
+    renew: Some(Renew::Holders(&scripts::LINE_RENEW)),
     force_unlock: Some(&scripts::LINE_FORCE_UNLOCK),
     resize: Some(&scripts::LINE_RESIZE),
-    latch: None,
-    condition: None,
+    ..common(&scripts::LINE_ACQUIRE, &scripts::LINE_RELEASE, &scripts::LINE_STATUS)
 };
 
-/// Plain locks. One request takes, renews or releases several of them.
+/// Plain locks.
 static LOCK: Scripts = Scripts {
-    acquire: &scripts::LOCK_ACQUIRE,
     acquire_each: Some(&scripts::TAKE),
     acquire_all: Some(&scripts::LOCK_ACQUIRE_ALL),
-    release: &scripts::LOCK_RELEASE,
     release_alone: Some(&scripts::LOCK_RELEASE_ALONE),
-    renew: Some(&scripts::RENEW),
-    renew_alone: None,
-    status: &scripts::STATUS,
     force_unlock: Some(&scripts::LOCK_FORCE_UNLOCK),
-    resize: None,
-    latch: None,
-    condition: None,
+    ..common(&scripts::LOCK_ACQUIRE, &scripts::LOCK_RELEASE, &scripts::STATUS)
 };
 
 static LATCH: Scripts = Scripts {
-    acquire: &scripts::LATCH_ACQUIRE,
-    acquire_each: None,
-    acquire_all: None,
-    release: &scripts::LATCH_RELEASE,
-    release_alone: None,
-    renew: None,
-    renew_alone: None,
-    status: &scripts::LATCH_STATUS,
-    force_unlock: None,
-    resize: None,
-    latch: Some(LatchScripts {
-        set: &scripts::LATCH_SET,
-        count_down: &scripts::LATCH_COUNT_DOWN,
-        delete: &scripts::LATCH_DELETE,
-    }),
-    condition: None,
+    set: Some(&scripts::LATCH_SET),
+    count_down: Some(&scripts::LATCH_COUNT_DOWN),
+    delete: Some(&scripts::LATCH_DELETE),
+    ..common(&scripts::LATCH_ACQUIRE, &scripts::LATCH_RELEASE, &scripts::LATCH_STATUS)
 };
 
+/// It has no `release_alone`: a release of a notification with one key alone cannot pass the notification on.
 static CONDITION: Scripts = Scripts {
-    acquire: &scripts::CONDITION_ACQUIRE,
-    acquire_each: None,
-    acquire_all: None,
-    release: &scripts::CONDITION_RELEASE,
-    // A release of a notification with one key alone cannot pass the notification on.
-    release_alone: None,
-    renew: Some(&scripts::LINE_RENEW),
-    renew_alone: None,
-    status: &scripts::CONDITION_STATUS,
+    renew: Some(Renew::Holders(&scripts::LINE_RENEW)),
     force_unlock: Some(&scripts::CONDITION_FORCE_UNLOCK),
-    resize: None,
-    latch: None,
-    condition: Some(ConditionScripts {
-        notify: &scripts::CONDITION_NOTIFY,
-        taken: &scripts::CONDITION_TAKEN,
-    }),
+    notify: Some(&scripts::CONDITION_NOTIFY),
+    taken: Some(&scripts::CONDITION_TAKEN),
+    ..common(&scripts::CONDITION_ACQUIRE, &scripts::CONDITION_RELEASE, &scripts::CONDITION_STATUS)
 };
 
 static REDISSON_LOCK: Scripts = Scripts {
-    acquire: &scripts::REDISSON_LOCK_ACQUIRE,
     acquire_each: Some(&scripts::REDISSON_LOCK_ACQUIRE),
     acquire_all: Some(&scripts::REDISSON_LOCK_ACQUIRE_ALL),
-    release: &scripts::REDISSON_LOCK_RELEASE,
-    release_alone: None,
-    renew: Some(&scripts::RENEW),
-    renew_alone: None,
-    status: &scripts::REDISSON_LOCK_STATUS,
     force_unlock: Some(&scripts::REDISSON_LOCK_FORCE_UNLOCK),
-    resize: None,
-    latch: None,
-    condition: None,
+    ..common(
+        &scripts::REDISSON_LOCK_ACQUIRE,
+        &scripts::REDISSON_LOCK_RELEASE,
+        &scripts::REDISSON_LOCK_STATUS,
+    )
 };
 
 static REDISSON_FENCED: Scripts = Scripts {
-    acquire: &scripts::REDISSON_FENCED_ACQUIRE,
     acquire_each: Some(&scripts::REDISSON_FENCED_ACQUIRE),
-    acquire_all: None,
-    release: &scripts::REDISSON_LOCK_RELEASE,
-    release_alone: None,
-    renew: Some(&scripts::RENEW),
-    renew_alone: None,
-    status: &scripts::REDISSON_LOCK_STATUS,
     force_unlock: Some(&scripts::REDISSON_LOCK_FORCE_UNLOCK),
-    resize: None,
-    latch: None,
-    condition: None,
+    ..common(
+        &scripts::REDISSON_FENCED_ACQUIRE,
+        &scripts::REDISSON_LOCK_RELEASE,
+        &scripts::REDISSON_LOCK_STATUS,
+    )
 };
 
 static REDISSON_FAIR: Scripts = Scripts {
-    acquire: &scripts::REDISSON_FAIR_ACQUIRE,
-    acquire_each: None,
-    acquire_all: None,
-    release: &scripts::REDISSON_FAIR_RELEASE,
-    release_alone: None,
-    renew: Some(&scripts::REDISSON_FAIR_RENEW),
-    renew_alone: Some(&scripts::RENEW),
-    status: &scripts::REDISSON_FAIR_STATUS,
+    renew: Some(Renew::HoldersAndLine(&scripts::REDISSON_FAIR_RENEW)),
     force_unlock: Some(&scripts::REDISSON_FAIR_FORCE_UNLOCK),
-    resize: None,
-    latch: None,
-    condition: None,
+    ..common(
+        &scripts::REDISSON_FAIR_ACQUIRE,
+        &scripts::REDISSON_FAIR_RELEASE,
+        &scripts::REDISSON_FAIR_STATUS,
+    )
 };
 
 static REDISSON_READ: Scripts = Scripts {
-    acquire: &scripts::REDISSON_READ_ACQUIRE,
-    acquire_each: None,
-    acquire_all: None,
-    release: &scripts::REDISSON_READ_RELEASE,
-    release_alone: None,
-    renew: Some(&scripts::REDISSON_READ_RENEW),
-    renew_alone: None,
-    status: &scripts::REDISSON_RW_STATUS,
+    renew: Some(Renew::AllKeys(&scripts::REDISSON_READ_RENEW)),
     force_unlock: Some(&scripts::REDISSON_RW_FORCE_UNLOCK),
-    resize: None,
-    latch: None,
-    condition: None,
+    ..common(
+        &scripts::REDISSON_READ_ACQUIRE,
+        &scripts::REDISSON_READ_RELEASE,
+        &scripts::REDISSON_RW_STATUS,
+    )
 };
 
 static REDISSON_WRITE: Scripts = Scripts {
-    acquire: &scripts::REDISSON_WRITE_ACQUIRE,
-    acquire_each: None,
-    acquire_all: None,
-    release: &scripts::REDISSON_WRITE_RELEASE,
-    release_alone: None,
-    renew: Some(&scripts::REDISSON_WRITE_RENEW),
-    renew_alone: None,
-    status: &scripts::REDISSON_RW_STATUS,
+    renew: Some(Renew::Holders(&scripts::REDISSON_WRITE_RENEW)),
     force_unlock: Some(&scripts::REDISSON_RW_FORCE_UNLOCK),
-    resize: None,
-    latch: None,
-    condition: None,
+    ..common(
+        &scripts::REDISSON_WRITE_ACQUIRE,
+        &scripts::REDISSON_WRITE_RELEASE,
+        &scripts::REDISSON_RW_STATUS,
+    )
 };
 
 static REDISSON_SEMAPHORE: Scripts = Scripts {
-    acquire: &scripts::REDISSON_SEMAPHORE_ACQUIRE,
-    acquire_each: None,
-    acquire_all: None,
-    release: &scripts::REDISSON_SEMAPHORE_RELEASE,
-    release_alone: None,
-    renew: Some(&scripts::REDISSON_SEMAPHORE_RENEW),
-    renew_alone: None,
-    status: &scripts::REDISSON_SEMAPHORE_STATUS,
+    renew: Some(Renew::AllKeys(&scripts::REDISSON_SEMAPHORE_RENEW)),
     force_unlock: Some(&scripts::REDISSON_SEMAPHORE_FORCE_UNLOCK),
     resize: Some(&scripts::REDISSON_SEMAPHORE_RESIZE),
-    latch: None,
-    condition: None,
+    ..common(
+        &scripts::REDISSON_SEMAPHORE_ACQUIRE,
+        &scripts::REDISSON_SEMAPHORE_RELEASE,
+        &scripts::REDISSON_SEMAPHORE_STATUS,
+    )
 };
 
 static REDISSON_LATCH: Scripts = Scripts {
-    acquire: &scripts::REDISSON_LATCH_ACQUIRE,
-    acquire_each: None,
-    acquire_all: None,
-    release: &scripts::LATCH_RELEASE,
-    release_alone: None,
-    renew: None,
-    renew_alone: None,
-    status: &scripts::REDISSON_LATCH_STATUS,
-    force_unlock: None,
-    resize: None,
-    latch: Some(LatchScripts {
-        set: &scripts::REDISSON_LATCH_SET,
-        count_down: &scripts::REDISSON_LATCH_COUNT_DOWN,
-        delete: &scripts::REDISSON_LATCH_DELETE,
-    }),
-    condition: None,
+    set: Some(&scripts::REDISSON_LATCH_SET),
+    count_down: Some(&scripts::REDISSON_LATCH_COUNT_DOWN),
+    delete: Some(&scripts::REDISSON_LATCH_DELETE),
+    ..common(
+        &scripts::REDISSON_LATCH_ACQUIRE,
+        &scripts::LATCH_RELEASE,
+        &scripts::REDISSON_LATCH_STATUS,
+    )
 };
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Layout;
-    use crate::kinds::Kind;
+    use crate::kinds::{Holders, Kind};
 
     #[test]
     fn a_family_has_every_script_that_its_kinds_call() {
@@ -272,22 +231,28 @@ mod tests {
         {
             let keys = Keys::new(layout, kind, name.to_owned()).unwrap();
             let (row, scripts) = (keys.row, scripts_of(&keys));
+            let is_held = row.holders != Holders::Nobody;
             let what = format!("{kind:?} in {layout:?}");
             let always = [scripts.acquire, scripts.release, scripts.status].map(Some);
-            let called = always.into_iter().chain([scripts.renew, scripts.force_unlock]);
+            let renew = scripts.renew.map(Renew::script);
+            let called = always.into_iter().chain([renew, scripts.force_unlock]);
             // There is no condition in Redisson's layout.
-            let is_there = layout == Layout::Native || !row.is_notice;
+            let is_there = layout == row.layout;
             let mut called = called.flatten();
             assert!(
                 !is_there || called.all(|script| !script.is_in(layout.never_calls())),
                 "{what}"
             );
-            assert_eq!(scripts.condition.is_some(), row.is_notice, "{what}");
-            assert_eq!(scripts.renew.is_some(), !row.is_passed, "{what}");
-            assert_eq!(scripts.force_unlock.is_some(), !row.is_passed, "{what}");
-            assert_eq!(scripts.latch.is_some(), row.is_passed, "{what}");
-            assert_eq!(scripts.acquire_each.is_some(), row.lies_as_plain, "{what}");
-            assert_eq!(scripts.acquire_all.is_some(), row.is_plain, "{what}");
+            for script in [scripts.notify, scripts.taken] {
+                assert_eq!(script.is_some(), row.holders == Holders::Notified, "{what}");
+            }
+            assert_eq!(scripts.renew.is_some(), is_held && !row.family.is_batched(), "{what}");
+            assert_eq!(scripts.force_unlock.is_some(), is_held, "{what}");
+            for script in [scripts.set, scripts.count_down, scripts.delete] {
+                assert_eq!(script.is_some(), !is_held, "{what}");
+            }
+            assert_eq!(scripts.acquire_each.is_some(), row.family.is_batched(), "{what}");
+            assert_eq!(scripts.acquire_all.is_some(), row.holders == Holders::Plain, "{what}");
             let is_semaphore = matches!(kind, Kind::Semaphore { .. } | Kind::Expirable { .. });
             assert!(scripts.resize.is_some() || !is_semaphore, "{what}");
         }

@@ -41,12 +41,15 @@ end
 
 macro_rules! scripts {
     ($($name:ident = $($file:literal)+,)*) => {
-        $(pub(crate) static $name: Script = Script {
-            files: &[$($file),+],
-            text: concat!($(include_str!(concat!("../../lua/", $file)),)+),
-            hash: LazyLock::new(|| hash(concat!($(include_str!(concat!("../../lua/", $file)),)+))),
-            sharded: LazyLock::new(|| respelled("", PUBLISH_SHARDED, concat!($(include_str!(concat!("../../lua/", $file)),)+))),
-            both: LazyLock::new(|| respelled(BOTH, PUBLISH_BOTH, concat!($(include_str!(concat!("../../lua/", $file)),)+))),
+        $(pub(crate) static $name: Script = {
+            const TEXT: &str = concat!($(include_str!(concat!("../../lua/", $file)),)+);
+            Script {
+                files: &[$($file),+],
+                text: TEXT,
+                hash: LazyLock::new(|| hash(TEXT)),
+                sharded: LazyLock::new(|| respelled("", PUBLISH_SHARDED, TEXT)),
+                both: LazyLock::new(|| respelled(BOTH, PUBLISH_BOTH, TEXT)),
+            }
         };)*
 
         /// Every script.

@@ -12,7 +12,7 @@ use crate::engine::caller::Contender;
 use crate::engine::caller::options::Patience;
 use crate::engine::caller::pending_acquire::{AttemptAll, attempt_all};
 use crate::engine::core::Engine;
-use crate::engine::grant::{Grant, Holder, Lease};
+use crate::engine::grant::{Grant, Lease, Wish};
 use crate::engine::hold::Hold;
 use crate::engine::keep::until_given_back;
 use crate::error::{Error, Result};
@@ -124,7 +124,7 @@ fn begin_all(
             engine.begin(
                 contender.granted(),
                 grant,
-                Holder { owner: None, asked_by, lease: *lease, permits: 1 },
+                Wish { owner: None, lease: *lease, permits: 1 }.by(asked_by),
             )
         });
     // Begin each of them even if one fails: a closed client releases all of them.

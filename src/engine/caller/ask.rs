@@ -18,6 +18,7 @@ use crate::engine::waiting::Event;
 use crate::error::{Error, Result};
 use crate::jitter::jittered;
 use crate::keys::TenureId;
+use crate::kinds::Holders;
 use crate::wire::{Acquire, Fault, LONG_OUTAGE, Manner, Secret};
 
 impl Caller {
@@ -38,14 +39,14 @@ impl Caller {
     /// for all.
     pub(super) fn asks_beside(&self, entry: &Entry) -> bool {
         // Readers wait for the answer to one of them: then all of them can join that read.
-        let will_join = entry.keys.row.is_joined && self.options.is_like_others();
+        let will_join = entry.keys.row.holders == Holders::Readers && self.options.is_like_others();
         entry.has_seats() && !will_join && entry.ahead() == 0
     }
 
     /// Asks once, beside the contender.
     pub(super) async fn ask_beside(&self, visit: &Visit) -> Result<Option<Hold>> {
         // This caller has no permit. It asks in a separate entry, where the lookout can cancel it if it is not polled.
-        let beside = self.engine.visit(&visit.entry.keys, self.options.permits, true)?;
+        let beside = self.engine.visit(&visit.entry.keys, self.options.wish.permits, true)?;
         contest(&beside, self.clone().try_beside(visit.clone())).await.unwrap_or(Ok(None))
     }
 
@@ -129,10 +130,10 @@ impl Caller {
         Acquire {
             keys: Arc::clone(&entry.keys),
             id,
-            lease: self.engine.lease(self.options.lease),
+            lease: self.engine.lease(self.options.wish.lease),
             manner,
-            permits: self.options.permits,
-            within: self.options.within.as_ref().map(|within| within.id),
+            permits: self.options.wish.permits,
+            within: self.options.outer().map(|within| within.id),
             place,
             secret,
             old,
@@ -248,7 +249,7 @@ impl Caller {
     /// That time is over.
     pub(super) fn shortage_ends(&self, entry: &Entry, own: &Short) -> Result<Option<Instant>> {
         let config = &self.engine.config;
-        if config.replicas == 0 || entry.keys.row.is_passed {
+        if config.replicas == 0 || entry.keys.row.holders == Holders::Nobody {
             return Ok(None);
         }
         let Some(short) = self.engine.commands.shortage(&entry.keys) else { return Ok(None) };

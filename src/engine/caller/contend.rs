@@ -35,9 +35,10 @@ impl Caller {
     ) -> Result<Option<Hold>> {
         let mut contender = Contender::new(&self.engine, permit);
         let (entry, rules) = (contender.entry(), self.rules());
-        let mut stand = Stand::new(&self.engine, self.options.comes_back, is_counted);
+        let mut stand = Stand::new(&self.engine, self.options.comes_back(), is_counted);
         let mut short = Short::default();
-        if entry.side_by_side().is_some_and(|mut shared| shared.asks_for(self.options.permits)) {
+        if entry.side_by_side().is_some_and(|mut shared| shared.asks_for(self.options.wish.permits))
+        {
             entry.step(Event::Roused, rules);
         }
         loop {
@@ -129,7 +130,7 @@ impl Caller {
         }
         // A caller that asks for a lease of its own cannot have the tenure of another one.
         if let (Attempt::Waits { ahead: Some(ahead), .. }, Lease::Watched) =
-            (answer, self.options.lease)
+            (answer, self.options.wish.lease)
         {
             self.engine.table.stands_behind(entry, *ahead);
         }
@@ -160,7 +161,7 @@ impl Caller {
     fn make_room(&self, entry: &Entry) {
         let unlike = entry
             .side_by_side()
-            .map_or_else(Vec::new, |shared| shared.unlike(self.options.permits));
+            .map_or_else(Vec::new, |shared| shared.unlike(self.options.wish.permits));
         unlike.iter().for_each(|tenure| self.engine.retire(tenure, None));
     }
 
@@ -172,7 +173,7 @@ impl Caller {
         let grant = grant.until_confirmed(rules, debt);
         let confirm_at = grant.sent + grant.lease / 3;
         let hold = self.begin(contender.granted(), grant)?;
-        hold.tenure.is_to_last(self.engine.lease(self.options.lease), confirm_at);
+        hold.tenure.is_to_last(self.engine.lease(self.options.wish.lease), confirm_at);
         self.engine.timetable.enter(&hold.tenure, confirm_at);
         Ok(hold)
     }

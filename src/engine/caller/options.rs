@@ -1,12 +1,11 @@
-//! The options of a caller: what it asks for, and for how long it waits.
+//! The options of a caller: what it asks for, for how long it waits, and what it has had before.
 
 use std::time::Duration;
 
-use crate::engine::grant::Lease;
+use crate::engine::grant::{Lease, Wish};
 use crate::engine::hold::Hold;
 use crate::engine::tenure::Inner;
 use crate::keys::{Keys, TenureId};
-use crate::owner::OwnerId;
 
 /// How long a caller waits.
 #[derive(Debug, Clone, Copy)]
@@ -37,26 +36,35 @@ pub(crate) struct Within {
     pub(crate) inner: Inner,
 }
 
-/// What a caller asks for.
+/// What a caller has had of the lock when it asks.
 #[derive(Debug, Clone)]
-pub(crate) struct AcquireOptions {
-    /// The owner, which may nest. `None`: the guard is the owner.
-    pub(crate) owner: Option<OwnerId>,
-    pub(crate) lease: Lease,
-    pub(crate) patience: Patience,
-    /// How many permits.
-    pub(crate) permits: u32,
-    /// The tenure within which its owner asks: then the request needs no room.
-    pub(crate) within: Option<Within>,
+pub(crate) enum Past {
+    None,
     /// The server has just reported that the lock is held. This stays true even if the limit cuts an attempt off.
-    pub(crate) known_taken: bool,
+    Refused,
+    /// The owner has this tenure: then the request needs no room.
+    Within(Within),
     /// The caller held the lock before, and has waited for a condition. It does not nest, and no limit of waiters
     /// rejects it.
-    pub(crate) comes_back: bool,
-    /// The client may keep the lock afterwards: see `keep.rs`.
-    pub(crate) is_kept: bool,
-    /// If another client may keep the lock idle, a caller without patience asks a second time.
-    pub(crate) asks_twice: bool,
+    Waited,
+}
+
+/// Which clients may keep the lock idle: see `keep.rs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keepers {
+    All,
+    /// This client may not. A caller without patience still asks a second time, since another client may keep it.
+    Others,
+    None,
+}
+
+/// How a caller asks.
+#[derive(Debug, Clone)]
+pub(crate) struct AcquireOptions {
+    pub(crate) wish: Wish,
+    pub(crate) patience: Patience,
+    pub(crate) past: Past,
+    pub(crate) keepers: Keepers,
 }
 
 impl AcquireOptions {
@@ -65,19 +73,33 @@ impl AcquireOptions {
     pub(crate) fn within(self, outer: Option<&Hold>) -> Self {
         let within = |outer: &Hold| {
             let inner = outer.tenure.shelter(outer.hand_over)?;
-            Some(Within { id: outer.tenure.id, inner })
+            Some(Past::Within(Within { id: outer.tenure.id, inner }))
         };
-        Self { within: outer.and_then(within), ..self }
+        Self { past: outer.and_then(within).unwrap_or(Past::None), ..self }
+    }
+
+    /// The tenure within which its owner asks.
+    pub(super) fn outer(&self) -> Option<&Within> {
+        match &self.past {
+            Past::Within(within) => Some(within),
+            _ => None,
+        }
+    }
+
+    /// Whether the caller was counted as a waiter before, and held the lock then.
+    pub(super) fn comes_back(&self) -> bool {
+        matches!(self.past, Past::Waited)
     }
 
     /// Whether this caller may take over or join a tenure of another caller of this client.
-    pub(crate) fn is_like_others(&self) -> bool {
-        self.lease == Lease::Watched && self.owner.is_none() && self.within.is_none()
+    pub(super) fn is_like_others(&self) -> bool {
+        let Wish { owner, lease, .. } = self.wish;
+        lease == Lease::Watched && owner.is_none() && self.outer().is_none()
     }
 
     /// Whether it waits separately: the server puts it in line beside the other callers of its client.
-    pub(crate) fn waits_alone(&self, keys: &Keys) -> bool {
-        let is_unlike = keys.row.has_line && keys.is_held_together() && !self.is_like_others();
-        self.within.is_some() || is_unlike
+    pub(super) fn waits_alone(&self, keys: &Keys) -> bool {
+        let has_several = keys.row.line.is_ours() && keys.row.holders.are_several();
+        self.outer().is_some() || has_several && !self.is_like_others()
     }
 }

@@ -14,6 +14,7 @@ use crate::engine::ghost::Ghost;
 use crate::engine::grant::{Grant, deadline};
 use crate::engine::releaser::Job;
 use crate::keys::{Keys, TenureId};
+use crate::kinds::Holders;
 use crate::wire::{Acquire, Acquired, Answer, Answered, Batch, Fault, Gathering, SentOn};
 
 /// The answer to an attempt.
@@ -78,7 +79,8 @@ pub(crate) async fn attempt(
 ) -> Result<Attempt, Fault> {
     let mut _on_its_way = None;
     // A lock that is known to be contended is requested alone, and so is every lock in a cluster.
-    let is_alone = !acquire.keys.row.is_plain || acquire.old.is_some() || acquire.place > 0;
+    let is_alone =
+        acquire.keys.row.holders != Holders::Plain || acquire.old.is_some() || acquire.place > 0;
     if !is_alone && !engine.commands.is_scattered() {
         let acquires = &engine.requests.acquires;
         _on_its_way = acquires.send_alone();

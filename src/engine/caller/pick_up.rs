@@ -12,6 +12,7 @@ use crate::engine::hold::Hold;
 use crate::engine::releaser::Job;
 use crate::engine::tenure::{PickUp, Taken};
 use crate::keys::TenureId;
+use crate::kinds::Holders;
 
 /// What a caller gets with the permit.
 pub(super) enum Coming {
@@ -54,7 +55,7 @@ impl Caller {
     /// is no such tenure, or if it is reserved for waiting callers.
     pub(super) fn share_at_once(&self, visit: &Visit) -> Option<Hold> {
         let entry = &visit.entry;
-        if entry.keys.row.is_joined {
+        if entry.keys.row.holders == Holders::Readers {
             // A reader that joins takes nothing from callers that wait. But it goes behind those that wait for a writer, and
             // behind those for which a read rests.
             let expected = entry.side_by_side().map_or(0, |shared| shared.expected());
@@ -74,7 +75,7 @@ impl Caller {
         if !visit.entry.has_seats() || !self.options.is_like_others() {
             return None;
         }
-        let (permits, budget) = (self.options.permits, self.engine.budget);
+        let (permits, budget) = (self.options.wish.permits, self.engine.budget);
         loop {
             let mut shared = visit.entry.side_by_side()?;
             let is_fresh = shared.is_fresh(Instant::now(), budget.time);
@@ -82,7 +83,8 @@ impl Caller {
             let budget = if has_waited { budget.unwanted() } else { budget };
             let expected_by = shared.expects(ticket);
             let taken = shared.take(permits, reserved);
-            let open = shared.open(self.started).filter(|_| visit.entry.keys.row.is_joined);
+            let is_joined = visit.entry.keys.row.holders == Holders::Readers;
+            let open = shared.open(self.started).filter(|_| is_joined);
             drop(shared);
             let Some(tenure) = taken else {
                 let read = open?;
@@ -107,7 +109,7 @@ impl Caller {
 
     /// Its hold of this tenure. A caller that is no owner shares nothing with other holds.
     fn hold(&self, tenure: Arc<Tenure>, hand_over: u16) -> Hold {
-        match self.options.owner {
+        match self.options.wish.owner {
             Some(_) => Hold::new(tenure, hand_over),
             None => Hold::of_owner(tenure, hand_over, None),
         }
@@ -132,23 +134,22 @@ impl Caller {
         };
         let passed =
             |entry: &Entry| entry.side_by_side().is_some_and(|s| s.has_passed_since(self.started));
-        if entry.keys.row.is_passed && passed(entry) {
+        if entry.keys.row.holders == Holders::Nobody && passed(entry) {
             return Coming::Held(Hold::new(tenure, 0));
         }
         if !self.keeps(entry) {
             entry.forbid_keeping();
         }
         let budget = self.engine.budget;
+        let waits_alone = entry.keys.row.line.is_of_callers();
         // If each caller waits separately, the holder that has left the tenure has checked the budget.
-        let is_checked = entry.may_keep() || entry.keys.row.waits_alone;
+        let is_checked = entry.may_keep() || waits_alone;
         let budget = if is_checked { budget.unwanted() } else { budget };
-        let in_line = entry.keys.row.waits_alone.then(|| permit.visit().clone());
+        let in_line = waits_alone.then(|| permit.visit().clone());
         match tenure.pick_up(permit, self.holder(), budget) {
             PickUp::Held(hand_over) => {
                 in_line.iter().for_each(|visit| self.stays_in_line(visit, &tenure));
-                if let (Some(owner), false) = (self.options.owner, tenure.keys.row.is_plain) {
-                    self.engine.owned.enter(owner, &tenure);
-                }
+                self.engine.owned.enter(self.options.wish.owner, &tenure);
                 Coming::Held(self.hold(tenure, hand_over))
             }
             PickUp::Nothing(permit) => Coming::Permit(permit, None),

@@ -19,7 +19,7 @@ use crate::engine::entry::lookout::Lookout;
 use crate::engine::entry::{Entry, Tenure, Visit};
 use crate::engine::waiting::{Event, Rules, Turns};
 use crate::keys::{Keys, TenureId, ids_of};
-use crate::kinds::Kind;
+use crate::kinds::{Holders, Kind};
 use crate::wire::Fault;
 
 /// The entries of a client: plain locks by lock, all others by channel.
@@ -103,7 +103,7 @@ impl Table {
     /// # Errors
     /// [`Fault::Closed`] if the client was closed.
     pub(crate) fn visit(self: &Arc<Self>, keys: &Arc<Keys>, permits: u32) -> Result<Visit, Fault> {
-        if !keys.row.is_plain {
+        if keys.row.holders != Holders::Plain {
             let key = EntryKey::SideBySide(keys.kind, keys.braced, keys.class(permits));
             return self.at(keys, keys.channel.clone(), key);
         }
@@ -271,7 +271,7 @@ impl Table {
 
     /// All entries of plain locks, in a fixed order.
     pub(crate) fn plain(&self) -> Vec<Arc<Entry>> {
-        self.sorted(|entry| entry.keys.row.is_plain)
+        self.sorted(|entry| entry.keys.row.holders == Holders::Plain)
     }
 
     pub(super) fn leave(&self, entry: &Arc<Entry>) {
@@ -415,7 +415,7 @@ mod tests {
                 let keys = keys(layout, kind);
                 let visit = table.visit(&keys, 1).unwrap();
                 let found = table.find(keys.id()).is_some_and(|e| Arc::ptr_eq(&e, &visit.entry));
-                assert_eq!(found, keys.row.is_plain, "{kind:?} in {layout:?}");
+                assert_eq!(found, keys.row.holders == Holders::Plain, "{kind:?} in {layout:?}");
             }
         }
     }

@@ -16,6 +16,7 @@ use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::tenure;
 use crate::engine::waiting::{Next, Rules};
 use crate::keys::TenureId;
+use crate::kinds::Holders;
 use crate::wire::Fault;
 
 /// Keeps an entry in the table.
@@ -55,9 +56,9 @@ impl Visit {
         holder: Holder,
         renew_at: Instant,
     ) -> Arc<Tenure> {
-        let (id, sent, is_watched) = (grant.id, grant.sent, holder.lease == Lease::Watched);
+        let (id, sent, is_watched) = (grant.id, grant.sent, holder.wish.lease == Lease::Watched);
         let awaited = grant.awaited || !is_watched;
-        let is_joined = is_watched && self.entry.keys.row.is_joined;
+        let is_joined = is_watched && self.entry.keys.row.holders == Holders::Readers;
         let joined = is_joined.then(|| self.entry.queue.callers());
         let seat = Stay::Seat(Seat::new(self.clone(), id));
         let tenure = tenure::Tenure::begin(&self.entry.keys, seat, grant, holder, renew_at);

@@ -18,8 +18,7 @@ use futures_util::TryFutureExt;
 use futures_util::future::try_join;
 use tokio::time::{Instant, timeout_at};
 
-use crate::engine::caller::{AcquireOptions, Patience};
-use crate::engine::caller::{Caller, LinedUp, stand_by};
+use crate::engine::caller::{AcquireOptions, Caller, Keepers, LinedUp, Past, Patience, stand_by};
 use crate::engine::core::Engine;
 use crate::engine::grant::Holder;
 use crate::engine::hold::Hold;
@@ -66,18 +65,8 @@ pub(crate) async fn wait_at(
 
 /// Takes the lock again, without a time limit.
 async fn reacquire(engine: &Arc<Engine>, keys: &Arc<Keys>, holder: Holder) -> Result<Hold> {
-    let Holder { owner, lease, permits, .. } = holder;
-    let options = AcquireOptions {
-        owner,
-        lease,
-        patience: Patience::Endless,
-        permits,
-        within: None,
-        known_taken: false,
-        comes_back: true,
-        is_kept: true,
-        asks_twice: false,
-    };
+    let (wish, patience) = (holder.wish, Patience::Endless);
+    let options = AcquireOptions { wish, patience, past: Past::Waited, keepers: Keepers::All };
     let asked = keys.meters.asks(false);
     let mut caller = Caller::new(engine, options);
     let acquired = Box::pin(caller.acquire(keys)).await;
@@ -109,7 +98,7 @@ enum State {
 impl Waiter {
     fn check(&self) -> Result<()> {
         let tenure = &self.hold.tenure;
-        if !tenure.keys.row.has_conditions {
+        if !tenure.keys.row.has_conditions() {
             let reason =
                 "only the guard of a lock, or of a lock held to write, can wait for a condition";
             return Err(Error::Unsupported { reason });

@@ -114,7 +114,7 @@ impl Engine {
     /// Passes the permit on to the next caller in the queue, which then takes up the tenure. Returns the job that releases
     /// the tenure, if there is no such caller any more.
     fn hand_on(&self, tenure: &Arc<Tenure>, stay: Stay) -> Option<Job> {
-        if tenure.keys.row.waits_alone {
+        if tenure.keys.row.line.is_of_callers() {
             return self.hand_on_in_line(tenure, stay);
         }
         self.have_watched(tenure, self.rhythm.idle.pickup);
@@ -253,7 +253,7 @@ impl Engine {
     async fn release_once(&self, request: Release) -> Outcome {
         let releases = &self.requests.releases;
         let mut _on_its_way = None;
-        if request.keys.row.lies_as_plain && request.keys.slot.is_none() {
+        if request.keys.row.family.is_batched() && request.keys.slot.is_none() {
             _on_its_way = releases.send_alone();
             if _on_its_way.is_none() {
                 return releases.join(request).await?.answer.result;

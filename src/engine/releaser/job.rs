@@ -12,6 +12,7 @@ use crate::engine::ghost::{Ghost, PATIENCE};
 use crate::engine::releaser::releases_under_way::{ReleaseUnderWay, ReleasesUnderWay};
 use crate::jitter::jittered;
 use crate::keys::{Keys, TenureId};
+use crate::kinds::Holders;
 use crate::wire::{Acquire, Acquired, Answer, Fault, Release};
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
@@ -127,7 +128,7 @@ impl Job {
     /// idle, no holder is left to do that. The debt is that of the lost tenure: a client whose last handle is dropped now
     /// does this job too. The loss of a notification leaves nothing to do.
     pub(crate) fn after_loss(tenure: &Tenure, debt: Option<Debt>) -> Option<Self> {
-        let is_lock = !tenure.keys.row.is_notice;
+        let is_lock = tenure.keys.row.holders != Holders::Notified;
         is_lock.then(|| {
             let job = Self::release(tenure, None);
             Self { debt: debt.or(job.debt), ..job }

@@ -107,10 +107,11 @@ impl<S: EntryPart> Tenure<S> {
         now: CompactInstant,
     ) -> bool {
         let row = self.keys.row;
-        let is_handed_on = row.is_handed_on && !state.is_shelter() && stay.is_handed_on();
+        let is_handed_on = row.holders.is_handed_on() && !state.is_shelter() && stay.is_handed_on();
         let held = || self.age_of_report(now, false);
         is_handed_on
-            && (!row.waits_alone || state.allows(self.budget(budget.in_line()), held(), now))
+            && (!row.line.is_of_callers()
+                || state.allows(self.budget(budget.in_line()), held(), now))
     }
 
     /// Whether the client keeps it: only if the next holder may have it without asking Redis.
@@ -131,14 +132,14 @@ impl<S: EntryPart> Tenure<S> {
         budget: Budget,
         now: CompactInstant,
     ) -> Option<S::Visit> {
-        if state.owner.is_some() || !state.lifetime.is_watched() {
+        if state.holder.wish.owner.is_some() || !state.lifetime.is_watched() {
             return None;
         }
         let allows = |is_fresh, is_expected| {
             let budget = if is_expected { budget.unwanted() } else { budget };
             state.allows(self.budget(budget), self.age_of_report(now, is_fresh), now)
         };
-        stay.rest(state.permits, now.instant(), budget.time, allows)
+        stay.rest(state.holder.wish.permits, now.instant(), budget.time, allows)
     }
 
     /// How old the server's report is that no waiter stands in line: zero if it is fresh, or else as old as the grant.
@@ -163,7 +164,7 @@ impl<S: EntryPart> Tenure<S> {
             let (stay, slot) = state.release();
             return Taken::Ended(stay, slot);
         }
-        (state.owner, state.asked_by, state.asked) = (holder.owner, holder.asked_by, holder.lease);
+        state.holder = holder;
         state.since = now;
         Taken::Held(state.next_hold(&self.keys))
     }
@@ -181,13 +182,13 @@ impl<S: EntryPart> Tenure<S> {
         if state.ended.is_some() || state.holds > 0 {
             return PickUp::Nothing(permit);
         }
-        let is_allowed = holder.lease == Lease::Watched
+        let is_allowed = holder.wish.lease == Lease::Watched
             && state.allows(self.budget(budget), self.age_of_report(now, false), now);
         if !is_allowed {
             return PickUp::Ended(permit, state.release().1);
         }
         state.since = now;
-        (state.owner, state.asked_by, state.asked) = (holder.owner, holder.asked_by, holder.lease);
+        state.holder = holder;
         let kept = state.stay.replace(permit.into());
         let hand_over = state.next_hold(&self.keys);
         drop(state);

@@ -7,6 +7,7 @@ use crate::engine::compact_instant::CompactInstant;
 use crate::engine::debts::Debt;
 use crate::engine::grant::{Ended, Loss};
 use crate::engine::tenure::{EntryPart, State, Tenure};
+use crate::kinds::Holders;
 
 impl<S: EntryPart> Tenure<S> {
     /// The lock is not ours any more. Returns the debt, to be kept until nothing remains to be done.
@@ -41,7 +42,7 @@ impl<S: EntryPart> Tenure<S> {
         state.ended = Some(Ended::Lost);
         let (stay, token, held) =
             (state.stay.take(), self.token(state.hand_overs), state.holds > 0);
-        let is_lock = !self.keys.row.is_notice;
+        let is_lock = self.keys.row.holders != Holders::Notified;
         let holds = state.counted.end_all();
         drop(state);
         holds.lost(why.word());

@@ -40,7 +40,7 @@ impl<S: EntryPart> Tenure<S> {
     pub(crate) fn join(&self, budget: Budget) -> Option<u16> {
         let now = CompactInstant::now();
         let mut state = self.state_at(now);
-        let is_held = state.ended.is_none() && state.holds > 0 && state.owner.is_none();
+        let is_held = state.ended.is_none() && state.holds > 0 && state.holder.wish.owner.is_none();
         if !is_held || !state.allows(self.budget(budget), self.age_of_report(now, false), now) {
             return None;
         }

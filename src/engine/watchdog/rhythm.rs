@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use crate::engine::tenure::Idle;
 use crate::jitter::jittered;
 use crate::keys::Keys;
+use crate::kinds::Holders;
 
 /// Renewals that are due within this part of a period are sent together.
 const PARTS: u32 = 64;
@@ -24,7 +25,10 @@ impl Rhythm {
     /// The rhythm for a hold of these keys that began with this lease. A notification is renewed as often as a waiter
     /// shows signs of life, so that it soon moves on if its waiter dies.
     pub(crate) fn of(self, keys: &Keys, lease: Duration) -> Self {
-        if keys.row.is_notice { Self { timeout: lease, max_hold: None, ..self } } else { self }
+        match keys.row.holders {
+            Holders::Notified => Self { timeout: lease, max_hold: None, ..self },
+            _ => self,
+        }
     }
 
     /// Two renewals in a row may fail before the third would be late.

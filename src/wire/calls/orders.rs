@@ -30,12 +30,11 @@ pub(crate) enum Order {
 
 impl Order {
     fn script(self, scripts: &Scripts) -> Option<&'static Script> {
-        let (latch, condition) = (scripts.latch.as_ref(), scripts.condition.as_ref());
         match self {
-            Self::Set { .. } => latch.map(|latch| latch.set),
-            Self::CountDown => latch.map(|latch| latch.count_down),
-            Self::Delete => latch.map(|latch| latch.delete),
-            Self::NotifyOne | Self::NotifyAll => condition.map(|condition| condition.notify),
+            Self::Set { .. } => scripts.set,
+            Self::CountDown => scripts.count_down,
+            Self::Delete => scripts.delete,
+            Self::NotifyOne | Self::NotifyAll => scripts.notify,
         }
     }
 }

@@ -6,13 +6,14 @@ use futures_util::future::{join, join_all};
 use redis::{Cmd, Value};
 
 use crate::keys::{Key, Keys, TenureId};
+use crate::kinds::Family;
 use crate::wire::args::{Joined, millis};
 use crate::wire::calls::{Acquire, Acquired, Manner, Release, Renewal};
 use crate::wire::connection::Connection;
-use crate::wire::family::{existing, scripts_of};
+use crate::wire::family::{Renew, existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
 use crate::wire::replies::{number, numbers, released, strange};
-use crate::wire::scripts::Script;
+use crate::wire::scripts::{RENEW, Script};
 
 /// How much of a lock, semaphore or latch is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,23 +34,26 @@ impl Connection<'_> {
         fill: impl Fn(&mut Cmd, &str) + Sync,
     ) -> Result<Value, Fault> {
         let all = [keys.tokens(), keys.lock(), keys.line(), keys.notes(), keys.requests()];
-        let all = if keys.row.has_requests { &all[..] } else { &all[..4] };
+        let all = match keys.row.family {
+            Family::Latch | Family::Condition => &all[..],
+            _ => &all[..4],
+        };
         self.ask_of(script, keys, all, fill).await
     }
 
-    /// Same as [`ask`](Self::ask), for the holders alone. While a slot of a cluster moves, the other keys may be
-    /// elsewhere, and only a request with one key is answered. The same key four times counts as one.
-    async fn ask_holders(
+    /// Renews a hold. If only the key of the holders is touched, a cluster gets no other: the same key four times counts
+    /// as one.
+    async fn ask_to_renew(
         &mut self,
-        script: &'static Script,
+        renew: Renew,
         keys: &Keys,
         fill: impl Fn(&mut Cmd, &str) + Sync,
     ) -> Result<Value, Fault> {
-        match keys.slot {
-            Some(_) if keys.row.is_renewed_alone => {
+        match (renew, keys.slot) {
+            (Renew::Holders(script), Some(_)) => {
                 self.ask_of(script, keys, &[keys.lock(); 4], fill).await
             }
-            _ => self.ask(script, keys, fill).await,
+            _ => self.ask(renew.script(), keys, fill).await,
         }
     }
 
@@ -72,18 +76,8 @@ impl Connection<'_> {
         self.call(script, &asked).await
     }
 
-    /// Same as [`ask`](Self::ask), with a script that not every family has.
-    pub(crate) async fn ask_if(
-        &mut self,
-        script: Option<&'static Script>,
-        keys: &Keys,
-        fill: impl Fn(&mut Cmd, &str) + Sync,
-    ) -> Result<Value, Fault> {
-        self.ask(existing(script, keys)?, keys, fill).await
-    }
-
     pub(crate) async fn enter(&mut self, acquire: &Acquire) -> Result<Acquired, Fault> {
-        let reply = if acquire.keys.row.has_line {
+        let reply = if acquire.keys.row.line.is_ours() {
             self.ask_line(acquire).await?
         } else {
             self.ask_without_line(acquire).await?
@@ -98,7 +92,7 @@ impl Connection<'_> {
         let fill = |cmd: &mut Cmd, floor: u64| {
             cmd.arg(4).arg(keys.tokens()).arg(keys.lock()).arg(keys.line()).arg(keys.notes());
             cmd.arg(floor);
-            if !keys.row.lies_as_plain {
+            if !keys.row.family.is_batched() {
                 cmd.arg(keys.row.word).arg(keys.kind.capacity());
             }
             cmd.arg(id.of(&common.client)).arg(millis(*lease));
@@ -127,20 +121,19 @@ impl Connection<'_> {
             served.iter().for_each(|served| _ = cmd.arg(served.of(client)));
         };
         let scripts = scripts_of(keys);
-        let taken = scripts.condition.as_ref().filter(|_| *is_taken);
-        let script = taken.map_or(scripts.release, |condition| condition.taken);
+        let script = scripts.taken.filter(|_| *is_taken).unwrap_or(scripts.release);
         found(self.ask(script, keys, fill).await)
     }
 
     /// Asks about all plain locks in one request, and about each other lock in a separate request, all at once.
     pub(crate) async fn leave_each(&self, releases: &[Release]) -> Vec<Result<bool, Fault>> {
-        let is_plain = |release: &Release| release.keys.row.lies_as_plain;
-        let plain: Vec<_> = releases.iter().filter(|release| is_plain(release)).collect();
-        let others = releases.iter().filter(|release| !is_plain(release));
+        let is_batched = |release: &Release| release.keys.row.family.is_batched();
+        let batch: Vec<_> = releases.iter().filter(|release| is_batched(release)).collect();
+        let others = releases.iter().filter(|release| !is_batched(release));
         let leave = others.map(async |release| self.again().leave(release).await);
         let mut together = self.again();
-        let (answers, others) = join(together.release_together(&plain), join_all(leave)).await;
-        in_order(releases.iter().map(is_plain), each_of(plain.len(), answers), others)
+        let (answers, others) = join(together.release_together(&batch), join_all(leave)).await;
+        in_order(releases.iter().map(is_batched), each_of(batch.len(), answers), others)
     }
 
     /// Releases these plain locks in one request. The server refuses the whole request if the user may not access one of its
@@ -149,49 +142,47 @@ impl Connection<'_> {
         &mut self,
         releases: &[impl Borrow<Release> + Sync],
     ) -> Each {
-        let together = self.release_plain(releases).await;
+        let together = self.release_batch(releases).await;
         if !refused_for_one(&together, releases.len()) {
             return together;
         }
         let alone = releases.iter().map(async |release| {
-            only(self.again().release_plain(std::slice::from_ref(release)).await)
+            only(self.again().release_batch(std::slice::from_ref(release)).await)
         });
         Ok(join_all(alone).await)
     }
 
     /// Same as [`Self::leave_each`].
     pub(crate) async fn renew_each(&self, renewals: &[Renewal<'_>]) -> Vec<Result<bool, Fault>> {
-        let is_plain = |renewal: &Renewal<'_>| renewal.keys.row.lies_as_plain;
-        let plain: Vec<_> = renewals.iter().copied().filter(is_plain).collect();
-        let others = renewals.iter().filter(|renewal| !is_plain(renewal));
+        let is_batched = |renewal: &Renewal<'_>| renewal.keys.row.family.is_batched();
+        let batch: Vec<_> = renewals.iter().copied().filter(is_batched).collect();
+        let others = renewals.iter().filter(|renewal| !is_batched(renewal));
         let renew = others.map(async |Renewal { keys, id, ttl }| {
             let fill = |cmd: &mut Cmd, client: &str| _ = cmd.arg(id.of(client)).arg(millis(*ttl));
-            let (mut connection, script) = (self.again(), existing(scripts_of(keys).renew, keys)?);
-            match found(connection.ask_holders(script, keys, fill).await) {
-                Err(fault @ Fault::Redirected(Redirect::TryAgain, _)) => {
-                    connection.renew_alone(Renewal { keys, id: *id, ttl: *ttl }, fault).await
+            let (mut connection, renew) = (self.again(), existing(scripts_of(keys).renew, keys)?);
+            match (renew, found(connection.ask_to_renew(renew, keys, fill).await)) {
+                (Renew::HoldersAndLine(_), Err(Fault::Redirected(Redirect::TryAgain, _))) => {
+                    connection.renew_holders(Renewal { keys, id: *id, ttl: *ttl }).await
                 }
-                is_ours => connection.kept(is_ours?),
+                (_, is_ours) => connection.kept(is_ours?),
             }
         });
         let mut together = self.again();
-        let (answers, others) = join(together.renew_together(&plain), join_all(renew)).await;
-        in_order(renewals.iter().map(is_plain), each_of(plain.len(), answers), others)
+        let (answers, others) = join(together.renew_together(&batch), join_all(renew)).await;
+        in_order(renewals.iter().map(is_batched), each_of(batch.len(), answers), others)
     }
 
     /// Renews a Redisson lock whose keys are at two nodes of a cluster, while their slot moves. Its queue stays
     /// unchanged.
-    async fn renew_alone(&mut self, renewal: Renewal<'_>, before: Fault) -> Result<bool, Fault> {
-        let keys = renewal.keys;
-        let Some(script) = scripts_of(keys).renew_alone else { return Err(before) };
-        let common = self.common();
+    async fn renew_holders(&mut self, renewal: Renewal<'_>) -> Result<bool, Fault> {
+        let (keys, common) = (renewal.keys, self.common());
         let fill = |cmd: &mut Cmd, _: u64| {
             cmd.arg(1).arg(keys.lock());
             cmd.arg(renewal.id.of(&common.client)).arg(millis(renewal.ttl));
         };
         // Ask the owner of the slot: the lock may not have moved yet.
         self.go_back(keys)?;
-        let is_ours = found(self.call(script, &fill).await)?;
+        let is_ours = found(self.call(&RENEW, &fill).await)?;
         self.kept(is_ours)
     }
 
@@ -200,30 +191,20 @@ impl Connection<'_> {
         if renewals.is_empty() {
             return Ok(Vec::new());
         }
-        let together = self.renew_plain(renewals).await;
+        let together = self.renew_batch(renewals).await;
         if !refused_for_one(&together, renewals.len()) {
             return together;
         }
         let alone = renewals.iter().map(async |renewal| {
-            only(self.again().renew_plain(std::slice::from_ref(renewal)).await)
+            only(self.again().renew_batch(std::slice::from_ref(renewal)).await)
         });
         Ok(join_all(alone).await)
-    }
-
-    pub(crate) async fn renew_one(&mut self, renewal: Renewal<'_>) -> Result<bool, Fault> {
-        self.renew_each(&[renewal]).await.pop().unwrap_or(Ok(false))
     }
 
     pub(crate) async fn status(&mut self, keys: &Keys) -> Result<Status, Fault> {
         let reply = self.ask(scripts_of(keys).status, keys, |_, _| {}).await?;
         let [ttl, used, capacity] = numbers(reply)?;
         Ok(Status { ttl, used, capacity })
-    }
-
-    /// Takes the lock away from all holders. Returns how many there were.
-    pub(crate) async fn force_out(&mut self, keys: &Keys) -> Result<i64, Fault> {
-        let gone = number(self.ask_if(scripts_of(keys).force_unlock, keys, |_, _| {}).await?)?;
-        self.counts(gone)
     }
 
     /// Sets the capacity; `if_unset`: only if none is set or in use. Returns whether it did.
@@ -239,7 +220,8 @@ impl Connection<'_> {
                 cmd.arg("unset");
             }
         };
-        let set = number(self.ask_if(scripts_of(keys).resize, keys, fill).await?)?;
+        let script = existing(scripts_of(keys).resize, keys)?;
+        let set = number(self.ask(script, keys, fill).await?)?;
         self.counts(set == 1)
     }
 }
@@ -270,7 +252,7 @@ fn or_nobody(cmd: &mut Cmd, tenure: Option<TenureId>, client: &str) {
 }
 
 /// An answer for each of several questions.
-pub(crate) type Each = Result<Vec<Result<bool, Fault>>, Fault>;
+type Each = Result<Vec<Result<bool, Fault>>, Fault>;
 
 /// Whether each question has to be asked alone.
 pub(crate) fn refused_for_one<A>(answers: &Result<Vec<A>, Fault>, asked: usize) -> bool {
@@ -284,13 +266,13 @@ fn each_of(asked: usize, answer: Each) -> Vec<Result<bool, Fault>> {
 
 /// The answers about plain locks and about others, in the order of the questions.
 fn in_order(
-    are_plain: impl Iterator<Item = bool>,
-    plain: Vec<Result<bool, Fault>>,
+    are_batched: impl Iterator<Item = bool>,
+    batch: Vec<Result<bool, Fault>>,
     others: Vec<Result<bool, Fault>>,
 ) -> Vec<Result<bool, Fault>> {
-    let (mut plain, mut others) = (plain.into_iter(), others.into_iter());
-    let next = |is_plain| if is_plain { plain.next() } else { others.next() };
-    are_plain.map(next).map(|answer| answer.unwrap_or_else(|| Err(strange(&"nothing")))).collect()
+    let (mut batch, mut others) = (batch.into_iter(), others.into_iter());
+    let next = |is_batched| if is_batched { batch.next() } else { others.next() };
+    are_batched.map(next).map(|answer| answer.unwrap_or_else(|| Err(strange(&"nothing")))).collect()
 }
 
 fn only(answer: Each) -> Result<bool, Fault> {
