@@ -208,7 +208,20 @@ local function stands(field)
   return redis.call('zscore', line, field)
 end
 
--- Removes these entries from the line and the notes. The life of a client is removed with the last of its entries.
+-- A message without a word wakes nobody: its answer only shows whether anybody hears it.
+local function call_up(client)
+  if mail[client] then return end
+  mail[client] = from
+  addressees[#addressees + 1] = client
+end
+
+local function say(client, word)
+  call_up(client)
+  mail[client] = mail[client] .. ' ' .. word
+end
+
+-- Removes these entries from the line and the notes. The life of a client is removed with the last of its entries. A waiter whose
+-- want cannot be read may be alive: somebody has deleted the notes, or its client has another version. So it is told, and comes back.
 local function leave_all(entries)
   local gone = {}
   for i, entry in ipairs(entries) do
@@ -220,6 +233,7 @@ local function leave_all(entries)
   if #gone == 0 or redis.call('zrem', line, unpack(gone)) == 0 then return end
   moved = true
   for _, entry in ipairs(entries) do
+    if not entry.part then say(entry.client, entry.field .. '!') end
     wants[entry.field] = nil
     erase(entry.field)
     entry.life.entries = entry.life.entries - 1
@@ -239,18 +253,6 @@ local function withdraw(entries)
     entry.life.asked = nil
     erase('asked:' .. entry.client)
   end
-end
-
--- A message without a word wakes nobody: its answer only shows whether anybody hears it.
-local function call_up(client)
-  if mail[client] then return end
-  mail[client] = from
-  addressees[#addressees + 1] = client
-end
-
-local function say(client, word)
-  call_up(client)
-  mail[client] = mail[client] .. ' ' .. word
 end
 
 -- Sends the mail: one message to each client, on the channel that only this client hears. Returns for each client

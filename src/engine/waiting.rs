@@ -303,9 +303,10 @@ impl Waiting {
     fn comes_near(&mut self, now: Instant, at_once: bool, rules: Rules) {
         self.near = true;
         self.wake();
-        // A request in flight serves as the sign of life that is due.
-        if !self.under_way {
-            let signed = self.signed.filter(|_| !at_once);
+        let signed = self.signed.filter(|_| !at_once);
+        // A request in flight serves as the sign of life that is due. But if the server has not heard from its client, it may have
+        // run before the waiter was taken out of the line.
+        if at_once || !self.under_way {
             let at_once = self.pace.next(now, rules.pause());
             self.ask_by(signed.map_or(at_once, |signed| signed + rules.waiter_ttl / 3));
         }
@@ -522,6 +523,16 @@ mod tests {
     fn a_contender_of_which_the_server_has_not_heard_asks_at_once() {
         let mut play = Play::waiting(true);
         play.hears(Event::Near { at_once: true });
+        assert_eq!(play.next(), Next::Ask);
+    }
+
+    /// The request may have run before the server took the contender out of the line, and its answer says that it stands there.
+    #[test]
+    fn a_contender_that_is_told_at_once_before_its_answer_asks_again() {
+        let mut play = Play::new();
+        play.hears(Event::Asked);
+        play.hears(Event::Near { at_once: true });
+        play.answer(true);
         assert_eq!(play.next(), Next::Ask);
     }
 

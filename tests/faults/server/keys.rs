@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use parklock::{Ended, Error};
+use parklock::{Client, Ended, Error};
 
 use crate::common::eventually;
 use crate::scene::*;
@@ -44,6 +44,28 @@ async fn a_waiter_whose_holder_was_deleted_gets_the_lock_within_a_park() {
     is_held_once(&scene.admin, "a").await;
     assert!(ours.is_valid());
     ours.unlock().await.unwrap();
+}
+
+/// An operator deletes what the scripts note about waiters. By themselves, those near the front ask every twenty seconds.
+#[tokio::test]
+async fn waiters_whose_notes_were_deleted_have_their_turns() {
+    const CALLERS: usize = 60;
+    let scene = Scene::new().await;
+    let rarely = || patient().watchdog_timeout(2 * LONG).waiter_ttl(LONG);
+    let clients = [scene.client(rarely()).await, scene.client(rarely()).await];
+    let theirs = scene.other().await.fair_lock("a").lock().await.unwrap();
+    let turn = async |client: Client| client.fair_lock("a").lock().await?.unlock().await;
+    let turns: Vec<_> = (0..CALLERS).map(|n| tokio::spawn(turn(clients[n % 2].clone()))).collect();
+    let stand = async || scene.admin.cmd::<usize>(&["ZCARD", "lock_queue:{a}"]).await == CALLERS;
+    eventually(SOON, "all of them stand in line", stand).await;
+
+    scene.admin.cmd::<()>(&["DEL", "lock_notes:{a}"]).await;
+    theirs.unlock().await.unwrap();
+
+    for turn in turns {
+        soon(turn).await.unwrap().unwrap();
+    }
+    scene.is_clean().await;
 }
 
 /// F29: somebody takes the TTL away from a lock that is held.

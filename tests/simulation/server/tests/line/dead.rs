@@ -236,6 +236,25 @@ fn a_client_is_told_again_if_the_waiter_that_was_told_has_left() {
     }
 }
 
+/// Somebody has deleted the notes, or the waiter's client has another version. The waiter may be alive.
+#[test]
+fn a_waiter_whose_note_cannot_be_read_is_told_and_comes_back() {
+    for kind in EXCLUSIVE {
+        in_virtual_time(kind, |name| {
+            let listener = name.listener("bc");
+            name.lock("a:1");
+            let first = name.lock("b:1").place();
+            name.lock("c:1");
+            name.command(&["DEL", "lock_notes:{a}"]);
+            name.release("a:1");
+            assert_eq!(name.words(listener), ["b:1!", "c:1!"], "{kind:?}");
+            assert!(name.lock("c:1").is_granted(), "{kind:?}: it is the first to come back");
+            let back = Ask { place: first, ..name.whole() };
+            assert_eq!(name.acquire("b:1", &back).place(), first, "{kind:?}");
+        });
+    }
+}
+
 /// It may be the only live waiter in line. If it asked as seldom as resting waiters do, each pause would look like a
 /// stall, and the dead would live on in it.
 #[test]
