@@ -110,6 +110,25 @@ async fn what_replicas_do_not_have_is_given_back_and_holds_up_nobody() {
     is_clean(&servers[0]).await;
 }
 
+/// The server may notice the end of a `WAIT` up to 100 ms late. By then the client must not have given up the connection.
+#[tokio::test]
+async fn with_the_shortest_times_a_missing_replica_ends_no_connection() {
+    judged(async || {
+        let servers = primary_and_replicas(1, Server::builder).await;
+        let shortest = Config::default().watchdog_timeout(Duration::from_millis(500)).replicas(1);
+        let (admin, client) = (servers[0].admin().await, client(&servers[0].url(), shortest).await);
+        client.lock("a").lock().await.expect("it is free").unlock().await.expect("it is ours");
+        let connections = async || admin.info("stats", "total_connections_received").await;
+        let before = connections().await;
+        servers[1].pause();
+        for _ in 0..20 {
+            is_unavailable(client.lock("a").try_lock().await, "0 of 1 replicas");
+        }
+        assert_eq!(connections().await, before);
+    })
+    .await;
+}
+
 /// A caller that is parked behind a holder hears nothing of replicas. Before it gives up for a shortage that another call has
 /// seen, it looks whether that goes on.
 #[tokio::test]
