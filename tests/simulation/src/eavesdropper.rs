@@ -1,5 +1,5 @@
-//! A user of Redis that may listen and publish on every channel, and has no key. It stands in a third of the worlds: it hears
-//! every message, and publishes what can be made of what it has heard. The judge allows nothing for it.
+//! A user of Redis that may listen and publish on every channel, and has no key. It stands in a third of the worlds, or in each of
+//! them with `--eavesdropper`: it hears every message, and publishes what can be made of what it has heard. The judge allows nothing for it.
 
 use fastrand::Rng;
 
@@ -21,10 +21,10 @@ pub struct Eavesdropper {
 }
 
 impl Eavesdropper {
-    /// The eavesdropper of this seed's world, if one stands there.
-    pub fn of(seed: u64) -> Option<Self> {
+    /// The eavesdropper of this seed's world, if one stands there. `always`: in each world.
+    pub fn of(seed: u64, always: bool) -> Option<Self> {
         let mut rng = Rng::with_seed(seed.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ 0xe4e);
-        (rng.u32(..3) == 0).then(|| Self { forger: Forger::new(rng.fork()), rng })
+        (rng.u32(..3) == 0 || always).then(|| Self { forger: Forger::new(rng.fork()), rng })
     }
 
     /// It hears a message. Returns what it publishes then, each after so long.

@@ -14,6 +14,7 @@ The whole library under simulation: clients, network, server and time are made u
   simulate --speed                  how fast it is: virtual minutes per minute of one core
 
   --clients N --callers M --names K --length SECONDS --faults 0,3,5|none   instead of what the seed says
+  --eavesdropper                    someone without a key listens and publishes in each world, not in a third of them
   --scene NAME                      plays this scene in every seed: see src/scene.rs; Cluster, Sentinel and Replicas are
                                     random work on several servers
   --first                           ends a campaign with its first violation
@@ -73,6 +74,10 @@ impl Options {
                 "--from" => from = Some(number(&value()?)?),
                 "--minutes" => {
                     minutes = Some(value()?.parse::<f64>().map_err(|wrong| wrong.to_string())?)
+                }
+                "--eavesdropper" => {
+                    set.is_overheard = true;
+                    passed.push(word.clone());
                 }
                 "--bare" => {
                     set.bare = true;

@@ -308,6 +308,8 @@ pub struct Plan {
     pub acks: u32,
     /// Only the given number of callers and names, no faults: to measure how fast the simulation is.
     pub bare: bool,
+    /// An eavesdropper stands there, whatever the seed says.
+    pub is_overheard: bool,
 }
 
 /// What of a seed is set by hand.
@@ -321,6 +323,7 @@ pub struct Overrides {
     pub faults: Option<Vec<usize>>,
     pub scene: Option<Scene>,
     pub bare: bool,
+    pub is_overheard: bool,
 }
 
 impl Plan {
@@ -363,6 +366,7 @@ impl Plan {
             topology: Topology::One,
             acks: 0,
             bare: set.bare,
+            is_overheard: set.is_overheard,
         };
         if let Some(scene) = scene {
             scene.stage(&mut plan, &mut rng);

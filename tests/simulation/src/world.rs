@@ -159,7 +159,7 @@ impl World {
             dirty: BTreeSet::new(),
             watch: Watch::new(Arc::clone(&plan)),
             ghosts: Ghosts::new(Arc::clone(&plan)),
-            eavesdropper: Eavesdropper::of(plan.seed).filter(|_| !plan.bare),
+            eavesdropper: Eavesdropper::of(plan.seed, plan.is_overheard).filter(|_| !plan.bare),
             drawn: BTreeMap::new(),
             plan,
         };
