@@ -12,7 +12,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Its quarter is the `waiter_ttl`.
+/// Its quarter is the `waiter_ttl`, or a second if that is less.
 const WATCHDOG: Duration = Duration::from_secs(3);
 
 /// The dead cost two times a `waiter_ttl`, with the pauses between two looks. One window of 64 places after the other, they cost
@@ -25,6 +25,31 @@ const PERMITS: u32 = 10;
 
 fn config() -> Config {
     Config::default().watchdog_timeout(WATCHDOG)
+}
+
+/// A `watchdog_timeout` and a `max_park`, which a boss tells its worker.
+#[derive(Clone, Copy)]
+struct Times {
+    watchdog: Duration,
+    park: Duration,
+}
+
+impl Times {
+    const USUAL: Self = Self { watchdog: WATCHDOG, park: Duration::from_secs(10) };
+
+    fn config(self) -> Config {
+        Config::default().watchdog_timeout(self.watchdog).max_park(self.park)
+    }
+
+    fn words(self) -> String {
+        format!("{} {}", self.watchdog.as_millis(), self.park.as_millis())
+    }
+
+    fn read(words: &str) -> Self {
+        let mut times = words.split(' ').map(|ms| Duration::from_millis(ms.parse().expect("ms")));
+        let mut next = || times.next().expect("two times");
+        Self { watchdog: next(), park: next() }
+    }
 }
 
 /// Waits for its turn, and ends it at once.
@@ -52,34 +77,35 @@ async fn worker_that_is_a_crowd() {
     let Some(mut boss) = WorkerSide::here() else { return };
     let (url, kind) = (boss.variable("URL"), boss.variable("KIND"));
     let count: u32 = boss.variable("COUNT").parse().expect("a number");
-    let one = client_with_url(&url).await;
+    let times = Times::read(&boss.variable("TIMES"));
+    let come = || common::fixture::comes_in(&url, times.config());
+    let one = come().await;
     let mut callers = Vec::new();
     for number in 0..count {
-        let client = if has_places(&kind) { one.clone() } else { client_with_url(&url).await };
+        let client = if has_places(&kind) { one.clone() } else { come().await };
         callers.push(tokio::spawn(turn(client, kind.clone(), number)));
     }
     boss.tell("all have come");
     boss.order().await;
 }
 
-async fn client_with_url(url: &str) -> Client {
-    common::fixture::comes_in(url, config()).await
-}
-
-async fn dies_with_many_places(kind: &str, count: u32) {
+async fn dies_with_many_places(kind: &str, count: u32, times: Times) {
     judged(async || {
         let server = Site::start().await;
         let admin = server.admin().await;
-        let (holder, living) =
-            (client_with(&server, config()).await, client_with(&server, config()).await);
+        let (holder, living) = (
+            client_with(&server, times.config()).await,
+            client_with(&server, times.config()).await,
+        );
         let held = match kind {
             "plain" => holder.lock("a").lock().await.expect("it is free"),
             "fair" => holder.fair_lock("a").lock().await.expect("it is free"),
             "write" => holder.rw_lock("a").write().await.expect("it is free").into_guard(),
             _ => holder.semaphore("a", PERMITS).acquire_many(PERMITS).await.expect("they are free"),
         };
-        let number = count.to_string();
-        let variables = [("URL", &*server.url()), ("KIND", kind), ("COUNT", &*number)];
+        let (number, words) = (count.to_string(), times.words());
+        let variables =
+            [("URL", &*server.url()), ("KIND", kind), ("COUNT", &*number), ("TIMES", &*words)];
         let mut crowd = Worker::start("dead_crowds::worker_that_is_a_crowd", &variables);
         assert_eq!(crowd.hear().await, "all have come");
         let places = async || admin.cmd::<u32>(&["ZCARD", "lock_queue:{a}"]).await;
@@ -103,22 +129,32 @@ async fn dies_with_many_places(kind: &str, count: u32) {
 
 #[tokio::test]
 async fn a_process_dies_with_two_hundred_places_in_the_line_of_a_fair_lock() {
-    dies_with_many_places("fair", 200).await;
+    dies_with_many_places("fair", 200, Times::USUAL).await;
 }
 
 #[tokio::test]
 async fn a_process_dies_with_a_hundred_clients_in_the_line_of_a_plain_lock() {
-    dies_with_many_places("plain", 100).await;
+    dies_with_many_places("plain", 100, Times::USUAL).await;
 }
 
 #[tokio::test]
 async fn a_process_dies_with_a_hundred_clients_that_want_to_write() {
-    dies_with_many_places("write", 100).await;
+    dies_with_many_places("write", 100, Times::USUAL).await;
 }
 
 #[tokio::test]
 async fn a_process_dies_with_a_hundred_clients_that_want_different_numbers_of_permits() {
-    dies_with_many_places("permits", 100).await;
+    dies_with_many_places("permits", 100, Times::USUAL).await;
+}
+
+/// The dead cost a `waiter_ttl`, and neither a lease nor a park.
+#[tokio::test]
+async fn the_dead_cost_the_same_whatever_the_watchdog_and_the_longest_park() {
+    for (watchdog, park) in [(3, 1), (3, 60), (30, 1), (30, 60)]
+        .map(|(watchdog, park)| (Duration::from_secs(watchdog), Duration::from_secs(park)))
+    {
+        dies_with_many_places("fair", 100, Times { watchdog, park }).await;
+    }
 }
 
 /// How many permits 500 callers share, a hundred of which die.
@@ -142,7 +178,7 @@ async fn takes_turns(client: Client, number: u32, turns: UnboundedSender<()>) ->
 #[ignore = "a worker process"]
 async fn worker_that_shares_permits() {
     let Some(mut boss) = WorkerSide::here() else { return };
-    let client = client_with_url(&boss.variable("URL")).await;
+    let client = common::fixture::comes_in(&boss.variable("URL"), config()).await;
     let (turns, mut taken) = unbounded_channel();
     for number in 0..CALLERS {
         tokio::spawn(takes_turns(client.clone(), number, turns.clone()));
