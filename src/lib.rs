@@ -83,6 +83,8 @@
 //! | `tower` | the module `tower`: a layer that holds a lock for each request |
 //! | `test-util` | the module `testing`: a private Redis server for your own tests, on Unix, where `redis-server` or `valkey-server` is installed |
 //!
+//! Most tests need no real server: the crate `parklock-testing` has one inside the test, on Tokio's paused clock.
+//!
 //! # Where time comes from
 //!
 //! Deadlines are measured on this machine's monotonic clock, starting before the request is sent. The system clock is

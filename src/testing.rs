@@ -68,7 +68,8 @@ wait "$server" 2>/dev/null
 /// The arguments of every server: it writes nothing to disk, and accepts only local connections.
 const ALWAYS: [&str; 6] = ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1"];
 
-/// A private, empty Redis server on a free port of the loopback interface, without persistence.
+/// A private, empty Redis server on a free port of the loopback interface, without persistence. It is for tests of what only
+/// a real server has. Others are quicker with the crate `parklock-testing`, which has a server inside the test.
 ///
 /// Dropping it kills the server and removes its directory. If the test process itself is killed, the server is killed
 /// too, but its directory stays.
