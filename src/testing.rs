@@ -1,7 +1,7 @@
 //! A real Redis server for a test (feature `test-util`, on Unix).
 //!
-//! It is best to test locks against a real server: this module starts one in a few milliseconds, for one test alone,
-//! and stops it with the test. `redis-server` (or `valkey-server`) must be installed.
+//! For tests of what only a real server has: this module starts one in a few milliseconds, for one test alone, and stops it
+//! with the test. Other tests are quicker with the crate `parklock-testing`, which has a server inside the test. `redis-server` (or `valkey-server`) must be installed.
 //!
 //! ```
 //! use parklock::testing::RedisServer;
@@ -68,8 +68,7 @@ wait "$server" 2>/dev/null
 /// The arguments of every server: it writes nothing to disk, and accepts only local connections.
 const ALWAYS: [&str; 6] = ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1"];
 
-/// A private, empty Redis server on a free port of the loopback interface, without persistence. It is for tests of what only
-/// a real server has. Others are quicker with the crate `parklock-testing`, which has a server inside the test.
+/// A private, empty Redis server on a free port of the loopback interface, without persistence.
 ///
 /// Dropping it kills the server and removes its directory. If the test process itself is killed, the server is killed
 /// too, but its directory stays.
