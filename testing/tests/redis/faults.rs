@@ -30,8 +30,8 @@ async fn a_holder_learns_that_its_lock_is_gone_when_it_renews() {
     assert!(guard.is_valid());
 
     redis.lose("a");
-    assert_eq!(guard.ended().await, Ended::Lost);
-    assert!(began.elapsed() < LEASE * 2, "by a renewal, and not since its lease was over");
+    assert_eq!(timeout(LEASE, guard.ended()).await, Ok(Ended::Lost));
+    assert!(began.elapsed() < LEASE + LEASE / 2, "by its next renewal");
     assert!(matches!(guard.unlock().await, Err(Error::Lost)));
 }
 
@@ -141,7 +141,8 @@ async fn what_a_silent_server_was_sent_is_carried_out_afterwards() {
     redis.silent_for(Duration::from_millis(200));
     let began = Instant::now();
     assert!(client.lock("a").is_locked().await.unwrap());
-    assert!(began.elapsed() >= Duration::from_millis(200));
+    let (least, most) = (Duration::from_millis(200), Duration::from_millis(210));
+    assert!((least..most).contains(&began.elapsed()), "{:?}", began.elapsed());
     guard.unlock().await.unwrap();
 }
 
