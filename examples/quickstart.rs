@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use parklock::{Client, Config, Guard, ReentrantLock};
-use redis::{AsyncTypedCommands, aio::MultiplexedConnection};
+use redis::{AsyncTypedCommands, SetExpiry, SetOptions, aio::MultiplexedConnection};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
@@ -208,7 +208,8 @@ impl Shop {
     /// for itself: it re-enters.
     async fn set_stock(&self, stock: u64) -> Result<u32> {
         let guard = self.lock.lock().await?;
-        self.redis.clone().set_ex(&self.key, stock, 600).await?;
+        let for_a_while = SetOptions::default().with_expiration(SetExpiry::EX(600));
+        self.redis.clone().set_options(&self.key, stock, for_a_while).await?;
         let holds = guard.hold_count();
         guard.unlock().await?;
         Ok(holds)

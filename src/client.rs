@@ -107,11 +107,11 @@ impl Client {
         Ok(Self { engine })
     }
 
-    #[cfg(parklock_sim)]
+    #[cfg(feature = "streams")]
     pub(crate) async fn connect_over(
         dial: crate::wire::Dial,
         url: &str,
-        id: String,
+        id: Option<String>,
         config: Config,
     ) -> Result<Self> {
         let engine = Engine::connect_over(dial, url, id, config).await?;

@@ -83,6 +83,8 @@
 //! | `tower` | the module `tower`: a layer that holds a lock for each request |
 //! | `test-util` | the module `testing`: a private Redis server for your own tests, on Unix, where `redis-server` or `valkey-server` is installed |
 //!
+//! Most tests need no real server: the crate `parklock-testing` has one inside the test, on Tokio's paused clock.
+//!
 //! # Where time comes from
 //!
 //! Deadlines are measured on this machine's monotonic clock, starting before the request is sent. The system clock is
@@ -136,16 +138,24 @@ mod token;
 #[doc(hidden)]
 pub mod operator;
 
-/// What the project's own simulation (`tests/simulation`) needs from the internals. It exists only under
-/// `cfg(parklock_sim)`, which no user's build sets.
-#[cfg(parklock_sim)]
+/// What `parklock-testing` and the project's own simulation need from the internals: connections to servers that lie in the
+/// same process. It is not part of the API: any version may change it.
+#[cfg(feature = "streams")]
 #[doc(hidden)]
-pub mod sim {
+pub mod streams {
     pub use crate::wire::{Dial, Stream};
     use crate::{Client, Config, Result};
 
-    /// A client with this id, over streams that `dial` opens to the servers of this URL.
-    pub async fn connect_over(dial: Dial, url: &str, id: String, config: Config) -> Result<Client> {
+    /// A client over streams that `dial` opens to the servers of this URL. It has this id, or one of its own.
+    ///
+    /// # Errors
+    /// Same as [`Client::connect_with`].
+    pub async fn connect_over(
+        dial: Dial,
+        url: &str,
+        id: Option<String>,
+        config: Config,
+    ) -> Result<Client> {
         Client::connect_over(dial, url, id, config).await
     }
 }

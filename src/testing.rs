@@ -1,7 +1,7 @@
 //! A real Redis server for a test (feature `test-util`, on Unix).
 //!
-//! It is best to test locks against a real server: this module starts one in a few milliseconds, for one test alone,
-//! and stops it with the test. `redis-server` (or `valkey-server`) must be installed.
+//! For tests of what only a real server has: this module starts one in a few milliseconds, for one test alone, and stops it
+//! with the test. Other tests are quicker with the crate `parklock-testing`, which has a server inside the test. `redis-server` (or `valkey-server`) must be installed.
 //!
 //! ```
 //! use parklock::testing::RedisServer;

@@ -43,15 +43,16 @@ impl Engine {
         Self::connect_to(To::of(url, &config)?, client_id(), config).await
     }
 
-    /// Connects over streams of the simulation, as a client with this id.
-    #[cfg(parklock_sim)]
+    /// Connects over streams that `dial` opens, as a client with this id, or with one of its own.
+    #[cfg(feature = "streams")]
     pub(crate) async fn connect_over(
         dial: crate::wire::Dial,
         url: &str,
-        client: String,
+        client: Option<String>,
         config: Config,
     ) -> Result<Arc<Self>> {
         config.check()?;
+        let client = client.unwrap_or_else(client_id);
         Self::connect_to(To::of(url, &config)?.over(&dial), client, config).await
     }
 
@@ -212,7 +213,7 @@ impl To {
         })
     }
 
-    #[cfg(parklock_sim)]
+    #[cfg(feature = "streams")]
     fn over(self, dial: &crate::wire::Dial) -> Self {
         match self {
             Self::One(address) => Self::One(Box::new(address.over(dial))),

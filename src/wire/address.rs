@@ -23,7 +23,7 @@ use crate::wire::node::Node;
 use crate::wire::passwords::{Password, shown};
 
 pub(crate) use dial::Dialled;
-#[cfg(parklock_sim)]
+#[cfg(feature = "streams")]
 pub use dial::{Dial, Stream};
 pub(crate) use hello::{Expected, Hello};
 
@@ -108,10 +108,10 @@ impl Address {
         self.client.get_connection_info().redis_settings().db()
     }
 
-    /// The same address, reached over streams of the simulation.
-    #[cfg(parklock_sim)]
+    /// The same address, reached over streams that `dial` opens.
+    #[cfg(feature = "streams")]
     pub(crate) fn over(self, dial: &Dial) -> Self {
-        Self { dialler: Dialler(Some(dial.clone())), ..self }
+        Self { dialler: Dialler::over(dial), ..self }
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {
@@ -243,10 +243,10 @@ impl Addresses {
         self.info.redis_settings().db()
     }
 
-    /// The same servers, reached over streams of the simulation.
-    #[cfg(parklock_sim)]
+    /// The same servers, reached over streams that `dial` opens.
+    #[cfg(feature = "streams")]
     pub(crate) fn over(self, dial: &Dial) -> Self {
-        Self { dialler: Dialler(Some(dial.clone())), ..self }
+        Self { dialler: Dialler::over(dial), ..self }
     }
 
     /// # Errors

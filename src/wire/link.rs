@@ -94,8 +94,8 @@ pub(crate) struct Live {
     pub(crate) conn: MultiplexedConnection,
     /// Whoever waits for an answer may read it after the link has ended.
     login: Login,
-    #[cfg(parklock_sim)]
-    _driver: Arc<tokio_util::task::AbortOnDropHandle<()>>,
+    #[cfg(feature = "streams")]
+    _driver: Option<Arc<tokio_util::task::AbortOnDropHandle<()>>>,
 }
 
 impl Live {
@@ -104,7 +104,7 @@ impl Live {
             generation,
             conn: dialled.conn,
             login: dialled.login,
-            #[cfg(parklock_sim)]
+            #[cfg(feature = "streams")]
             _driver: dialled.driver,
         }
     }

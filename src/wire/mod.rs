@@ -42,7 +42,7 @@ mod subscriber;
 mod target;
 
 pub(crate) use address::{Address, Addresses};
-#[cfg(parklock_sim)]
+#[cfg(feature = "streams")]
 pub use address::{Dial, Stream};
 pub(crate) use calls::{
     Acquire, Acquired, Answer, Answered, Batch, Claim, Gathering, Manner, Order, Release, Renewal,

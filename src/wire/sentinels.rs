@@ -107,8 +107,8 @@ impl Sentinels {
         })
     }
 
-    /// The same sentinels and primaries, reached over streams of the simulation.
-    #[cfg(parklock_sim)]
+    /// The same sentinels and primaries, reached over streams that `dial` opens.
+    #[cfg(feature = "streams")]
     pub(crate) fn over(self, dial: &crate::wire::address::Dial) -> Self {
         let (primaries, sentinels) = (self.primaries.over(dial), self.sentinels.over(dial));
         Self { primaries, sentinels, ..self }

@@ -1,6 +1,5 @@
-//! The tower layer holds a lock for each request, and answers by itself when it cannot.
-
-use crate::common;
+//! The tower layer holds a lock for each request, and answers by itself when it cannot. The server lies within the test, and
+//! the clock is paused.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -8,17 +7,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::fixture::{LONG, SOON, client, client_with, is_pending, parked, quick};
-use common::{Server, eventually, timeout};
 use http::header::RETRY_AFTER;
 use http::{Request, Response, StatusCode};
 use parklock::tower::{LockLayer, LockLost, OnLoss, Refusal};
-use parklock::{Client, Error, Hold};
+use parklock::{Client, Config, Error, Hold};
+use parklock_testing::Redis;
 use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
+use crate::common::fixture::{LONG, SOON};
+
+/// The paused clock moves on only when everybody waits for something.
+const A_MOMENT: Duration = Duration::from_millis(1);
+
 type Answer = Response<String>;
+
+async fn client(redis: &Redis) -> Client {
+    redis.client(Config::default()).await.expect("it is there")
+}
 
 /// A service that answers with the token of its lock, as soon as the door has a permit.
 fn behind(
@@ -52,14 +60,18 @@ async fn answered(answer: impl Future<Output = Result<Answer, Infallible>>) -> A
 }
 
 async fn held(client: &Client, name: &str) {
-    let held = async || client.lock(name).is_locked().await.expect("an answer");
-    eventually(SOON, "the request has its lock", held).await;
+    let held = async {
+        while !client.lock(name).is_locked().await.expect("an answer") {
+            sleep(A_MOMENT).await;
+        }
+    };
+    timeout(SOON, held).await.expect("the request has its lock");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn requests_of_one_name_go_one_after_the_other_and_others_beside_them() {
-    let server = Server::start().await;
-    let (ours, theirs) = (client(&server).await, client(&server).await);
+    let redis = Redis::start();
+    let (ours, theirs) = (client(&redis).await, client(&redis).await);
     let door = Arc::new(Semaphore::new(0));
     let first = tokio::spawn(behind(&LockLayer::by_path(&ours), &door).oneshot(post("/a?x=1")));
     held(&theirs, "path:/a").await;
@@ -74,7 +86,7 @@ async fn requests_of_one_name_go_one_after_the_other_and_others_beside_them() {
     assert_eq!(answered(beside.clone().oneshot(post("/b"))).await.status(), StatusCode::OK);
     let waits = behind(&LockLayer::by_path(&theirs).wait(LONG), &open());
     let mut second = tokio::spawn(waits.oneshot(post("/a")));
-    assert!(is_pending(&mut second).await);
+    assert!(timeout(A_MOMENT, &mut second).await.is_err());
     door.add_permits(1);
 
     let first = answered(async { first.await.unwrap() }).await;
@@ -84,10 +96,10 @@ async fn requests_of_one_name_go_one_after_the_other_and_others_beside_them() {
     assert!(!ours.lock("path:/a").is_locked().await.unwrap());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_without_a_name_passes_without_a_lock() {
-    let server = Server::start().await;
-    let client = client(&server).await;
+    let redis = Redis::start();
+    let client = client(&redis).await;
     let by_header = LockLayer::by_header(&client, "Idempotency-Key");
     let service = behind(&by_header, &open());
     assert_eq!(answered(service.clone().oneshot(post("/a"))).await.into_body(), "no lock");
@@ -104,17 +116,17 @@ async fn a_request_without_a_name_passes_without_a_lock() {
 }
 
 /// Otherwise every request would pass without a lock, and nobody would know.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 #[should_panic(expected = "the name of a header")]
 async fn a_header_name_that_is_none_is_refused_when_the_layer_is_made() {
-    let server = Server::start().await;
-    let _layer = LockLayer::<String, String>::by_header(&client(&server).await, "x order");
+    let redis = Redis::start();
+    let _layer = LockLayer::<String, String>::by_header(&client(&redis).await, "x order");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_program_can_choose_the_responses() {
-    let server = Server::start().await;
-    let client = client(&server).await;
+    let redis = Redis::start();
+    let client = client(&redis).await;
     let _held = client.lock("a").lock().await.unwrap();
     let said = |refusal: Refusal| {
         let busy = matches!(refusal, Refusal::Busy);
@@ -133,10 +145,10 @@ async fn the_program_can_choose_the_responses() {
     assert!(closed.body().contains("the client is closed"), "{}", closed.body());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_program_can_derive_any_kind_of_lock_from_a_request() {
-    let server = Server::start().await;
-    let client = client(&server).await;
+    let redis = Redis::start();
+    let client = client(&redis).await;
     let fair = client.clone();
     let layer = LockLayer::with(move |_| Some(fair.fair_lock("a").lease(LONG)));
     let held = client.fair_lock("a").lock().await.unwrap();
@@ -156,10 +168,10 @@ impl Drop for Witness {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_whose_lock_is_lost_is_stopped_or_marked() {
-    let server = Server::start().await;
-    let client = client_with(&server, quick()).await;
+    let redis = Redis::start();
+    let client = client(&redis).await;
     let layer = LockLayer::<String, String>::new(&client, |_| Some("a"));
     let dropped = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&dropped);
@@ -195,21 +207,21 @@ async fn rob(client: &Client) {
     assert!(client.lock("a").force_unlock().await.expect("an answer"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_caller_that_hangs_up_gives_the_lock_back() {
-    let server = Server::start().await;
-    let client = client(&server).await;
+    let redis = Redis::start();
+    let client = client(&redis).await;
     let closed = Arc::new(Semaphore::new(0));
     let request = behind(&LockLayer::by_path(&client), &closed).oneshot(post("/a"));
     let working = tokio::spawn(request);
     held(&client, "path:/a").await;
     working.abort();
-    let free = async || !client.lock("path:/a").is_locked().await.unwrap();
-    eventually(SOON, "the lock is free", free).await;
+    sleep(A_MOMENT).await;
+    assert!(!client.lock("path:/a").is_locked().await.unwrap());
 }
 
 /// A clone of the inner service has not been asked whether it is ready. A call must use the service that was asked.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_goes_to_the_service_that_was_ready() {
     #[derive(Default)]
     struct Moody(bool);
@@ -234,8 +246,8 @@ async fn a_request_goes_to_the_service_that_was_ready() {
             std::future::ready(Ok(Response::default()))
         }
     }
-    let server = Server::start().await;
-    let client = client(&server).await;
+    let redis = Redis::start();
+    let client = client(&redis).await;
     let mut service = LockLayer::by_path(&client).layer(Moody::default());
     for path in ["/a", "/b"] {
         let answer = service.ready().await.expect("ready").call(post(path));
@@ -244,16 +256,17 @@ async fn a_request_goes_to_the_service_that_was_ready() {
 }
 
 /// A request that waits for its lock does not use up the limit of the inner service.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_that_waits_keeps_no_place_of_the_inner_service() {
-    let server = Server::start().await;
-    let (ours, theirs) = (client(&server).await, client(&server).await);
+    let redis = Redis::start();
+    let (ours, theirs) = (client(&redis).await, client(&redis).await);
     let held = theirs.lock("path:/a").lock().await.unwrap();
     let echo = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Answer::default()));
     let by_path = LockLayer::by_path(&ours).wait(LONG);
     let service = by_path.layer(ConcurrencyLimit::new(echo, 1));
     let waits = tokio::spawn(service.clone().oneshot(post("/a")));
-    parked(&server.admin().await, "path:/a", 1).await;
+    sleep(A_MOMENT).await;
+    assert!(!waits.is_finished());
 
     assert_eq!(answered(service.oneshot(post("/b"))).await.status(), StatusCode::OK);
 
@@ -263,10 +276,10 @@ async fn a_request_that_waits_keeps_no_place_of_the_inner_service() {
 }
 
 /// The inner service never sees a request that has lost its lock before the service was ready for it.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_that_loses_its_lock_before_the_inner_service_is_ready_is_refused() {
-    let server = Server::start().await;
-    let client = client_with(&server, quick()).await;
+    let redis = Redis::start();
+    let client = client(&redis).await;
     let echo = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Answer::default()));
     let mut limited = ConcurrencyLimit::new(echo, 1);
     let layer = LockLayer::<String, String>::new(&client, |_| Some("a")).on_loss(OnLoss::Mark);
@@ -289,22 +302,20 @@ fn a_refusal_says_whether_a_retry_may_succeed() {
 }
 
 /// The client would ride out the outage for ten minutes, and the request is done.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_finished_response_does_not_wait_until_the_server_is_back() {
     for on_loss in [OnLoss::Abort, OnLoss::Mark] {
-        let server = Arc::new(Server::start().await);
-        let config = quick().watchdog_timeout(LONG).response_timeout(Duration::from_millis(500));
-        let client = client_with(&*server, config).await;
-        let paused = Arc::clone(&server);
+        let redis = Arc::new(Redis::start());
+        let client = redis.client(Config::default().watchdog_timeout(LONG)).await.unwrap();
+        let silent = Arc::clone(&redis);
         let service = LockLayer::by_path(&client).on_loss(on_loss).layer(service_fn(
             move |_: Request<String>| {
-                paused.pause();
+                silent.silent_for(LONG);
                 async { Ok::<_, Infallible>(Response::new("done".to_owned())) }
             },
         ));
         let done = answered(service.oneshot(post("/a"))).await;
         assert_eq!((done.status(), &**done.body()), (StatusCode::OK, "done"));
         assert!(done.extensions().get::<LockLost>().is_none());
-        server.resume();
     }
 }

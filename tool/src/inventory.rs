@@ -3,6 +3,7 @@
 //! It asks with SCAN and with pipelines of reads. It never asks with KEYS or MONITOR, which block a server, and it runs
 //! no script. So the list comes from many moments, and a lock may change hands while the tool reads it.
 
+#[path = "../../tests/simulation/server/src/glob.rs"]
 mod glob;
 mod lock;
 mod native;

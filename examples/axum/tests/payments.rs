@@ -1,62 +1,62 @@
-//! Two servers of the service behind one Redis, and real requests over HTTP.
+//! Servers of the service behind one Redis, which lies within the test: no `redis-server`, no port, and a clock that is paused.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::header::RETRY_AFTER;
+use axum::http::{Request, StatusCode};
 use axum_handler::{Bank, app};
-use parklock::testing::RedisServer;
 use parklock::{Client, Config};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{sleep, timeout};
+use parklock_testing::Redis;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use tower::ServiceExt;
 
-/// Longer than anything here takes on a machine that has other things to do.
-const SOON: Duration = Duration::from_secs(20);
+/// The paused clock moves on only when everybody waits for something.
+const A_MOMENT: Duration = Duration::from_millis(1);
+
+/// A payment that takes longer than any test.
+const ENDLESS: Duration = Duration::from_secs(24 * 3600);
+
+const PAY: &str = "/orders/42/payment";
 
 struct Answer {
-    status: u16,
+    status: StatusCode,
     retries: bool,
     body: String,
 }
 
-async fn serve(client: &Client, delay: Duration) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
-    let app = app(client, Bank(delay));
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    address
+async fn client(redis: &Redis) -> Client {
+    redis.client(Config::default()).await.expect("it is there")
 }
 
-/// Sends a request on a connection of its own.
-async fn sent(to: SocketAddr, what: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(to).await.expect("it listens");
-    let request =
-        format!("{what} HTTP/1.1\r\nhost: shop\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.expect("it reads");
-    stream
+/// A server of the service, whose bank takes so long.
+async fn server(redis: &Redis, delay: Duration) -> Router {
+    app(&client(redis).await, Bank(delay))
 }
 
-async fn answer(mut stream: TcpStream) -> Answer {
-    let mut text = String::new();
-    let read = timeout(SOON, stream.read_to_string(&mut text)).await;
-    read.expect("in time").expect("an answer");
-    let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-    let retries = head.to_lowercase().contains("retry-after: 1");
-    Answer { status: status.expect("a status"), retries, body: body.to_owned() }
+async fn answer(to: Router, request: Request<Body>) -> Answer {
+    let Ok(response) = to.oneshot(request).await;
+    let (status, retries) = (response.status(), response.headers().contains_key(RETRY_AFTER));
+    let body = to_bytes(response.into_body(), 1024).await.expect("a body");
+    Answer { status, retries, body: String::from_utf8(body.into()).expect("text") }
 }
 
-async fn asked(to: SocketAddr, what: &str) -> Answer {
-    answer(sent(to, what).await).await
+async fn get(to: Router, path: &str) -> Answer {
+    answer(to, Request::get(path).body(Body::empty()).expect("a request")).await
 }
 
-async fn held(client: &Client, name: &str) {
-    let is_held = async {
-        while !client.lock(name).is_locked().await.expect("an answer") {
-            sleep(Duration::from_millis(3)).await;
-        }
-    };
-    timeout(SOON, is_held).await.expect("the request holds the lock");
+async fn post(to: Router, path: &str) -> Answer {
+    answer(to, Request::post(path).body(Body::empty()).expect("a request")).await
+}
+
+/// A payment that has its lock, and waits for its bank.
+async fn paying(redis: &Redis) -> JoinHandle<Answer> {
+    let paying = tokio::spawn(post(server(redis, ENDLESS).await, PAY));
+    sleep(A_MOMENT).await;
+    assert!(client(redis).await.lock("payment:42").is_locked().await.expect("an answer"));
+    paying
 }
 
 fn token(answer: &Answer) -> u64 {
@@ -64,75 +64,93 @@ fn token(answer: &Answer) -> u64 {
     token.parse().expect("a number")
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn one_payment_of_an_order_at_a_time_on_all_servers() {
-    let redis = RedisServer::start().await.expect("a server");
-    let (a, b) = (redis.client().await.unwrap(), redis.client().await.unwrap());
-    let slow = serve(&a, Duration::from_secs(600)).await;
-    let quick = serve(&b, Duration::ZERO).await;
+    let redis = Redis::start();
+    let (paying, other) = (paying(&redis).await, server(&redis, Duration::ZERO).await);
 
-    let paying = sent(slow, "POST /orders/42/payment").await;
-    held(&b, "payment:42").await;
-    let refused = asked(quick, "POST /orders/42/payment").await;
-    assert_eq!((refused.status, refused.retries), (423, true));
+    let refused = post(other.clone(), PAY).await;
+    assert_eq!((refused.status, refused.retries), (StatusCode::LOCKED, true));
     assert_eq!(refused.body, "another request holds the lock\n");
-    let other = asked(quick, "POST /orders/7/payment").await;
-    assert_eq!(other.status, 200, "another order does not wait");
-    assert_eq!(asked(quick, "GET /health").await.status, 200);
-    let encoded = asked(quick, "POST /orders/%34%32/payment").await;
-    assert_eq!(encoded.status, 500, "it has no lock, and so it does not pay");
+    let beside = post(other.clone(), "/orders/7/payment").await;
+    assert_eq!(beside.status, StatusCode::OK, "another order does not wait");
+    assert_eq!(get(other.clone(), "/health").await.status, StatusCode::OK);
+    let encoded = post(other.clone(), "/orders/%34%32/payment").await;
+    assert_eq!(encoded.status, StatusCode::INTERNAL_SERVER_ERROR, "it has no lock");
 
-    drop(paying); // the caller hangs up
-    let retried = async {
-        loop {
-            let answer = asked(quick, "POST /orders/42/payment").await;
-            if answer.status != 423 {
-                return answer;
-            }
-        }
-    };
-    let paid = timeout(SOON, retried).await.expect("the lock was given back");
-    assert_eq!(paid.status, 200);
+    paying.abort(); // the caller hangs up
+    sleep(A_MOMENT).await;
+    let paid = post(other, PAY).await;
+    assert_eq!(paid.status, StatusCode::OK);
     assert!(paid.body.starts_with("order 42 is paid, token ") && token(&paid) > 0);
 }
 
-#[tokio::test]
-async fn a_request_that_waits_gets_the_lock_from_the_one_before() {
-    let redis = RedisServer::start().await.expect("a server");
-    let (a, b) = (redis.client().await.unwrap(), redis.client().await.unwrap());
-    let (first, second) =
-        (serve(&a, Duration::from_millis(200)).await, serve(&b, Duration::ZERO).await);
-    let paying = sent(first, "POST /orders/42/payment").await;
-    held(&b, "payment:42").await;
-    let waited = asked(second, "POST /orders/42/payment").await;
-    let before = answer(paying).await;
-    assert_eq!(before.status, 200);
-    // On a very slow machine the second one may have given up.
-    assert!(waited.status == 423 || token(&waited) > token(&before));
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_the_one_before_but_not_for_longer_than_a_second() {
+    let redis = Redis::start();
+    let half = server(&redis, Duration::from_millis(600)).await;
+    let began = Instant::now();
+    let (first, second, third) =
+        tokio::join!(post(half.clone(), PAY), post(half.clone(), PAY), post(half, PAY));
+    assert!(began.elapsed() < Duration::from_millis(1_300));
+    let statuses = [&first, &second, &third].map(|answer| answer.status.as_u16());
+    assert_eq!(statuses, [200, 200, 423], "the third would wait for 1.2 s");
+    assert!(token(&second) > token(&first));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_payment_whose_lock_is_lost_is_stopped_and_not_to_be_repeated() {
-    let redis = RedisServer::start().await.expect("a server");
-    let config = Config::default().watchdog_timeout(Duration::from_secs(1));
-    let client = redis.client_with(config).await.unwrap();
-    let slow = serve(&client, Duration::from_secs(600)).await;
-    let paying = sent(slow, "POST /orders/42/payment").await;
-    held(&client, "payment:42").await;
-    redis.client().await.unwrap().lock("payment:42").force_unlock().await.unwrap();
-    let stopped = answer(paying).await;
-    assert_eq!((stopped.status, stopped.retries), (500, false));
+    let redis = Redis::start();
+    let (began, paying) = (Instant::now(), paying(&redis).await);
+    redis.lose("payment:42");
+    let stopped = paying.await.expect("no panic");
+    assert_eq!((stopped.status, stopped.retries), (StatusCode::INTERNAL_SERVER_ERROR, false));
     assert_eq!(stopped.body, "the lock of the request was lost\n");
+    assert!(began.elapsed() < Duration::from_secs(30), "long before its lease is over");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
+async fn a_payment_is_stopped_when_its_lease_is_over_and_redis_is_silent() {
+    let redis = Redis::start();
+    let paying = paying(&redis).await;
+    redis.silent_for(ENDLESS);
+    let stopped = paying.await.expect("no panic");
+    assert_eq!((stopped.status, stopped.retries), (StatusCode::INTERNAL_SERVER_ERROR, false));
+}
+
+/// The new primary does not know of the first payment, and lets a second one in. The token tells the bank which is older.
+#[tokio::test(start_paused = true)]
+async fn after_a_failover_the_bank_can_tell_which_payment_is_older() {
+    let redis = Redis::start();
+    let first = client(&redis).await.lock("payment:42").lock().await.expect("it is free");
+    redis.fail_over();
+    let second = post(server(&redis, Duration::ZERO).await, PAY).await;
+    assert_eq!(second.status, StatusCode::OK);
+    assert!(token(&second) > first.token().get());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failover_does_not_disturb_a_payment_that_the_replica_knows() {
+    let redis = Redis::start();
+    let slow = server(&redis, Duration::from_secs(60)).await;
+    let paying = tokio::spawn(post(slow, PAY));
+    sleep(Duration::from_secs(2)).await;
+    redis.fail_over();
+    let refused = post(server(&redis, Duration::ZERO).await, PAY).await;
+    assert_eq!(refused.status, StatusCode::LOCKED);
+    assert_eq!(paying.await.expect("no panic").status, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_redis_the_caller_is_asked_to_come_again() {
-    let mut redis = RedisServer::start().await.expect("a server");
-    let client = redis.client().await.unwrap();
-    let service = serve(&client, Duration::ZERO).await;
-    assert_eq!(asked(service, "POST /orders/42/payment").await.status, 200);
-    redis.kill().await;
-    let refused = asked(service, "POST /orders/42/payment").await;
-    assert_eq!((refused.status, refused.retries), (503, true), "{}", refused.body);
-    assert_eq!(asked(service, "GET /health").await.status, 200);
+    let redis = Redis::start();
+    let service = server(&redis, Duration::ZERO).await;
+    assert_eq!(post(service.clone(), PAY).await.status, StatusCode::OK);
+    redis.refuse();
+    let refused = post(service.clone(), PAY).await;
+    assert_eq!((refused.status, refused.retries), (StatusCode::SERVICE_UNAVAILABLE, true));
+    assert_eq!(get(service.clone(), "/health").await.status, StatusCode::OK);
+    redis.allow();
+    sleep(Duration::from_secs(3)).await; // it connects again
+    assert_eq!(post(service, PAY).await.status, StatusCode::OK);
 }

@@ -1,12 +1,10 @@
-//! How the stream under a connection is opened: over a socket to the server's address, or in the project's own
-//! simulation (`cfg(parklock_sim)`) by a function.
+//! How the stream under a connection is opened: over a socket to the server's address, or by a function to a server in
+//! this process (the feature `streams`).
 
 use redis::aio::MultiplexedConnection;
-#[cfg(not(parklock_sim))]
 use redis::{AsyncConnectionConfig, Client};
 
 use crate::wire::address::Login;
-#[cfg(not(parklock_sim))]
 use crate::wire::fault::Fault;
 
 /// A new connection.
@@ -14,19 +12,21 @@ pub(crate) struct Dialled {
     pub(crate) conn: MultiplexedConnection,
     pub(crate) login: Login,
     /// Ends the connection when its last user is gone. Over a socket, the `redis` crate does that.
-    #[cfg(parklock_sim)]
-    pub(crate) driver: std::sync::Arc<tokio_util::task::AbortOnDropHandle<()>>,
+    #[cfg(feature = "streams")]
+    pub(crate) driver: Option<std::sync::Arc<tokio_util::task::AbortOnDropHandle<()>>>,
 }
 
 /// The source of streams.
-#[cfg(not(parklock_sim))]
-#[derive(Clone)]
-pub(crate) struct Dialler;
+#[derive(Clone, Default)]
+pub(crate) struct Dialler {
+    /// In place of sockets.
+    #[cfg(feature = "streams")]
+    dial: Option<Dial>,
+}
 
-#[cfg(not(parklock_sim))]
 impl Dialler {
     pub(crate) fn over_sockets() -> Self {
-        Self
+        Self::default()
     }
 
     pub(crate) async fn dial(
@@ -35,18 +35,25 @@ impl Dialler {
         login: Login,
         config: AsyncConnectionConfig,
     ) -> Result<Dialled, Fault> {
+        #[cfg(feature = "streams")]
+        if let Some(dial) = &self.dial {
+            return streams::dialled(dial, client, login, config).await;
+        }
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        Ok(Dialled { conn: connecting.await.map_err(Fault::connecting)?, login })
+        Ok(Dialled {
+            conn: connecting.await.map_err(Fault::connecting)?,
+            login,
+            #[cfg(feature = "streams")]
+            driver: None,
+        })
     }
 }
 
-#[cfg(parklock_sim)]
-pub(crate) use simulated::Dialler;
-#[cfg(parklock_sim)]
-pub use simulated::{Dial, Stream};
+#[cfg(feature = "streams")]
+pub use streams::{Dial, Stream};
 
-#[cfg(parklock_sim)]
-mod simulated {
+#[cfg(feature = "streams")]
+mod streams {
     use std::io;
     use std::sync::Arc;
 
@@ -57,7 +64,7 @@ mod simulated {
     use tokio_util::task::AbortOnDropHandle;
 
     use crate::wire::address::Login;
-    use crate::wire::address::dial::Dialled;
+    use crate::wire::address::dial::{Dialled, Dialler};
     use crate::wire::fault::Fault;
 
     /// A stream of bytes.
@@ -69,37 +76,28 @@ mod simulated {
     pub type Dial =
         Arc<dyn Fn(&str, u16) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>;
 
-    /// The source of streams. By default there is none, since the simulation has no network.
-    #[derive(Clone)]
-    pub(crate) struct Dialler(pub(crate) Option<Dial>);
-
     impl Dialler {
-        pub(crate) fn over_sockets() -> Self {
-            Self(None)
-        }
-
-        pub(crate) async fn dial(
-            &self,
-            client: &Client,
-            login: Login,
-            config: AsyncConnectionConfig,
-        ) -> Result<Dialled, Fault> {
-            let dial = self.0.as_ref().ok_or_else(unreachable)?;
-            let ConnectionAddr::Tcp(host, port) = client.get_connection_info().addr() else {
-                return Err(unreachable());
-            };
-            let stream =
-                dial(host, *port).await.map_err(|error| Fault::connecting(error.into()))?;
-            let settings = client.get_connection_info().redis_settings();
-            let (conn, driver) = MultiplexedConnection::new_with_config(settings, stream, config)
-                .await
-                .map_err(Fault::connecting)?;
-            let driver = Arc::new(AbortOnDropHandle::new(tokio::spawn(driver)));
-            Ok(Dialled { conn, login, driver })
+        pub(crate) fn over(dial: &Dial) -> Self {
+            Self { dial: Some(dial.clone()) }
         }
     }
 
-    fn unreachable() -> Fault {
-        Fault::connecting(io::Error::from(io::ErrorKind::NetworkUnreachable).into())
+    pub(super) async fn dialled(
+        dial: &Dial,
+        client: &Client,
+        login: Login,
+        config: AsyncConnectionConfig,
+    ) -> Result<Dialled, Fault> {
+        let info = client.get_connection_info();
+        let ConnectionAddr::Tcp(host, port) = info.addr() else {
+            let unreachable = io::Error::from(io::ErrorKind::NetworkUnreachable);
+            return Err(Fault::connecting(unreachable.into()));
+        };
+        let stream = dial(host, *port).await.map_err(|error| Fault::connecting(error.into()))?;
+        let connecting =
+            MultiplexedConnection::new_with_config(info.redis_settings(), stream, config);
+        let (conn, driver) = connecting.await.map_err(Fault::connecting)?;
+        let driver = Some(Arc::new(AbortOnDropHandle::new(tokio::spawn(driver))));
+        Ok(Dialled { conn, login, driver })
     }
 }

@@ -1,7 +1,8 @@
 //! A Redis server as a state machine: bytes in, bytes out, at a virtual time.
 //!
-//! For parklock's simulation, and no part of the library. It runs the project's real scripts in a real Lua 5.1, and
-//! is held against real servers by `tests/differential/`: Redis 6.2, Redis 7.0 and Valkey 9.1.
+//! For parklock's simulation and for [`parklock-testing`](https://docs.rs/parklock-testing): any version may change what is
+//! public here. It runs the project's real scripts in a real Lua 5.1, and is held against real servers by
+//! `tests/differential/`: Redis 6.2, Redis 7.0 and Valkey 9.1.
 //!
 //! # Not modelled
 //!
@@ -30,7 +31,6 @@ mod cluster;
 mod commands;
 mod connection;
 mod denial;
-#[path = "../../../../tool/src/inventory/glob.rs"]
 mod glob;
 mod keys;
 mod lua;

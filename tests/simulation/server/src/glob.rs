@@ -1,5 +1,4 @@
-//! Patterns for names, as SCAN reads them. The simulated server of the tests has this file too, and is compared with real
-//! servers.
+//! Patterns for names, as SCAN reads them. The command line tool has this file too.
 
 /// Whether a name fits a pattern: `*`, `?`, `[ab]`, `[a-z]`, `[^a]`, and `\` before a character that stands for itself.
 pub(crate) fn fits(mut pattern: &[u8], mut name: &[u8]) -> bool {
