@@ -372,8 +372,9 @@ impl Config {
     /// [`ack_timeout`](Self::ack_timeout), the client releases the grant, and the call tries again until
     /// [`ride_out`](Self::ride_out) is over. Then the call returns [`Error::Unavailable`], which says how many replicas
     /// acknowledged; `try_lock` returns it at once. The same holds for what nobody holds: a notification of a condition, a
-    /// change of a latch, the claim of an interval, `set_permits` and `force_unlock`. A renewal that was not acknowledged does not move the deadline: the
-    /// guard ends ([`Guard::ended`](crate::Guard::ended)) when its last acknowledged lease expires.
+    /// change of a latch, the claim of an interval, `set_permits` and `force_unlock`. A renewal that was not acknowledged
+    /// does not move the deadline: the guard ends ([`Guard::ended`](crate::Guard::ended)) when its last acknowledged lease
+    /// expires.
     ///
     /// What this prevents depends on `n`. You choose `n`; the client never counts replicas.
     ///
@@ -415,8 +416,9 @@ impl Config {
     /// Allowed: at least 1 ms, and at least 100 ms less than the response timeout. So with replicas, the watchdog timeout
     /// has to be 404 ms or more.
     ///
-    /// The server may take about 100 ms longer, since it looks for expired waits ten times a second. A shorter time gives up sooner while a replica is down; a time that is
-    /// too short gives up grants that a slow replica was about to acknowledge.
+    /// The server may take about 100 ms longer, since it looks for expired waits ten times a second. A shorter time gives
+    /// up sooner while a replica is down. A time that is too short gives up grants that a slow replica was about to
+    /// acknowledge.
     #[must_use]
     pub fn ack_timeout(mut self, timeout: Duration) -> Self {
         self.ack_timeout = Some(timeout);

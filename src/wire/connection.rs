@@ -17,8 +17,8 @@ use crate::wire::passwords::shown;
 use crate::wire::scripts::Script;
 use crate::wire::shard::{Acks, Reign, Shard};
 
-/// Writes the keys and arguments of a script. It gets the least value that the token counter should have. It is no type parameter:
-/// the path of a request to the socket would be compiled once for each script.
+/// Writes the keys and arguments of a script. It gets the least value that the token counter should have. It is a trait object, so
+/// that the path of a request to the socket is compiled once, and not once for each script.
 pub(crate) type Fill<'a> = &'a (dyn Fn(&mut Cmd, u64) + Sync);
 
 /// The link to a server that a request takes.

@@ -38,8 +38,8 @@ const TURN: Duration = Duration::from_millis(2);
 pub(crate) struct Turns(Pace);
 
 impl Turns {
-    /// All of these contenders have to ask. Many of their turns may still be to come, but no more than one of each: some have asked
-    /// for another reason meanwhile.
+    /// So many contenders have to ask, each once. Turns of an earlier time may still be to come. Those that are more than one for
+    /// each contender are forgotten: their contenders have left, or have asked for another reason.
     pub(crate) fn begin(&mut self, now: Instant, contenders: usize) {
         let most = TURN.saturating_mul(u32::try_from(contenders).unwrap_or(u32::MAX));
         self.0.used_until = self.0.used_until.map(|until| until.min(now + most));

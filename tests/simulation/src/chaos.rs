@@ -306,7 +306,7 @@ fn restart(world: &mut World, keeps: bool, until: u64) {
 
 /// A counter of the tokens may be lost, or be an old one: it catches up with the server's clock, but not if that is
 /// behind too.
-fn look_at_counters(world: &mut World) {
+pub fn look_at_counters(world: &mut World) {
     let (counters, time) = (world.station().counters(), world.station().time());
     // One that was lost long ago counts too: the clock may have been set back only now.
     let is_behind =

@@ -287,7 +287,12 @@ impl World {
             Event::Replicated(line) => self.arrive_at_replica(line),
             Event::Acknowledged(line, offset) => self.acknowledge(line, offset),
             Event::WaitOver(at) => self.end_waits(at),
-            Event::Promoted(fault, next) => self.crown(fault, next, clock::now()),
+            Event::Promoted(fault, next) => {
+                self.crown(fault, next, clock::now());
+                // The replica may have an old counter.
+                self.fleet.aim = fault;
+                chaos::look_at_counters(self);
+            }
             Event::Hears { station, shard } => self.hears(station, shard),
             Event::Follows { station, shard } => self.follows(station, shard),
             Event::SentinelHears(at) => self.sentinel_hears(at),
