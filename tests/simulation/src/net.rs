@@ -28,6 +28,9 @@ pub enum Arrival {
     Closed(End),
 }
 
+/// The hole of a connection through which nothing ever comes again.
+const LOST: (u64, bool) = (u64::MAX, false);
+
 /// One connection.
 pub struct Link {
     pub process: usize,
@@ -281,15 +284,16 @@ impl Net {
     fn cut_after(&mut self, id: u64) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let (at, now) = (link.up.max(link.down).max(clock::now()) + 1, clock::now());
-        link.hole = (u64::MAX, false);
+        link.hole = LOST;
         self.arrivals.push((at.max(now), id, Arrival::Closed(End::Reset)));
         self.arrivals.push((at + MILLI, id, Arrival::Gone));
     }
 
     pub fn hole(&mut self, id: u64, until: u64, arrives: bool) {
-        if let Some(link) = self.links.get_mut(&id) {
-            // What is lost in the middle of a stream ends it: nothing comes through any more.
-            link.hole = (if arrives { until } else { u64::MAX }, arrives);
+        let Some(link) = self.links.get_mut(&id) else { return };
+        // What is lost in the middle of a stream ends it: nothing comes through any more, whatever happens to it later.
+        if link.hole != LOST {
+            link.hole = if arrives { (until, true) } else { LOST };
         }
     }
 
