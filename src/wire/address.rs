@@ -31,6 +31,7 @@ use dial::Dialler;
 
 /// The heartbeat detects a peer that vanished silently. These two settings also free the socket.
 const KEEPALIVE: Duration = Duration::from_secs(15);
+#[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
 const USER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How many requests may queue for the socket before their senders wait.
