@@ -1,7 +1,8 @@
 //! A real Redis server for a test (feature `test-util`, on Unix).
 //!
-//! For tests of what only a real server has: this module starts one in a few milliseconds, for one test alone, and stops it
-//! with the test. Other tests are quicker with the crate `parklock-testing`, which has a server inside the test. `redis-server` (or `valkey-server`) must be installed.
+//! For tests of what only a real server has. This module starts one in a few milliseconds, for one test alone, and stops it
+//! with the test. `redis-server` (or `valkey-server`) must be installed. Other tests are quicker with the crate
+//! `parklock-testing`, which has a server inside the test.
 //!
 //! ```
 //! use parklock::testing::RedisServer;

@@ -250,8 +250,10 @@ end
 local function withdraw(entries)
   leave_all(entries)
   for _, entry in ipairs(entries) do
-    entry.life.asked = nil
-    erase('asked:' .. entry.client)
+    if entry.life.asked then
+      entry.life.asked = nil
+      erase('asked:' .. entry.client)
+    end
   end
 end
 

@@ -303,10 +303,10 @@ impl Waiting {
     fn comes_near(&mut self, now: Instant, at_once: bool, rules: Rules) {
         self.near = true;
         self.wake();
-        let signed = self.signed.filter(|_| !at_once);
-        // A request in flight serves as the sign of life that is due. But if the server has not heard from its client, it may have
-        // run before the waiter was taken out of the line.
+        // A request in flight serves as the sign of life that is due. One that has to ask at once may have been taken out of the line
+        // after that request ran.
         if at_once || !self.under_way {
+            let signed = self.signed.filter(|_| !at_once);
             let at_once = self.pace.next(now, rules.pause());
             self.ask_by(signed.map_or(at_once, |signed| signed + rules.waiter_ttl / 3));
         }
