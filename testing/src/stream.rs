@@ -1,7 +1,7 @@
 //! The client's end of a connection.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, Read};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -79,10 +79,8 @@ impl AsyncRead for Stream {
             inbox.reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let (first, _) = inbox.bytes.as_slices();
-        let some = first.len().min(buffer.remaining());
-        buffer.put_slice(&first[..some]);
-        inbox.bytes.drain(..some);
+        let read = inbox.bytes.read(buffer.initialize_unfilled())?;
+        buffer.advance(read);
         Poll::Ready(Ok(()))
     }
 }

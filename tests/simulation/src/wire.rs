@@ -2,7 +2,7 @@
 //! takes it; what the world delivers waits here until the client reads it.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, Read};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -89,10 +89,8 @@ impl AsyncRead for Stream {
                 Some(End::Reset) => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
             };
         }
-        let (first, _) = state.inbox.as_slices();
-        let some = first.len().min(buffer.remaining());
-        buffer.put_slice(&first[..some]);
-        state.inbox.drain(..some);
+        let read = state.inbox.read(buffer.initialize_unfilled())?;
+        buffer.advance(read);
         Poll::Ready(Ok(()))
     }
 }
