@@ -124,17 +124,13 @@ install_with_brew() { brew install redis; }
 
 # Starts one in $scratch on a free port of the loopback interface, and exports its URL as the variable named.
 start_redis() {
-    local variable=$1 dies_with_us='' port log try
-    # Where the kernel offers it, the server ends even if this script is killed outright.
-    ! setpriv --pdeathsig KILL true 2>/dev/null || dies_with_us='setpriv --pdeathsig KILL'
+    local variable=$1 port log try
     for try in 1 2 3 4 5 6 7 8 9 10; do
         port=$((20000 + RANDOM % 10000))
         log=$scratch/redis-$port.log
-        # shellcheck disable=SC2086 # words, or nothing
-        $dies_with_us redis-server --bind 127.0.0.1 --port "$port" --save "" --appendonly no --dir "$scratch" --logfile "$log" \
-            </dev/null >/dev/null 2>&1 &
-        server=$!
-        if answers "$log"; then
+        start_server redis-server --bind 127.0.0.1 --port "$port" --save "" --appendonly no --dir "$scratch" --logfile "$log" \
+            >/dev/null 2>&1
+        if says "$log" 'Ready to accept connections'; then
             export "$variable=redis://127.0.0.1:$port"
             return
         fi
@@ -144,11 +140,20 @@ start_redis() {
     die "redis-server did not start (its log is above)."
 }
 
-# True once the server says that it listens; false if it ends, or after ten seconds.
-answers() {
+# Starts a server in the background. Where the kernel offers it, the server ends even if this script is killed outright.
+start_server() {
+    local dies_with_us=''
+    ! setpriv --pdeathsig KILL true 2>/dev/null || dies_with_us='setpriv --pdeathsig KILL'
+    # shellcheck disable=SC2086 # words, or nothing
+    $dies_with_us "$@" </dev/null &
+    server=$!
+}
+
+# True once the server has written these words into this file; false if it ends, or after ten seconds.
+says() {
     local _
     for _ in {1..200}; do
-        ! grep -q 'Ready to accept connections' "$1" 2>/dev/null || return 0
+        ! grep -q "$2" "$1" 2>/dev/null || return 0
         kill -0 "$server" 2>/dev/null || break
         sleep 0.05
     done
