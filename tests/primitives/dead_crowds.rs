@@ -12,9 +12,6 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Its quarter is the `waiter_ttl`, or a second if that is less.
-const WATCHDOG: Duration = Duration::from_secs(3);
-
 /// The dead cost two times a `waiter_ttl`, with the pauses between two looks. One window of 64 places after the other, they cost
 /// ten seconds and more.
 const MOST: Duration = Duration::from_secs(6);
@@ -23,11 +20,8 @@ const LIVING: u32 = 20;
 
 const PERMITS: u32 = 10;
 
-fn config() -> Config {
-    Config::default().watchdog_timeout(WATCHDOG)
-}
-
-/// A `watchdog_timeout` and a `max_park`, which a boss tells its worker.
+/// A `watchdog_timeout` and a `max_park`, which a boss tells its worker. A quarter of the first is the `waiter_ttl`, or a second if
+/// that is less.
 #[derive(Clone, Copy)]
 struct Times {
     watchdog: Duration,
@@ -35,7 +29,11 @@ struct Times {
 }
 
 impl Times {
-    const USUAL: Self = Self { watchdog: WATCHDOG, park: Duration::from_secs(10) };
+    const USUAL: Self = Self::of(3, 10);
+
+    const fn of(watchdog: u64, park: u64) -> Self {
+        Self { watchdog: Duration::from_secs(watchdog), park: Duration::from_secs(park) }
+    }
 
     fn config(self) -> Config {
         Config::default().watchdog_timeout(self.watchdog).max_park(self.park)
@@ -150,10 +148,8 @@ async fn a_process_dies_with_a_hundred_clients_that_want_different_numbers_of_pe
 /// The dead cost a `waiter_ttl`, and neither a lease nor a park.
 #[tokio::test]
 async fn the_dead_cost_the_same_whatever_the_watchdog_and_the_longest_park() {
-    for (watchdog, park) in [(3, 1), (3, 60), (30, 1), (30, 60)]
-        .map(|(watchdog, park)| (Duration::from_secs(watchdog), Duration::from_secs(park)))
-    {
-        dies_with_many_places("fair", 100, Times { watchdog, park }).await;
+    for (watchdog, park) in [(3, 1), (3, 60), (30, 1), (30, 60)] {
+        dies_with_many_places("fair", 100, Times::of(watchdog, park)).await;
     }
 }
 
@@ -178,7 +174,7 @@ async fn takes_turns(client: Client, number: u32, turns: UnboundedSender<()>) ->
 #[ignore = "a worker process"]
 async fn worker_that_shares_permits() {
     let Some(mut boss) = WorkerSide::here() else { return };
-    let client = common::fixture::comes_in(&boss.variable("URL"), config()).await;
+    let client = common::fixture::comes_in(&boss.variable("URL"), Times::USUAL.config()).await;
     let (turns, mut taken) = unbounded_channel();
     for number in 0..CALLERS {
         tokio::spawn(takes_turns(client.clone(), number, turns.clone()));
@@ -197,7 +193,7 @@ async fn a_hundred_of_five_hundred_callers_die_and_the_others_go_on() {
         let (turns, mut taken) = unbounded_channel();
         let mut callers = JoinSet::new();
         for _ in 0..4 {
-            let client = client_with(&server, config()).await;
+            let client = client_with(&server, Times::USUAL.config()).await;
             for number in 0..CALLERS {
                 callers.spawn(takes_turns(client.clone(), number, turns.clone()));
             }
@@ -213,10 +209,11 @@ async fn a_hundred_of_five_hundred_callers_die_and_the_others_go_on() {
             }
             count
         };
-        let before: u32 = turns_in(WATCHDOG).await;
+        let time = Times::USUAL.watchdog;
+        let before: u32 = turns_in(time).await;
         crowd.kill9();
-        let after = turns_in(WATCHDOG * 3).await;
-        println!("{before} turns in {WATCHDOG:?}, and {after} in three times that after the kill");
+        let after = turns_in(time * 3).await;
+        println!("{before} turns in {time:?}, and {after} in three times that after the kill");
         // They lose about two times a `waiter_ttl`, which is half of that. One window of dead places after the other, they
         // got a tenth of what was usual.
         assert!(after > before, "{after} turns after {before}");
