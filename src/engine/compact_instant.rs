@@ -4,7 +4,6 @@
 use std::num::NonZeroU64;
 use std::ops::Add;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -51,35 +50,6 @@ impl Add<Duration> for CompactInstant {
     }
 }
 
-/// A time that several tasks read and write; none at first.
-#[derive(Debug, Default)]
-pub(crate) struct SharedInstant(AtomicU64);
-
-impl SharedInstant {
-    pub(crate) fn get(&self) -> Option<CompactInstant> {
-        NonZeroU64::new(self.0.load(Ordering::SeqCst)).map(CompactInstant)
-    }
-
-    /// Sets it, if it has none. Returns the time that it has then.
-    pub(crate) fn get_or_set(&self, time: CompactInstant) -> CompactInstant {
-        let set = self.0.compare_exchange(0, time.0.get(), Ordering::SeqCst, Ordering::SeqCst);
-        set.err().and_then(NonZeroU64::new).map_or(time, CompactInstant)
-    }
-
-    pub(crate) fn set(&self, time: CompactInstant) {
-        self.0.store(time.0.get(), Ordering::SeqCst);
-    }
-
-    /// Sets it, unless it has a later one.
-    pub(crate) fn advance(&self, time: CompactInstant) {
-        self.0.fetch_max(time.0.get(), Ordering::SeqCst);
-    }
-
-    pub(crate) fn clear(&self) {
-        self.0.store(0, Ordering::SeqCst);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,19 +70,5 @@ mod tests {
         assert_eq!((moment + while_).saturating_duration_since(moment), while_);
         assert_eq!(moment.saturating_duration_since(moment + while_), Duration::ZERO);
         assert!(moment + Duration::MAX > moment + while_);
-    }
-
-    #[test]
-    fn a_shared_time_keeps_its_first_or_its_last() {
-        let first = CompactInstant::now();
-        let later = first + Duration::from_secs(1);
-        let shared = SharedInstant::default();
-        assert_eq!(shared.get(), None);
-        assert_eq!((shared.get_or_set(first), shared.get_or_set(later)), (first, first));
-        shared.advance(later);
-        shared.advance(first);
-        assert_eq!(shared.get(), Some(later));
-        shared.clear();
-        assert_eq!(shared.get(), None);
     }
 }

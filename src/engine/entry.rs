@@ -12,6 +12,10 @@
 //!    the queue, checks afterwards whether a caller still waits for it. If none does, it releases the tenure
 //!    (`Engine::look_after`).
 //!
+//! All that changes is one plain value (`entry/state.rs`) behind one mutex, except the gate, which is a semaphore, and the
+//! count of visitors. Whoever has this mutex takes no other one but those of the subscriptions, wakes nobody, and drops no
+//! tenure. The mutexes of a tenure and of the table may be held when this one is taken.
+//!
 //! `entry/table.rs` finds entries, `entry/visit.rs` keeps one in the table, `entry/permit.rs` is what a tenure has of it.
 
 mod alarms;
@@ -22,20 +26,20 @@ mod lookout;
 mod permit;
 mod queue;
 mod side_by_side;
+mod state;
 mod table;
 mod visit;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::task::Wake;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Wake, Waker};
 
 use tokio::time::Instant;
 
-use crate::engine::compact_instant::{CompactInstant, SharedInstant};
 use crate::engine::ghost::Ghost;
 use crate::engine::keep::Keep;
 use crate::engine::tenure;
-use crate::engine::waiting::{Event, Rules, Turns, Waiting};
+use crate::engine::waiting::{Event, Rules, Turns};
 use crate::error::Result as Answer;
 use crate::keys::{Keys, TenureId};
 use crate::wire::{Fault, Manner, Subscription};
@@ -46,19 +50,12 @@ pub(crate) use queue::{LOOKS, Look, Ticket};
 pub(crate) use table::Table;
 pub(crate) use visit::{InQueue, Visit};
 
-use behind::Behind;
-use contest::{Contest, Work};
+use contest::{Contest, Place, Work};
 use gate::Gate;
-use lookout::{Age, Watched};
 use permit::Seat;
-use queue::Queue;
 use side_by_side::SideBySide;
+use state::State;
 use table::EntryKey;
-
-/// With more ghosts than this, a contender forgets those whose leases are over, so that they do not pile up for as long as
-/// its requests get no answer. A hold of theirs has ended. A place of theirs in line gets its grant by message, which finds
-/// no caller, and the listener releases the grant.
-const MOST_HELD_BACK: usize = 256;
 
 /// One grant by Redis to this client, with its part of the entry.
 pub(crate) type Tenure = tenure::Tenure<Stay>;
@@ -73,9 +70,6 @@ pub(crate) type OwnerHolds = tenure::OwnerHolds<Stay>;
 struct Listed {
     channel: Box<str>,
     key: EntryKey,
-    /// The tenures that are inside side by side.
-    side_by_side: Mutex<SideBySide<Arc<Tenure>>>,
-    behind: Behind,
 }
 
 /// One lock within one client.
@@ -84,34 +78,10 @@ pub(crate) struct Entry {
     /// The table in which it is. Visits find the table here: if each had a reference of its own, the threads that lock
     /// different names would contend for the count of these references.
     table: Arc<Table>,
-    queue: Queue,
-    contest: Contest<Contested>,
-    pub(crate) gate: Gate,
-    tenure: Mutex<Option<Arc<Tenure>>>,
-    /// The owner fields under which the contender got no answer. They are released once it gets one.
-    held_back: Mutex<Vec<Ghost>>,
-    /// Since when every attempt has failed.
-    failing: SharedInstant,
-    /// When a holder was last known.
-    taken: SharedInstant,
-    /// When a message last said that somebody has lost the lock.
-    lost: SharedInstant,
-    /// The contender waits: another client has the lock, or is ahead.
-    elsewhere: AtomicBool,
-    /// Whether a caller has lined up under the entry's owner field.
-    has_used_name: AtomicBool,
-    /// Whether the tenure may be kept idle. Not set in a client that keeps nothing.
-    keep: OnceLock<Box<Keep>>,
-    /// What the contender knows.
-    waiting: Mutex<Option<Box<Waiting>>>,
-    visitors: AtomicU32,
     listed: Option<Box<Listed>>,
-    /// Whether the lookout watches this entry.
-    pub(crate) watched: Watched,
-    /// How long the contender has had no answer.
-    age: Age,
-    /// Whether the lookout is notified when the contender is woken. Not as long as the contender is alone.
-    tells_lookout: AtomicBool,
+    visitors: AtomicU32,
+    pub(crate) gate: Gate,
+    state: Mutex<State>,
 }
 
 /// The outcome of a contest: the tenure with its number of hand-overs; `None` after a release, or if one attempt was
@@ -123,30 +93,22 @@ impl Entry {
         Self {
             keys,
             table: Arc::clone(table),
-            queue: Queue::default(),
-            contest: Contest::default(),
-            gate: Gate::new(),
-            tenure: Mutex::default(),
-            held_back: Mutex::default(),
-            failing: SharedInstant::default(),
-            taken: SharedInstant::default(),
-            lost: SharedInstant::default(),
-            elsewhere: AtomicBool::new(false),
-            has_used_name: AtomicBool::new(false),
-            keep: OnceLock::new(),
-            waiting: Mutex::default(),
-            visitors: AtomicU32::new(0),
             listed: None,
-            watched: Watched::default(),
-            age: Age::default(),
-            tells_lookout: AtomicBool::new(false),
+            visitors: AtomicU32::new(0),
+            gate: Gate::new(),
+            state: Mutex::default(),
         }
     }
 
     fn at(table: &Arc<Table>, keys: Arc<Keys>, channel: Box<str>, key: EntryKey) -> Self {
-        let listed =
-            Listed { channel, key, side_by_side: Mutex::default(), behind: Behind::default() };
-        Self { listed: Some(Box::new(listed)), ..Self::new(table, keys) }
+        let listed = Some(Box::new(Listed { channel, key }));
+        let entry = Self { listed, ..Self::new(table, keys) };
+        entry.state().side_by_side = Some(Box::default());
+        entry
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
     }
 
     /// The channel for messages to all clients.
@@ -161,14 +123,17 @@ impl Entry {
         channels
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Option<Box<Waiting>>> {
-        self.waiting.lock().expect("no panic under this lock")
+    /// A unique key that gives entries a fixed order.
+    fn order(&self) -> (&str, &str, Option<EntryKey>) {
+        (self.channel(), self.keys.id(), self.listed.as_ref().map(|listed| listed.key))
     }
 
-    /// The tenures that are inside side by side; `None` for a plain lock.
-    pub(crate) fn side_by_side(&self) -> Option<MutexGuard<'_, SideBySide<Arc<Tenure>>>> {
-        let listed = self.listed.as_ref()?;
-        Some(listed.side_by_side.lock().expect("no panic under this lock"))
+    /// Its own owner field, if it is the entry of one caller alone.
+    fn own_id(&self) -> Option<TenureId> {
+        match self.listed.as_deref()?.key {
+            EntryKey::Alone(id) => Some(id),
+            EntryKey::SideBySide(..) => None,
+        }
     }
 
     /// Whether each tenure has a seat here instead of the permit.
@@ -177,21 +142,24 @@ impl Entry {
         self.keys.row.holders.are_several() && self.listed.as_deref().is_some_and(is_shared)
     }
 
-    /// The number of callers of this client for which resting tenures are reserved: those in the queue, and the contender,
-    /// if the server has told it to wait.
+    /// Applies this to the tenures that are inside side by side. Returns `None` for a plain lock.
+    pub(crate) fn side_by_side<R>(
+        &self,
+        act: impl FnOnce(&mut SideBySide<Arc<Tenure>>) -> R,
+    ) -> Option<R> {
+        self.state().side_by_side.as_deref_mut().map(act)
+    }
+
+    /// See [`State::ahead`].
     pub(crate) fn ahead(&self) -> usize {
-        self.queue.waiting() + usize::from(self.was_told_to_wait())
+        self.state().ahead()
     }
 
-    /// Whether the caller that stood right behind another one of its client still waits at that place.
-    fn is_still_behind(&self) -> bool {
-        let has_moved = self.listed.as_ref().is_some_and(|listed| listed.behind.has_moved());
-        !has_moved && self.was_told_to_wait()
-    }
-
-    /// Whether the caller right behind in the server's line is one of this client, if each caller waits separately.
-    fn has_one_behind(&self) -> bool {
-        self.listed.as_ref().is_some_and(|listed| listed.behind.get().is_some())
+    /// The resting tenures that are kept for nobody.
+    pub(crate) fn spare(&self) -> Vec<Arc<Tenure>> {
+        let state = self.state();
+        let kept = state.ahead();
+        state.side_by_side.as_ref().map_or_else(Vec::new, |shared| shared.spare(kept))
     }
 
     /// Whether the caller right ahead in the server's line may have left a tenure to this one.
@@ -202,31 +170,34 @@ impl Entry {
             && self.tenure().is_some_and(|tenure| !tenure.is_over())
     }
 
-    /// Whether the server has told the contender to wait.
+    /// See [`State::was_told_to_wait`].
     pub(crate) fn was_told_to_wait(&self) -> bool {
-        self.waiting().as_ref().is_some_and(|waiting| waiting.was_told_to_wait())
+        self.state().was_told_to_wait()
     }
 
-    /// Whether any caller of this client asks or waits.
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.is_awaited() || !self.queue.is_permit_free()
+    /// See [`State::is_far`].
+    pub(crate) fn is_far(&self) -> bool {
+        self.state().is_far()
     }
 
-    /// The resting tenures that no caller wants.
+    /// See [`State::can_watch`].
+    pub(crate) fn can_watch(&self) -> bool {
+        self.state().can_watch()
+    }
+
+    /// See [`State::forgotten`].
     pub(crate) fn forgotten(&self) -> Vec<Arc<Tenure>> {
-        let shared = self.side_by_side().filter(|_| !self.is_wanted());
-        shared.map_or_else(Vec::new, |shared| shared.forgotten())
+        self.state().forgotten()
     }
 
-    /// The tenure of this owner field.
+    /// See [`State::holder`].
     pub(crate) fn holder(&self, id: TenureId) -> Option<Arc<Tenure>> {
-        let together = self.side_by_side().and_then(|shared| shared.find(id));
-        together.or_else(|| self.tenure().filter(|tenure| tenure.id == id))
+        self.state().holder(id)
     }
 
     /// The rules for a grant by message to this line.
     pub(crate) fn rules_of_line(&self, rules: Rules) -> Rules {
-        self.waiting().as_ref().map_or(rules, |waiting| waiting.rules(rules))
+        self.state().waiting.as_ref().map_or(rules, |waiting| waiting.rules(rules))
     }
 
     /// Passes an event to the contender, if there is one, and wakes it.
@@ -238,146 +209,77 @@ impl Entry {
     /// Same as a [`step`](Self::step) with [`Event::Roused`], one contender of the line after the other. Returns whether the gate has
     /// to be opened.
     fn takes_turn(&self, now: Instant, turns: &mut Turns, rules: Rules) -> bool {
-        self.waiting().as_mut().is_none_or(|waiting| waiting.takes_turn(now, turns, rules))
+        self.state().waiting.as_mut().is_none_or(|waiting| waiting.takes_turn(now, turns, rules))
     }
 
     /// Notes what the contender itself has learnt. Returns whether there is a contender.
     pub(crate) fn notes(&self, event: Event, rules: Rules) -> bool {
-        let mut waiting = self.waiting();
-        if let Some(waiting) = &mut *waiting {
-            waiting.step(Instant::now(), event, rules);
-        }
-        waiting.is_some()
+        self.state().notes(Instant::now(), event, rules)
     }
 
-    /// The contender is about to ask: under this owner field, for this place.
+    /// See [`State::ask`].
     pub(crate) fn ask(
         &self,
         next_id: impl Fn() -> TenureId,
         rules: Rules,
     ) -> (TenureId, u64, Manner) {
-        let now = Instant::now();
-        let mut waiting = self.waiting();
-        let waiting =
-            waiting.get_or_insert_with(|| Box::new(Waiting::new(self.new_id(&next_id), now)));
-        if waiting.may_still_run() {
-            self.rename(waiting, next_id(), now);
-        }
-        waiting.step(now, Event::Asked, rules);
-        (waiting.id(), waiting.place(), if waiting.rests() { Manner::Rest } else { Manner::Wait })
-    }
-
-    fn rename(&self, waiting: &mut Waiting, id: TenureId, now: Instant) {
-        waiting.rename(id, now);
-        self.moves();
-    }
-
-    /// The caller goes on under another owner field. See `behind.rs`.
-    fn moves(&self) {
-        self.listed.iter().for_each(|listed| listed.behind.moves());
-    }
-
-    /// A caller with its own entry first lines up under the owner field of the entry. If it is cancelled, its requests
-    /// may still run late, and the client cleans up after them. That would also remove a later place under the same
-    /// owner field. So the caller never lines up under that owner field again.
-    fn new_id(&self, next_id: impl Fn() -> TenureId) -> TenureId {
-        match self.listed.as_deref() {
-            Some(Listed { key: EntryKey::Alone(id), .. })
-                if !self.has_used_name.swap(true, Ordering::Relaxed) =>
-            {
-                *id
-            }
-            _ => {
-                self.moves();
-                next_id()
-            }
-        }
+        self.state().ask(self.own_id(), next_id, rules)
     }
 
     /// Whether its contender has a place, which it keeps under another owner field.
     pub(crate) fn has_place(&self) -> bool {
-        self.waiting().as_ref().is_some_and(|waiting| waiting.place() > 0)
+        self.state().waiting.as_ref().is_some_and(|waiting| waiting.place() > 0)
     }
 
-    /// Keeps a ghost until [`take_held_back`](Self::take_held_back), which the caller that ends the wait has to call.
+    /// See [`State::hold_back`].
     pub(crate) fn hold_back(&self, ghost: Ghost) {
-        let mut ghosts = self.held_back.lock().expect("no panic under this lock");
-        if ghosts.len() >= MOST_HELD_BACK {
-            let now = Instant::now();
-            ghosts.retain(|former| now < former.until);
-        }
-        ghosts.push(ghost);
+        let former = self.state().hold_back(ghost);
+        drop(former);
     }
 
-    /// Whether a ghost of this owner field is kept.
+    /// See [`State::holds_back`].
     pub(crate) fn holds_back(&self, id: TenureId) -> bool {
-        let ghosts = self.held_back.lock().expect("no panic under this lock");
-        ghosts.iter().any(|ghost| ghost.id == id)
+        self.state().holds_back(id)
     }
 
+    /// See [`State::hold_back`].
     pub(crate) fn take_held_back(&self) -> Vec<Ghost> {
-        std::mem::take(&mut *self.held_back.lock().expect("no panic under this lock"))
+        self.state().take_held_back()
     }
 
-    pub(crate) fn is_far(&self) -> bool {
-        self.waiting().as_ref().is_some_and(|waiting| waiting.is_far())
-    }
-
-    /// Whether its contender is far from the front, and can ask for others. A contender that was notified and not
-    /// polled since may never be polled.
-    pub(crate) fn can_watch(&self) -> bool {
-        self.is_far() && !self.contest.is_late()
-    }
-
-    /// Whether a caller here waits or holds under this owner field.
-    fn is_known_as(&self, id: TenureId) -> bool {
-        self.waiting().as_ref().is_some_and(|waiting| waiting.id() == id)
-            || self.holder(id).is_some()
-    }
-
-    /// The contender leaves, and one of its requests may still run. The next contender keeps the place, under another
-    /// owner field.
+    /// The contender leaves. See [`State::stop_asking`].
     pub(crate) fn stop_asking(&self, next_id: impl Fn() -> TenureId) {
-        if let Some(waiting) = self.waiting().as_mut().filter(|waiting| waiting.may_still_run()) {
-            self.rename(waiting, next_id(), Instant::now());
-        }
+        self.state().stop_asking(next_id, Instant::now());
     }
 
     /// The contender was granted the lock: the server has taken it out of the line. Its tenure is shown before that, so
     /// this client always knows the owner field. Otherwise the client would release the grant when a message about it
     /// arrives.
-    fn forget_line(&self, id: TenureId) -> Option<Box<Waiting>> {
+    fn forget_line(&self, id: TenureId) -> bool {
         // A tenure of a latch has given up its permit, so the line may belong to the next contender.
-        self.waiting().take_if(|waiting| waiting.id() == id)
+        self.state().waiting.take_if(|waiting| waiting.id() == id).is_some()
     }
 
-    /// No caller contends any more. Returns the owner field to take out of the line, if there is one.
+    /// See [`State::leave_line`].
     pub(crate) fn leave_line(&self) -> Option<TenureId> {
-        let waiting = self.waiting().take()?;
-        waiting.stands().then(|| waiting.id())
-    }
-
-    /// A unique key that gives entries a fixed order.
-    fn order(&self) -> (&str, &str, Option<EntryKey>) {
-        (self.channel(), self.keys.id(), self.listed.as_ref().map(|listed| listed.key))
+        self.state().leave_line()
     }
 
     fn close(&self) {
-        self.queue.close();
+        let callers = self.state().close();
+        callers.into_iter().for_each(Waker::wake);
         self.gate.close();
     }
 
     /// The last tenure of this client; it may have ended.
     pub(crate) fn tenure(&self) -> Option<Arc<Tenure>> {
-        self.tenure.lock().expect("no panic under this lock").clone()
+        self.state().tenure.clone()
     }
 
     /// Shows a tenure to its owner, which may nest in it, and to the next caller in the queue.
     pub(crate) fn show(&self, tenure: &Arc<Tenure>) {
-        let shown = Some(Arc::clone(tenure));
-        let before = std::mem::replace(&mut *self.tenure.lock().expect("no panic here"), shown);
+        let before = self.state().show(tenure);
         drop(before);
-        self.note_holder();
     }
 
     /// The client is about to ask for the lock, and may keep what it is granted. `listen` subscribes to the channels.
@@ -386,44 +288,66 @@ impl Entry {
         listen: impl FnOnce() -> Vec<Subscription>,
         is_tried: impl FnOnce() -> bool,
     ) {
-        self.keep.get_or_init(|| Box::new(Keep::new(listen()))).allow(is_tried);
+        let mut first = self.state().keep.is_none().then(|| Box::new(Keep::new(listen())));
+        let mut state = self.state();
+        if state.keep.is_none() {
+            state.keep = first.take();
+        }
+        if let Some(keep) = &mut state.keep {
+            keep.allow(is_tried);
+        }
     }
 
     /// The client must not keep the tenure that it has or is about to get. Returns `false` if it keeps no locks.
     pub(crate) fn forbid_keeping(&self) -> bool {
-        let keep = self.keep.get();
-        keep.iter().for_each(|keep| keep.forbid());
-        keep.is_some()
+        self.state().keep.as_mut().map(|keep| keep.forbid()).is_some()
     }
 
     /// Whether the client may keep its tenure idle: it would have heard if another client wanted the lock.
     pub(crate) fn may_keep(&self) -> bool {
-        self.keep.get().is_some_and(|keep| keep.is_allowed())
+        self.state().keep.as_ref().is_some_and(|keep| keep.is_allowed())
     }
 
     /// Has the lookout check whether a caller that was notified has come.
-    fn have_watched(self: &Arc<Self>) {
-        self.table.lookout().watch(&self.watched, self);
+    pub(crate) fn have_watched(self: &Arc<Self>) {
+        if self.state().lookout.begin() {
+            self.table.lookout().watch(self);
+        }
+    }
+
+    /// The lookout is about to look. A caller that is notified from now on is for the next look.
+    pub(crate) fn end_watch(&self) {
+        self.state().lookout.is_so = false;
+    }
+
+    /// Sets the alarm of a contender that sleeps, if there is one.
+    pub(crate) fn set_alarm(self: &Arc<Self>, alarms: &mut Alarms<Self>) {
+        let mut state = self.state();
+        if let Some(at) = state.contest.look_at() {
+            alarms.set(at, &mut state.lookout.alarm, self);
+        }
+    }
+
+    /// The alarm has rung.
+    pub(crate) fn end_alarm(&self) {
+        self.state().lookout.alarm = None;
     }
 
     /// Whether the client is closed.
     pub(crate) fn is_closed(&self) -> bool {
-        self.queue.is_closed()
+        self.state().queue.is_closed()
     }
 
-    /// Whether another caller of this client is in the queue, and not known to be silent.
+    /// See [`State::is_awaited`].
     pub(crate) fn is_awaited(&self) -> bool {
-        self.queue.waiting() > 0
+        self.state().is_awaited()
     }
 
     /// Checks whether the called caller has come.
     pub(crate) fn look_for_called(&self) -> Look {
-        self.queue.look()
-    }
-
-    /// When the lookout has to look at a contender that sleeps.
-    pub(crate) fn look_at(&self) -> Option<Instant> {
-        self.contest.look_at()
+        let (look, silent) = self.state().queue.look();
+        silent.into_iter().for_each(Waker::wake);
+        look
     }
 
     /// Parks the contender until its gate is opened or the time is over.
@@ -431,7 +355,7 @@ impl Entry {
     /// # Cancel safety
     /// Same as [`Gate::pass`].
     pub(crate) async fn park(&self, until: Instant) -> Result<(), Fault> {
-        let _asleep = self.contest.sleeps_until(until);
+        let _asleep = Asleep::until(self, until);
         self.gate.pass(until).await
     }
 
@@ -451,21 +375,17 @@ impl Entry {
     /// Checks whether a notified contender was polled. If it is silent and blocks another caller, returns its work, for
     /// the caller to drop.
     pub(crate) fn look_for_contender(&self, now: Instant) -> (Look, Option<Work<Contested>>) {
-        match self.contest.look(now) {
+        let mut state = self.state();
+        let (look, late) = state.contest.look(now);
+        let stands = !state.is_awaited() && state.is_parked();
+        drop(state);
+        late.into_iter().for_each(Waker::wake);
+        match look {
             // It blocks nobody while it only stands in line: the server removes it, since it shows no signs of life.
-            Look::Silent if !self.is_awaited() && self.is_parked() && !self.has_siblings() => {
-                (Look::Silent, None)
-            }
-            Look::Silent => (Look::Silent, self.contest.take_silent()),
-            look => (look, None),
+            Look::Silent if stands && !self.has_siblings() => (look, None),
+            Look::Silent => (look, self.state().contest.take_silent()),
+            _ => (look, None),
         }
-    }
-
-    /// Whether the contender only stands in line: its last request was answered, and it was granted nothing, neither by a
-    /// message nor by an earlier request whose answer was lost.
-    fn is_parked(&self) -> bool {
-        let stands = self.waiting().as_ref().is_some_and(|waiting| waiting.only_stands());
-        stands && self.held_back.lock().expect("no panic under this lock").is_empty()
     }
 
     /// Whether other callers of this client wait at this name in another entry: writers beside readers, callers that want
@@ -479,35 +399,37 @@ impl Entry {
             && self.table.all_of(&self.keys.channel).iter().any(waits_too)
     }
 
-    /// An attempt failed. Returns since when all attempts have failed.
+    /// See [`State::failed`].
     pub(crate) fn failed(&self, now: Instant) -> Instant {
-        self.failing.get_or_set(now.into()).instant()
+        self.state().failed(now.into()).instant()
     }
 
-    /// An attempt was answered.
+    /// See [`State::answered`].
     pub(crate) fn answered(&self) {
-        self.failing.clear();
+        self.state().answered();
     }
 
     pub(crate) fn is_failing(&self) -> bool {
-        self.failing.get().is_some()
+        self.state().is_failing()
     }
 
     /// Records that another client has the lock, or is ahead.
     pub(crate) fn went_elsewhere(&self) {
-        self.elsewhere.store(true, Ordering::SeqCst);
+        self.state().elsewhere = true;
     }
 
-    /// The contender no longer waits.
+    /// See [`State::stop_contending`].
     pub(crate) fn stop_contending(&self) {
-        if self.elsewhere.swap(false, Ordering::SeqCst) {
-            self.note_holder();
-        }
+        self.state().stop_contending();
     }
 
     /// Whether the lock is known to be taken: by a caller of this client, or by whatever makes its contender wait.
     pub(crate) fn is_taken(&self) -> bool {
-        self.elsewhere.load(Ordering::SeqCst) || self.tenure().is_some_and(|t| !t.is_over())
+        let (elsewhere, tenure) = {
+            let state = self.state();
+            (state.elsewhere, state.tenure.clone())
+        };
+        elsewhere || tenure.is_some_and(|tenure| !tenure.is_over())
     }
 
     /// Records that the lock has a holder now.
@@ -515,24 +437,27 @@ impl Entry {
         self.note_holder_since(Instant::now());
     }
 
-    /// Records that the lock had a holder at this time or later.
+    /// See [`State::note_holder`].
     pub(crate) fn note_holder_since(&self, then: Instant) {
-        self.taken.advance(then.into());
+        self.state().note_holder(then.into());
     }
 
-    /// A message says that somebody has lost the lock, perhaps a caller that was granted it and does not hold it yet.
+    /// See [`State::note_loss`].
     pub(crate) fn note_loss(&self) {
-        self.lost.advance(CompactInstant::now());
+        self.state().note_loss();
     }
 
-    /// Whether a message has said so at this time or later.
-    fn was_lost_since(&self, then: Instant) -> bool {
-        self.lost.get().is_some_and(|lost| lost >= then.into())
-    }
-
-    /// Whether a holder was known at this time or later.
+    /// See [`State::was_taken_since`].
     pub(crate) fn was_taken_since(&self, then: Instant) -> bool {
-        self.taken.get().is_some_and(|taken| taken >= then.into())
+        self.state().was_taken_since(then.into())
+    }
+}
+
+impl Place for Entry {
+    type Done = Contested;
+
+    fn contest<R>(&self, change: impl FnOnce(&mut Contest<Contested>) -> R) -> R {
+        change(&mut self.state().contest)
     }
 }
 
@@ -543,34 +468,26 @@ impl Wake for Entry {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.contest.wake();
-        if self.tells_lookout.load(Ordering::SeqCst) {
-            self.have_watched();
+        let (caller, watches) = self.state().wake();
+        caller.into_iter().for_each(Waker::wake);
+        if watches {
+            self.table.lookout().watch(self);
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
+/// The contender sleeps as long as this lives.
+struct Asleep<'a>(&'a Entry);
 
-    use super::*;
-    use crate::config::Layout;
-    use crate::engine::debts::Debts;
-    use crate::kinds::Kind;
+impl<'a> Asleep<'a> {
+    fn until(entry: &'a Entry, until: Instant) -> Self {
+        entry.contest(|contest| contest.sleeps_until(Some(until)));
+        Self(entry)
+    }
+}
 
-    #[test]
-    fn of_many_ghosts_those_are_kept_that_may_still_hold_the_lock() {
-        let keys = Arc::new(Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap());
-        let visit = Arc::new(Table::default()).visit(&keys, 1).unwrap();
-        let (now, debts) = (Instant::now(), Debts::default());
-        let hold_back = |id, until| {
-            let (keys, debt) = (Arc::clone(&keys), debts.tidying());
-            visit.entry.hold_back(Ghost { keys, id: TenureId(id), sent_on: 1, until, debt });
-        };
-        hold_back(0, now + Duration::from_secs(3600));
-        (1..=MOST_HELD_BACK as u64).for_each(|id| hold_back(id, now));
-        let kept: Vec<_> = visit.entry.take_held_back().iter().map(|ghost| ghost.id.0).collect();
-        assert_eq!(kept, [0, MOST_HELD_BACK as u64]);
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        self.0.contest(|contest| contest.sleeps_until(None));
     }
 }

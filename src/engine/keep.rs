@@ -14,7 +14,6 @@
 mod tried;
 
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::wire::Subscription;
@@ -24,32 +23,27 @@ pub(crate) use tried::Tried;
 /// Whether a client may keep a lock that none of its callers holds.
 pub(crate) struct Keep {
     subscriptions: Vec<Subscription>,
-    is_allowed: AtomicBool,
+    is_allowed: bool,
 }
 
 impl Keep {
     pub(crate) fn new(subscriptions: Vec<Subscription>) -> Self {
-        Self { subscriptions, is_allowed: AtomicBool::new(false) }
+        Self { subscriptions, is_allowed: false }
     }
 
     /// The client is about to ask for the lock. Whatever it is granted, it may keep, if it hears everything from now on, and
-    /// if no other client has just tried the lock.
-    pub(crate) fn allow(&self, is_tried: impl FnOnce() -> bool) {
-        self.is_allowed.store(true, Ordering::SeqCst);
-        // Check last. If a connection broke between the check and the permission, the client would not know that it is deaf.
-        // If another client tried the lock in between, its message would find no permission to end.
-        if is_tried() || !self.subscriptions.iter().all(Subscription::is_live) {
-            self.forbid();
-        }
+    /// if no other client has just tried the lock. A connection that breaks later, and a message that arrives later, forbid it.
+    pub(crate) fn allow(&mut self, is_tried: impl FnOnce() -> bool) {
+        self.is_allowed = !is_tried() && self.subscriptions.iter().all(Subscription::is_live);
     }
 
     /// Another client wants the lock, or this one does not hear it.
-    pub(crate) fn forbid(&self) {
-        self.is_allowed.store(false, Ordering::SeqCst);
+    pub(crate) fn forbid(&mut self) {
+        self.is_allowed = false;
     }
 
     pub(crate) fn is_allowed(&self) -> bool {
-        self.is_allowed.load(Ordering::SeqCst)
+        self.is_allowed
     }
 }
 

@@ -70,9 +70,7 @@ impl Engine {
     /// The future may be dropped at any time.
     pub(crate) async fn settle(&self, keys: &Keys) {
         for entry in self.table.shared_of(&keys.channel) {
-            let ahead = entry.ahead();
-            let spare = entry.side_by_side().map_or_else(Vec::new, |shared| shared.spare(ahead));
-            spare.iter().for_each(|tenure| self.retire(tenure, None));
+            entry.spare().iter().for_each(|tenure| self.retire(tenure, None));
         }
         self.await_releases(keys).await;
     }

@@ -33,21 +33,21 @@ async fn look(engine: WeakEngine) {
         };
         lookout.sleep(alarms.next()).await;
         for entry in alarms.ring(Instant::now()) {
-            entry.watched.alarm.end();
+            entry.end_alarm();
             // Its own timer rings at the same moment: look once later.
-            lookout.watch(&entry.watched, &entry);
+            entry.have_watched();
         }
         let (watched, takes_long) = lookout.next(pause.max(SHORTEST)).await;
         let Some(engine) = engine.upgrade() else { return };
         let now = Instant::now();
         let due = if takes_long { engine.table.due(now) } else { Vec::new() };
-        due.iter().for_each(|entry| lookout.watch(&entry.watched, entry));
+        due.iter().for_each(Entry::have_watched);
         for entry in watched.iter().filter_map(Weak::upgrade) {
-            entry.watched.end();
+            entry.end_watch();
             if engine.look_at(&entry, now) {
-                lookout.watch(&entry.watched, &entry);
-            } else if let Some(at) = entry.look_at() {
-                alarms.set(at, &entry.watched.alarm, &entry);
+                entry.have_watched();
+            } else {
+                entry.set_alarm(&mut alarms);
             }
         }
     }

@@ -159,10 +159,8 @@ impl Caller {
         }
         let (has_place, began) = (acquire.place > 0, Instant::now());
         let attempted = attempt(&self.engine, acquire, entry).await;
-        if let (Some(mut shared), false) =
-            (entry.side_by_side(), matches!(attempted, Ok(Attempt::Granted(_))))
-        {
-            shared.others_come_first();
+        if !matches!(attempted, Ok(Attempt::Granted(_))) {
+            entry.side_by_side(|shared| shared.others_come_first());
         }
         match &attempted {
             Ok(answer) => {

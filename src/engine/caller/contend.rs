@@ -37,8 +37,7 @@ impl Caller {
         let (entry, rules) = (contender.entry(), self.rules());
         let mut stand = Stand::new(&self.engine, self.options.comes_back(), is_counted);
         let mut short = Short::default();
-        if entry.side_by_side().is_some_and(|mut shared| shared.asks_for(self.options.wish.permits))
-        {
+        if entry.side_by_side(|shared| shared.asks_for(self.options.wish.permits)) == Some(true) {
             entry.step(Event::Roused, rules);
         }
         loop {
@@ -159,10 +158,8 @@ impl Caller {
 
     /// Releases resting tenures that block this contender, which goes first.
     fn make_room(&self, entry: &Entry) {
-        let unlike = entry
-            .side_by_side()
-            .map_or_else(Vec::new, |shared| shared.unlike(self.options.wish.permits));
-        unlike.iter().for_each(|tenure| self.engine.retire(tenure, None));
+        let unlike = entry.side_by_side(|shared| shared.unlike(self.options.wish.permits));
+        unlike.iter().flatten().for_each(|tenure| self.engine.retire(tenure, None));
     }
 
     /// Takes the lock that a message has granted. The server has granted it only for as long as our sign of life lasts.

@@ -58,7 +58,7 @@ impl Caller {
         if entry.keys.row.holders == Holders::Readers {
             // A reader that joins takes nothing from callers that wait. But it goes behind those that wait for a writer, and
             // behind those for which a read rests.
-            let expected = entry.side_by_side().map_or(0, |shared| shared.expected());
+            let expected = entry.side_by_side(|shared| shared.expected()).unwrap_or(0);
             return if entry.was_told_to_wait() { None } else { self.share(visit, expected, None) };
         }
         self.share(visit, entry.ahead(), None)
@@ -77,15 +77,17 @@ impl Caller {
         }
         let (permits, budget) = (self.options.wish.permits, self.engine.budget);
         loop {
-            let mut shared = visit.entry.side_by_side()?;
-            let is_fresh = shared.is_fresh(Instant::now(), budget.time);
-            let has_waited = shared.has_waited(self.started);
-            let budget = if has_waited { budget.unwanted() } else { budget };
-            let expected_by = shared.expects(ticket);
-            let taken = shared.take(permits, reserved);
             let is_joined = visit.entry.keys.row.holders == Holders::Readers;
-            let open = shared.open(self.started).filter(|_| is_joined);
-            drop(shared);
+            let (is_fresh, has_waited, expected_by, taken, open) =
+                visit.entry.side_by_side(|shared| {
+                    let is_fresh = shared.is_fresh(Instant::now(), budget.time);
+                    let has_waited = shared.has_waited(self.started);
+                    let expected_by = shared.expects(ticket);
+                    let taken = shared.take(permits, reserved);
+                    let open = is_joined.then(|| shared.open(self.started)).flatten();
+                    (is_fresh, has_waited, expected_by, taken, open)
+                })?;
+            let budget = if has_waited { budget.unwanted() } else { budget };
             let Some(tenure) = taken else {
                 let read = open?;
                 let hand_over = read.join(budget)?;
@@ -133,8 +135,8 @@ impl Caller {
             return Coming::Permit(permit, None);
         };
         let passed =
-            |entry: &Entry| entry.side_by_side().is_some_and(|s| s.has_passed_since(self.started));
-        if entry.keys.row.holders == Holders::Nobody && passed(entry) {
+            |entry: &Entry| entry.side_by_side(|shared| shared.has_passed_since(self.started));
+        if entry.keys.row.holders == Holders::Nobody && passed(entry) == Some(true) {
             return Coming::Held(Hold::new(tenure, 0));
         }
         if !self.keeps(entry) {
@@ -173,7 +175,7 @@ impl Caller {
 
 /// One fewer of the callers is expected that were in the queue when this read was granted.
 fn comes_in(entry: &Entry, expected_by: Option<TenureId>) {
-    if let (Some(read), Some(mut shared)) = (expected_by, entry.side_by_side()) {
-        shared.has_come(read);
+    if let Some(read) = expected_by {
+        entry.side_by_side(|shared| shared.has_come(read));
     }
 }

@@ -2,12 +2,11 @@
 //! alarm at most. An alarm stays if its contender is woken: a look that comes too early sets the next one.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
 
-use crate::engine::compact_instant::{CompactInstant, SharedInstant};
+use crate::engine::compact_instant::CompactInstant;
 
 /// Alarms for so many entries may lie here after the entries have gone.
 const FEW: usize = 64;
@@ -21,19 +20,8 @@ pub(crate) struct Alarms<E> {
     most: usize,
 }
 
-/// The alarm of an entry. Only the lookout reads and writes it.
-#[derive(Default)]
-pub(crate) struct Alarm {
-    at: SharedInstant,
-    number: AtomicU64,
-}
-
-impl Alarm {
-    /// It has rung.
-    pub(crate) fn end(&self) {
-        self.at.clear();
-    }
-}
+/// The alarm of an entry: for when, and its number. `None`: it has rung, or was never set.
+pub(crate) type Alarm = Option<(CompactInstant, u64)>;
 
 impl<E> Default for Alarms<E> {
     fn default() -> Self {
@@ -43,17 +31,16 @@ impl<E> Default for Alarms<E> {
 
 impl<E> Alarms<E> {
     /// Sets an alarm, unless the entry has an earlier one.
-    pub(crate) fn set(&mut self, at: Instant, alarm: &Alarm, entry: &Arc<E>) {
+    pub(crate) fn set(&mut self, at: Instant, alarm: &mut Alarm, entry: &Arc<E>) {
         let at = CompactInstant::from(at);
-        if let Some(before) = alarm.at.get() {
-            if before <= at {
+        if let Some(before) = alarm {
+            if before.0 <= at {
                 return;
             }
-            self.all.remove(&(before, alarm.number.load(Ordering::Relaxed)));
+            self.all.remove(before);
         }
         self.set += 1;
-        alarm.at.set(at);
-        alarm.number.store(self.set, Ordering::Relaxed);
+        *alarm = Some((at, self.set));
         self.all.insert((at, self.set), Arc::downgrade(entry));
         if self.all.len() > self.most {
             self.all.retain(|_, entry| entry.strong_count() > 0);
@@ -82,18 +69,18 @@ mod tests {
 
     #[test]
     fn an_entry_keeps_its_earliest_alarm_until_it_rings() {
-        let (mut alarms, alarm, entry) = (Alarms::default(), Alarm::default(), Arc::new(()));
+        let (mut alarms, mut alarm, entry) = (Alarms::default(), Alarm::default(), Arc::new(()));
         let at = |seconds| Instant::now() + Duration::from_secs(seconds);
         let (soon, late) = (at(1), at(9));
-        alarms.set(soon, &alarm, &entry);
-        alarms.set(late, &alarm, &entry);
+        alarms.set(soon, &mut alarm, &entry);
+        alarms.set(late, &mut alarm, &entry);
         assert_eq!(alarms.next(), Some(soon));
         assert!(alarms.ring(Instant::now()).is_empty());
         assert_eq!(alarms.ring(soon).len(), 1);
         assert_eq!(alarms.next(), None, "the later one was not set");
-        alarm.end();
-        alarms.set(late, &alarm, &entry);
-        alarms.set(soon, &alarm, &entry);
+        alarm = None;
+        alarms.set(late, &mut alarm, &entry);
+        alarms.set(soon, &mut alarm, &entry);
         assert_eq!(alarms.next(), Some(soon), "an earlier one rings first");
         assert_eq!(alarms.all.len(), 1, "and takes the place of the later one");
     }
@@ -102,9 +89,9 @@ mod tests {
     fn alarms_of_entries_that_have_gone_do_not_pile_up() {
         let (mut alarms, now) = (Alarms::default(), Instant::now());
         let stays = Arc::new(());
-        alarms.set(now, &Alarm::default(), &stays);
+        alarms.set(now, &mut Alarm::default(), &stays);
         for _ in 0..1_000 {
-            alarms.set(now, &Alarm::default(), &Arc::new(()));
+            alarms.set(now, &mut Alarm::default(), &Arc::new(()));
             assert!(alarms.all.len() <= FEW + 1);
         }
         assert_eq!(alarms.ring(now).len(), 1);

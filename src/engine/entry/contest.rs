@@ -10,10 +10,10 @@
 //!    may have been granted. A release continues in the background. A contender keeps its place instead, as long as it
 //!    only waits in line, and no other caller of its client waits at this name. (Each caller of a fair lock keeps its own.)
 //! 2. A poll takes the work out of here, and puts it back when it is pending. So nobody drops the work during a poll,
-//!    and nobody polls it after it was dropped. A tenure begins within a poll: before the work is dropped, or never.
+//!    and nobody polls it after it was dropped. A tenure begins within a poll: before the work is dropped, or never. The
+//!    state of the entry is locked before and after a poll, and never during one: the work locks it too.
 //! 3. A number distinguishes the work of one contender from the work of the next. A caller that comes too late finds
 //!    another number, touches nothing, and queues again.
-//!
 //! 4. The timers of the work are those of its caller's runtime, which may not run: its thread is blocked, or nobody drives it. So
 //!    work that sleeps says until when, and the lookout wakes it if nothing has woken it by then. Work that says nothing should
 //!    be polled soon: it waits for an answer, or pauses. The lookout wakes it after some looks. To be woken once too often costs
@@ -22,30 +22,32 @@
 //! The lookout drops only work that was woken and not polled since.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use futures_util::task::AtomicWaker;
 use tokio::time::Instant;
 
-use crate::engine::compact_instant::{CompactInstant, SharedInstant};
+use crate::engine::compact_instant::CompactInstant;
 use crate::engine::entry::queue::{LOOKS, Look};
 
 /// The work of a contender.
 pub(crate) type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// The place for the work of the one contender of an entry.
+/// The place for the work of the one contender of an entry. Plain state.
 pub(crate) struct Contest<T> {
-    state: Mutex<State<T>>,
+    number: u64,
+    /// The work, if there is any; taken out while it is polled.
+    work: Option<Work<T>>,
+    /// The caller that polls it.
+    caller: Option<Waker>,
     /// Whether the work was woken, and not polled since.
-    woken: AtomicBool,
+    woken: bool,
     /// Until when the work sleeps, if it has said so.
-    asleep: SharedInstant,
+    asleep: Option<CompactInstant>,
     /// How many polls are in progress. A poll that has passed the permit on may end after the next work is polled.
-    polls: AtomicU32,
-    /// The waker of the caller that polls it.
-    caller: AtomicWaker,
+    polls: u32,
+    looks: u32,
+    /// Whether these looks found the work woken. Looks at work that waits for an answer say nothing about its caller.
+    found_woken: bool,
 }
 
 /// The state of a caller's work.
@@ -57,194 +59,221 @@ pub(crate) enum Part<T> {
     Over,
 }
 
-struct State<T> {
-    number: u64,
-    /// The work, if there is any; taken out while it is polled.
-    work: Option<Work<T>>,
-    looks: u32,
-    /// Whether these looks found the work woken. Looks at work that waits for an answer say nothing about its caller.
-    found_woken: bool,
+/// Where a contest lies, behind a mutex.
+pub(crate) trait Place {
+    /// The outcome of the work.
+    type Done;
+
+    /// Locks the contest for as long as this takes.
+    fn contest<R>(&self, change: impl FnOnce(&mut Contest<Self::Done>) -> R) -> R;
+}
+
+/// Polls the work of a caller, which wakes this waker; `None` if it was dropped because its caller was silent.
+///
+/// Work that is done at its first poll is never stored.
+pub(crate) fn poll<P: Place>(
+    place: &P,
+    part: &mut Part<P::Done>,
+    waker: &Waker,
+    context: &Context<'_>,
+) -> Poll<Option<P::Done>> {
+    let caller = context.waker().clone();
+    let begun = place.contest(|contest| contest.take_out(part, caller));
+    let Some((number, mut work)) = begun else { return Poll::Ready(None) };
+    let _polls = InPoll(place);
+    if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(waker)) {
+        return Poll::Ready(Some(done));
+    }
+    *part = Part::Begun(place.contest(|contest| contest.put_back(number, work)));
+    Poll::Pending
 }
 
 impl<T> Default for Contest<T> {
     fn default() -> Self {
-        let state = State { number: 0, work: None, looks: 0, found_woken: false };
         Self {
-            state: Mutex::new(state),
-            woken: AtomicBool::new(false),
-            asleep: SharedInstant::default(),
-            polls: AtomicU32::new(0),
-            caller: AtomicWaker::new(),
+            number: 0,
+            work: None,
+            caller: None,
+            woken: false,
+            asleep: None,
+            polls: 0,
+            looks: 0,
+            found_woken: false,
         }
     }
 }
 
 impl<T> Contest<T> {
-    fn state(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().expect("no panic under this lock")
-    }
-
-    /// Polls the work of a caller, which wakes this waker; `None` if it was dropped because its caller was silent.
-    ///
-    /// Work that is done at its first poll is never stored here.
-    pub(crate) fn poll(
-        &self,
-        part: &mut Part<T>,
-        waker: &Waker,
-        context: &Context<'_>,
-    ) -> Poll<Option<T>> {
-        let (number, work) = match std::mem::replace(part, Part::Over) {
-            Part::New(work) => (None, Some(work)),
-            Part::Begun(number) => (Some(number), self.take(number)),
-            Part::Over => (None, None),
+    /// Takes the work out for a poll. Its number is `None` if it was never here.
+    fn take_out(&mut self, part: &mut Part<T>, caller: Waker) -> Option<(Option<u64>, Work<T>)> {
+        let taken = match std::mem::replace(part, Part::Over) {
+            Part::New(work) => (None, work),
+            Part::Begun(number) => (Some(number), self.take(number)?),
+            Part::Over => return None,
         };
-        let Some(mut work) = work else { return Poll::Ready(None) };
-        self.caller.register(context.waker());
-        let _polls = InPoll::new(&self.polls);
+        self.caller = Some(caller);
+        self.polls += 1;
         // Clear the mark before the poll: a wake-up during the poll is for the next one.
-        self.woken.store(false, Ordering::SeqCst);
-        if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(waker)) {
-            return Poll::Ready(Some(done));
-        }
-        *part = Part::Begun(self.put(number, work));
-        Poll::Pending
+        self.woken = false;
+        Some(taken)
     }
 
-    fn take(&self, number: u64) -> Option<Work<T>> {
-        let mut state = self.state();
-        if state.number == number { state.work.take() } else { None }
+    fn take(&mut self, number: u64) -> Option<Work<T>> {
+        if self.number == number { self.work.take() } else { None }
     }
 
     /// No other caller's work can be here: pending work has the permit, and the caller that had the permit before has
     /// dropped its own work.
-    fn put(&self, number: Option<u64>, work: Work<T>) -> u64 {
-        let mut state = self.state();
-        debug_assert!(state.work.is_none(), "two contend for one entry");
-        state.number = number.unwrap_or(state.number + 1);
-        (state.work, state.looks, state.found_woken) = (Some(work), 0, false);
-        state.number
+    fn put_back(&mut self, number: Option<u64>, work: Work<T>) -> u64 {
+        debug_assert!(self.work.is_none(), "two contend for one entry");
+        self.number = number.unwrap_or(self.number + 1);
+        (self.work, self.looks, self.found_woken) = (Some(work), 0, false);
+        self.number
     }
 
-    /// A caller has left: cancels its work, if that is still here.
-    pub(crate) fn end(&self, part: &mut Part<T>) {
-        if let Part::Begun(number) = std::mem::replace(part, Part::Over) {
-            // Drop it without the lock: the drop passes the permit on, and the next caller may begin at once.
-            drop(self.take(number));
+    /// A caller has left: takes its work out, if that is still here. The drop of the work passes the permit on.
+    #[must_use]
+    pub(crate) fn end(&mut self, part: &mut Part<T>) -> Option<Work<T>> {
+        match std::mem::replace(part, Part::Over) {
+            Part::Begun(number) => self.take(number),
+            Part::New(_) | Part::Over => None,
         }
     }
 
-    /// There is an event for the work.
-    pub(crate) fn wake(&self) {
-        self.woken.store(true, Ordering::SeqCst);
-        self.caller.wake();
+    /// There is an event for the work. Returns the caller to wake.
+    #[must_use]
+    pub(crate) fn wake(&mut self) -> Option<Waker> {
+        self.woken = true;
+        self.caller.take()
     }
 
-    /// The work sleeps until this time, or until an event, as long as the value lives.
-    pub(crate) fn sleeps_until(&self, until: Instant) -> Asleep<'_> {
-        self.asleep.set(until.into());
-        Asleep(&self.asleep)
+    /// The work sleeps until this time, or until an event; `None`: no longer.
+    pub(crate) fn sleeps_until(&mut self, until: Option<Instant>) {
+        self.asleep = until.map(CompactInstant::from);
     }
 
     /// When the lookout has to look at work that sleeps and was not woken.
     pub(crate) fn look_at(&self) -> Option<Instant> {
-        let is_here = !self.woken.load(Ordering::SeqCst) && self.state().work.is_some();
-        self.asleep.get().filter(|_| is_here).map(CompactInstant::instant)
+        let is_here = !self.woken && self.work.is_some();
+        self.asleep.filter(|_| is_here).map(CompactInstant::instant)
     }
 
     /// Whether the work was woken, and not polled since.
     pub(crate) fn is_late(&self) -> bool {
-        self.woken.load(Ordering::SeqCst) && self.state().work.is_some()
+        self.woken && self.work.is_some()
     }
 
     /// Whether the work should be polled soon, or should have been.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        (self.woken.load(Ordering::SeqCst) || !self.sleeps(now)) && self.state().work.is_some()
+        (self.woken || !self.sleeps(now)) && self.work.is_some()
     }
 
     fn sleeps(&self, now: Instant) -> bool {
-        self.asleep.get().is_some_and(|until| until > now.into())
+        self.asleep.is_some_and(|until| until > now.into())
     }
 
-    /// Checks whether the work was polled since it was woken. Wakes it if it should have been polled by now.
-    pub(crate) fn look(&self, now: Instant) -> Look {
-        let mut state = self.state();
-        let is_woken = self.woken.load(Ordering::SeqCst);
-        if state.work.is_none() {
+    /// Checks whether the work was polled since it was woken. Returns the caller to wake, if the work should have been polled
+    /// by now.
+    pub(crate) fn look(&mut self, now: Instant) -> (Look, Option<Waker>) {
+        if self.work.is_none() {
             // If this look falls into a poll, so may the wake-up, and the poll puts the work back. So the next look
             // decides. Without a poll, the work is done.
-            let is_polled = is_woken && self.polls.load(Ordering::SeqCst) > 0;
-            return if is_polled { Look::Late } else { Look::Well };
+            let is_polled = self.woken && self.polls > 0;
+            return (if is_polled { Look::Late } else { Look::Well }, None);
         }
-        if !is_woken && self.sleeps(now) {
-            return Look::Well;
+        if !self.woken && self.sleeps(now) {
+            return (Look::Well, None);
         }
         // Each poll restarts the count, and so does the wake-up: from then on the caller has all its looks.
-        if state.found_woken != is_woken {
-            (state.looks, state.found_woken) = (0, is_woken);
+        if self.found_woken != self.woken {
+            (self.looks, self.found_woken) = (0, self.woken);
         }
-        state.looks = state.looks.saturating_add(1);
-        if is_woken {
-            return if state.looks < LOOKS { Look::Late } else { Look::Silent };
+        self.looks = self.looks.saturating_add(1);
+        if self.woken {
+            return (if self.looks < LOOKS { Look::Late } else { Look::Silent }, None);
         }
-        let has_overslept = self.asleep.get().is_some();
-        if has_overslept || state.looks >= LOOKS {
-            state.looks = 0;
-            drop(state);
-            self.wake();
+        let has_overslept = self.asleep.is_some();
+        if has_overslept || self.looks >= LOOKS {
+            self.looks = 0;
+            return (Look::Late, self.wake());
         }
-        Look::Late
+        (Look::Late, None)
     }
 
     /// Takes out work that was just found silent, unless it was polled since. The caller has to drop it.
-    pub(crate) fn take_silent(&self) -> Option<Work<T>> {
-        let mut state = self.state();
-        if state.looks < LOOKS { None } else { state.work.take() }
+    pub(crate) fn take_silent(&mut self) -> Option<Work<T>> {
+        if self.looks < LOOKS { None } else { self.work.take() }
     }
 }
 
-/// The work sleeps.
-#[must_use = "the work sleeps as long as this lives"]
-pub(crate) struct Asleep<'a>(&'a SharedInstant);
+/// A poll, until it is over: when the work is done, or was put back.
+struct InPoll<'a, P: Place>(&'a P);
 
-impl Drop for Asleep<'_> {
+impl<P: Place> Drop for InPoll<'_, P> {
     fn drop(&mut self) {
-        self.0.clear();
-    }
-}
-
-/// Counts a poll, until it is dropped: when the work is done, or after it was put back.
-struct InPoll<'a>(&'a AtomicU32);
-
-impl<'a> InPoll<'a> {
-    fn new(polls: &'a AtomicU32) -> Self {
-        polls.fetch_add(1, Ordering::SeqCst);
-        Self(polls)
-    }
-}
-
-impl Drop for InPoll<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.0.contest(|contest| contest.polls -= 1);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::{pending, poll_fn, ready};
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     use super::*;
 
-    fn poll(contest: &Contest<u8>, part: &mut Part<u8>) -> Poll<Option<u8>> {
-        contest.poll(part, Waker::noop(), &Context::from_waker(Waker::noop()))
+    /// A contest as its entry has it.
+    #[derive(Default)]
+    struct Shared(Mutex<Contest<u8>>);
+
+    impl Place for Shared {
+        type Done = u8;
+
+        fn contest<R>(&self, change: impl FnOnce(&mut Contest<u8>) -> R) -> R {
+            change(&mut self.0.lock().unwrap())
+        }
     }
 
-    fn look(contest: &Contest<u8>) -> Look {
+    impl Shared {
+        fn wake(&self) {
+            let _caller = self.contest(Contest::wake);
+        }
+
+        fn look(&self, now: Instant) -> Look {
+            self.contest(|contest| contest.look(now)).0
+        }
+
+        fn look_at(&self) -> Option<Instant> {
+            self.contest(|contest| contest.look_at())
+        }
+
+        fn is_late(&self) -> bool {
+            self.contest(|contest| contest.is_late())
+        }
+
+        fn is_due(&self, now: Instant) -> bool {
+            self.contest(|contest| contest.is_due(now))
+        }
+
+        fn take_silent(&self) -> Option<Work<u8>> {
+            self.contest(Contest::take_silent)
+        }
+
+        fn end(&self, part: &mut Part<u8>) {
+            drop(self.contest(|contest| contest.end(part)));
+        }
+    }
+
+    fn poll(contest: &Shared, part: &mut Part<u8>) -> Poll<Option<u8>> {
+        super::poll(contest, part, Waker::noop(), &Context::from_waker(Waker::noop()))
+    }
+
+    fn look(contest: &Shared) -> Look {
         contest.look(Instant::now())
     }
 
-    fn looks(contest: &Contest<u8>) -> Vec<Look> {
+    fn looks(contest: &Shared) -> Vec<Look> {
         (0..LOOKS).map(|_| look(contest)).collect()
     }
 
@@ -261,7 +290,7 @@ mod tests {
 
     #[test]
     fn work_is_polled_to_its_end() {
-        let contest = Contest::default();
+        let contest = Shared::default();
         let mut part = Part::New(Box::pin(ready(7_u8)) as Work<u8>);
         assert_eq!(poll(&contest, &mut part), Poll::Ready(Some(7)));
         assert_eq!(poll(&contest, &mut part), Poll::Ready(None));
@@ -269,7 +298,7 @@ mod tests {
 
     #[test]
     fn work_that_was_woken_and_is_not_polled_is_dropped() {
-        let (contest, (work, seen)) = (Contest::default(), endless());
+        let (contest, (work, seen)) = (Shared::default(), endless());
         let mut part = Part::New(work);
         assert_eq!(poll(&contest, &mut part), Poll::Pending);
         contest.wake();
@@ -282,12 +311,12 @@ mod tests {
     /// Its timer belongs to a runtime that does not run.
     #[test]
     fn work_that_has_overslept_is_woken_and_then_dropped() {
-        let (contest, now) = (Contest::default(), Instant::now());
+        let (contest, now) = (Shared::default(), Instant::now());
         let until = now + Duration::from_secs(1);
         let sleeper = Arc::new(contest);
         let sleeps = Arc::clone(&sleeper);
         let mut part = Part::New(Box::pin(async move {
-            let _asleep = sleeps.sleeps_until(until);
+            sleeps.contest(|contest| contest.sleeps_until(Some(until)));
             pending().await
         }) as Work<u8>);
         assert_eq!(poll(&sleeper, &mut part), Poll::Pending);
@@ -305,11 +334,11 @@ mod tests {
     /// It is polled once too often, and sleeps on.
     #[test]
     fn work_that_sleeps_and_is_polled_sleeps_until_the_same_time() {
-        let (contest, now) = (Arc::new(Contest::default()), Instant::now());
+        let (contest, now) = (Arc::new(Shared::default()), Instant::now());
         let sleeps = Arc::clone(&contest);
         let until = now + Duration::from_secs(1);
         let mut part = Part::New(Box::pin(async move {
-            let _asleep = sleeps.sleeps_until(until);
+            sleeps.contest(|contest| contest.sleeps_until(Some(until)));
             pending().await
         }) as Work<u8>);
         for _ in 0..3 {
@@ -323,7 +352,7 @@ mod tests {
     /// It waits for an answer whose time limit passes on a runtime that does not run.
     #[test]
     fn work_that_does_not_say_until_when_it_sleeps_is_woken_and_then_dropped() {
-        let (contest, (work, _seen)) = (Contest::default(), endless());
+        let (contest, (work, _seen)) = (Shared::default(), endless());
         let mut part = Part::New(work);
         for _ in 0..2 {
             assert_eq!(poll(&contest, &mut part), Poll::Pending);
@@ -338,7 +367,7 @@ mod tests {
     /// It has waited for an answer for some looks, and the answer has just come.
     #[test]
     fn work_that_is_woken_has_all_its_looks_from_then_on() {
-        let (contest, (work, _seen)) = (Contest::default(), endless());
+        let (contest, (work, _seen)) = (Shared::default(), endless());
         let mut part = Part::New(work);
         assert_eq!(poll(&contest, &mut part), Poll::Pending);
         assert_eq!([(); 3].map(|()| look(&contest)), [Look::Late; 3]);
@@ -348,7 +377,7 @@ mod tests {
 
     #[test]
     fn work_that_is_polled_in_time_is_not_dropped() {
-        let (contest, (work, seen)) = (Contest::default(), endless());
+        let (contest, (work, seen)) = (Shared::default(), endless());
         let mut part = Part::New(work);
         assert_eq!(poll(&contest, &mut part), Poll::Pending);
         for _ in 0..3 {
@@ -367,7 +396,7 @@ mod tests {
     /// The last poll, which may begin a tenure.
     #[test]
     fn work_is_not_dropped_while_it_is_polled() {
-        let contest = Arc::new(Contest::default());
+        let contest = Arc::new(Shared::default());
         let looks_on = Arc::clone(&contest);
         let mut part = Part::New(Box::pin(poll_fn(move |_| {
             looks_on.wake();
@@ -385,7 +414,7 @@ mod tests {
     #[test]
     fn work_that_is_woken_while_it_is_polled_is_looked_for_again() {
         for polls_before in [0, 1] {
-            let contest = Arc::new(Contest::default());
+            let contest = Arc::new(Shared::default());
             let (looks_on, mut polls) = (Arc::clone(&contest), 0);
             let mut part = Part::New(Box::pin(poll_fn(move |_| {
                 polls += 1;
@@ -407,7 +436,7 @@ mod tests {
     #[test]
     fn a_caller_that_was_cancelled_touches_nothing_of_the_next_one() {
         for comes in [true, false] {
-            let (contest, first) = (Contest::default(), endless().0);
+            let (contest, first) = (Shared::default(), endless().0);
             let mut former = Part::New(first);
             assert_eq!(poll(&contest, &mut former), Poll::Pending);
             contest.wake();

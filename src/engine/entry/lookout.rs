@@ -14,14 +14,12 @@
 //!    contender that is cancelled queues again, before the callers of its client that came after it. It may lose its place in the
 //!    server's line.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
-
-use crate::engine::entry::alarms::Alarm;
 
 /// The entries `E` of a client whose callers were notified.
 pub(crate) struct Lookout<E> {
@@ -46,50 +44,20 @@ const AGES: usize = 4;
 /// The number of looks after which the lookout searches for the contender of a first request.
 const LONG: usize = 2;
 
-/// The age under which the contender of an entry is counted as long as it has no answer; 0: not counted. Each contender
-/// that is counted adds [`NEXT`], so that no two have the same stamp.
-#[derive(Default)]
-pub(crate) struct Age(AtomicU32);
-
-/// What is added for each contender. Smaller parts are the age.
-const NEXT: u32 = 8;
-
-/// The count of one contender. When its caller leaves, its entry may have counted the next contender already.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Stamp(u32);
+/// The age under which a contender is counted as long as it has no answer.
+#[derive(Debug)]
+#[must_use = "whoever begins a count has to end it"]
+pub(crate) struct Age(usize);
 
 impl Fresh {
-    fn begin(&self, age: &Age) -> Stamp {
+    fn begin(&self) -> Age {
         let now = self.looks.load(Ordering::Relaxed) % AGES;
         self.begun[now].fetch_add(1, Ordering::SeqCst);
-        // Only a contender with the permit begins, so no other one takes the same stamp.
-        let before = age.0.load(Ordering::SeqCst);
-        let stamp = (before - before % NEXT).wrapping_add(NEXT) + now as u32 + 1;
-        // The previous contender may still be counted.
-        self.forget(age.0.swap(stamp, Ordering::SeqCst));
-        Stamp(stamp)
+        Age(now)
     }
 
-    /// Ends the count of whatever contender is counted.
-    fn end(&self, age: &Age) {
-        // Usually it got its answer long ago. This runs in each hand-over, so it must be cheap.
-        if !age.0.load(Ordering::SeqCst).is_multiple_of(NEXT) {
-            self.forget(age.0.fetch_and(!(NEXT - 1), Ordering::SeqCst));
-        }
-    }
-
-    /// Ends the count of this contender, unless it has ended.
-    fn end_of(&self, age: &Age, Stamp(stamp): Stamp) {
-        let ended = stamp - stamp % NEXT;
-        if age.0.compare_exchange(stamp, ended, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-            self.forget(stamp);
-        }
-    }
-
-    fn forget(&self, stamp: u32) {
-        if let Some(begun) = (stamp % NEXT).checked_sub(1) {
-            self.begun[begun as usize].fetch_sub(1, Ordering::SeqCst);
-        }
+    fn end(&self, Age(age): Age) {
+        self.begun[age].fetch_sub(1, Ordering::SeqCst);
     }
 
     fn is_empty(&self) -> bool {
@@ -104,13 +72,6 @@ impl Fresh {
     }
 }
 
-/// Whether an entry is watched.
-#[derive(Default)]
-pub(crate) struct Watched {
-    is_so: AtomicBool,
-    pub(crate) alarm: Alarm,
-}
-
 impl<E> Default for Lookout<E> {
     fn default() -> Self {
         Self {
@@ -122,23 +83,9 @@ impl<E> Default for Lookout<E> {
     }
 }
 
-impl Watched {
-    /// The lookout is about to look. A caller that is notified from now on is for the next look.
-    pub(crate) fn end(&self) {
-        self.is_so.store(false, Ordering::SeqCst);
-    }
-
-    pub(crate) fn is_so(&self) -> bool {
-        self.is_so.load(Ordering::SeqCst)
-    }
-}
-
 impl<E> Lookout<E> {
-    /// Has the lookout watch an entry. This runs in each hand-over, so an entry that is already watched takes no mutex.
-    pub(crate) fn watch(&self, watched: &Watched, entry: &Arc<E>) {
-        if watched.is_so() || watched.is_so.swap(true, Ordering::SeqCst) {
-            return;
-        }
+    /// Watches an entry, which is not watched yet.
+    pub(crate) fn watch(&self, entry: &Arc<E>) {
         let mut all = self.watched.lock().expect("no panic under this lock");
         let is_first = all.is_empty();
         all.push(Arc::downgrade(entry));
@@ -149,20 +96,15 @@ impl<E> Lookout<E> {
     }
 
     /// A contender begins. It has no answer yet.
-    pub(crate) fn begin(&self, age: &Age) -> Stamp {
-        let stamp = self.fresh.begin(age);
+    pub(crate) fn begin(&self) -> Age {
+        let age = self.fresh.begin();
         self.rouse();
-        stamp
+        age
     }
 
-    /// The contender has an answer, or was cancelled.
-    pub(crate) fn end(&self, age: &Age) {
+    /// The contender has an answer, or was cancelled, or its caller has left.
+    pub(crate) fn end(&self, age: Age) {
         self.fresh.end(age);
-    }
-
-    /// The caller of this contender has left.
-    pub(crate) fn end_of(&self, age: &Age, stamp: Stamp) {
-        self.fresh.end_of(age, stamp);
     }
 
     fn rouse(&self) {
@@ -204,28 +146,14 @@ mod tests {
 
     #[test]
     fn a_first_request_without_an_answer_takes_long_after_two_looks() {
-        let (fresh, quick, slow) = (Fresh::default(), Age::default(), Age::default());
-        fresh.begin(&slow);
+        let fresh = Fresh::default();
+        let slow = fresh.begin();
         for look in 1..=3 {
-            fresh.begin(&quick);
+            let quick = fresh.begin();
             assert_eq!(fresh.look(), look >= LONG, "look {look}");
-            fresh.end(&quick);
+            fresh.end(quick);
         }
-        fresh.end(&slow);
-        fresh.end(&slow);
+        fresh.end(slow);
         assert!(fresh.is_empty() && !fresh.look());
-    }
-
-    #[test]
-    fn a_contender_that_was_cancelled_does_not_end_the_count_of_the_next_one() {
-        let (fresh, age) = (Fresh::default(), Age::default());
-        let cancelled = fresh.begin(&age);
-        fresh.end(&age);
-        let next = fresh.begin(&age);
-        fresh.end_of(&age, cancelled);
-        assert!(!fresh.is_empty());
-        fresh.end_of(&age, next);
-        fresh.end_of(&age, next);
-        assert!(fresh.is_empty());
     }
 }

@@ -67,10 +67,8 @@ impl EntryPermit {
         let entry = &visit.entry;
         let tenure =
             tenure::Tenure::begin(&entry.keys, Stay::Permit(self), grant, holder, renew_at);
-        if tenure.is_over()
-            && let Some(mut shared) = entry.side_by_side()
-        {
-            shared.passed(sent);
+        if tenure.is_over() {
+            entry.side_by_side(|shared| shared.passed(sent));
         }
         entry.show(&tenure);
         visit.forget_line(&tenure);
@@ -110,10 +108,8 @@ impl Seat {
 
     /// The tenure is about to be released. The seat remains until Redis has answered.
     pub(crate) fn leaving(&mut self) {
-        if let Some(mut shared) = self.visit.entry.side_by_side() {
-            shared.leaving(self.id);
-            self.is_released = true;
-        }
+        let left = self.visit.entry.side_by_side(|shared| shared.leaving(self.id));
+        self.is_released |= left.is_some();
     }
 }
 
@@ -121,13 +117,14 @@ impl Drop for Seat {
     /// Releases tenures that rested until this release was answered: no other release will check them.
     fn drop(&mut self) {
         let entry = &self.visit.entry;
-        let Some(mut shared) = entry.side_by_side() else { return };
+        let mut state = entry.state();
+        let ahead = state.ahead();
+        let Some(shared) = &mut state.side_by_side else { return };
         let own = shared.gone(self.id, self.is_released);
-        // Count the callers under this lock. The last caller to stop waiting leaves the resting tenures to this release, as
-        // long as the release is in flight. If that caller is still counted here, it finds afterwards that the release has
-        // ended, and gives them back itself.
-        let spare = if self.is_released { shared.spare(entry.ahead()) } else { Vec::new() };
-        drop(shared);
+        // The last caller to stop waiting leaves the resting tenures to this release, as long as the release is in flight. If
+        // that caller is still counted here, it finds afterwards that the release has ended, and gives them back itself.
+        let spare = if self.is_released { shared.spare(ahead) } else { Vec::new() };
+        drop(state);
         drop(own);
         entry.table.give_back(&spare);
     }
@@ -177,7 +174,9 @@ impl tenure::EntryPart for Stay {
 
     fn is_handed_on(&self) -> bool {
         let Self::Permit(permit) = self else { return false };
-        permit.entry().is_awaited() || permit.entry().has_one_behind()
+        let state = permit.entry().state();
+        // In a line of callers, the caller right behind is one of this client, too.
+        state.is_awaited() || state.behind.get().is_some()
     }
 
     fn may_be_kept(&self) -> bool {
@@ -200,11 +199,9 @@ impl tenure::EntryPart for Stay {
         allows: impl FnOnce(bool, bool) -> bool,
     ) -> Option<Visit> {
         let Self::Seat(seat) = self else { return None };
-        let entry = &seat.visit.entry;
-        let mut shared = entry.side_by_side()?;
-        // Check both under this lock. A caller that stops waiting checks resting tenures afterwards, so it cannot miss
-        // this one.
-        let is_wanted = entry.is_wanted();
+        let mut state = seat.visit.entry.state();
+        let is_wanted = state.is_wanted();
+        let shared = state.side_by_side.as_mut()?;
         let (is_fresh, is_expected) = (shared.is_fresh(now, time), shared.is_expected(seat.id));
         let rests = allows(is_fresh, is_expected) && shared.rest(seat.id, permits, is_wanted);
         rests.then(|| seat.visit.clone())

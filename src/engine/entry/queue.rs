@@ -1,6 +1,9 @@
 //! The queue of the callers of one client that want one lock: first come, first served. It has one *permit*, which goes from
 //! caller to caller. (A semaphore's permits are something else: `locks/semaphore.rs`.)
 //!
+//! Plain state, which lies in the state of an entry. Whoever changes it wakes the callers that a method returns, when that
+//! state is no longer locked.
+//!
 //! 1. Only a poll takes the permit. A caller that gives it up *calls* the next caller, and wakes it. The permit belongs
 //!    to nobody until that caller is polled. So a caller that is never polled never has the permit.
 //! 2. If a called caller does not come, the lookout finds it *silent* after some looks. Then the permit is free: all
@@ -14,11 +17,7 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
-use std::task::{Context, Poll, Waker};
-
-use tokio::task::coop::poll_proceed;
+use std::task::{Poll, Waker};
 
 use crate::wire::Fault;
 
@@ -29,18 +28,13 @@ pub(crate) const LOOKS: u32 = 4;
 /// The callers of one client that wait for one lock, and its permit.
 #[derive(Default)]
 pub(crate) struct Queue {
-    state: Mutex<State>,
-    /// Callers that wait and are not known to be silent.
-    waiting: AtomicUsize,
-}
-
-#[derive(Default)]
-struct State {
     closed: bool,
     whose: Whose,
     tickets: u64,
     /// Ordered by ticket.
     callers: VecDeque<QueuedCaller>,
+    /// Callers that wait and are not known to be silent.
+    waiting: usize,
     /// Looks since a caller was called, or since the permit was opened.
     looks: u32,
 }
@@ -80,8 +74,7 @@ impl Ticket {
 pub(crate) struct Callers {
     /// How many of them are not known to be silent.
     pub(crate) waiting: usize,
-    /// The greatest ticket that one of them can have. A caller that comes at this moment may be missing from
-    /// one of the two numbers.
+    /// No ticket of theirs is greater. A caller that was never polled waits, but has no ticket yet.
     pub(crate) last_ticket: u64,
 }
 
@@ -97,163 +90,133 @@ pub(crate) enum Look {
 }
 
 impl Queue {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
-    }
-
     /// Takes the permit if it is free. Returns the ticket of its caller.
-    pub(crate) fn try_take(&self) -> Option<u64> {
-        let mut state = self.state();
-        if state.closed || state.whose != Whose::Open {
+    pub(crate) fn try_take(&mut self) -> Option<u64> {
+        if self.closed || self.whose != Whose::Open {
             return None;
         }
-        let number = state.ticket();
-        state.whose = Whose::Taken;
-        Some(number)
+        self.whose = Whose::Taken;
+        Some(self.ticket())
     }
 
-    /// Takes the permit, or waits for it. Returns the ticket of its caller.
+    /// Takes the permit, or waits for it. Returns the ticket of its caller. `has_budget`: whether Tokio lets the task of this
+    /// caller go on.
     ///
     /// # Errors
     /// [`Fault::Closed`].
     pub(crate) fn poll(
-        &self,
+        &mut self,
         ticket: &mut Ticket,
-        context: &mut Context<'_>,
+        waker: &Waker,
+        has_budget: bool,
     ) -> Poll<Result<u64, Fault>> {
-        // A task that has used up its budget takes no permit now. But the caller enters the queue: it counts as
-        // waiting, so the permit has to be offered to it, and the lookout has to notice if it is never polled again.
-        let coop = poll_proceed(context);
-        let mut state = self.state();
-        if state.closed {
+        if self.closed {
             return Poll::Ready(Err(Fault::Closed));
         }
-        let number = ticket.number.map_or_else(|| state.ticket(), NonZeroU64::get);
+        let number = ticket.number.map_or_else(|| self.ticket(), NonZeroU64::get);
         ticket.number = NonZeroU64::new(number);
-        let at = state.find(number);
-        if ticket.queued && std::mem::take(&mut state.callers[at].silent) {
-            self.waiting.fetch_add(1, Ordering::SeqCst);
+        let at = self.find(number);
+        if ticket.queued && std::mem::take(&mut self.callers[at].silent) {
+            self.waiting += 1;
         }
-        // This runs under the mutex: if two callers come for a free permit, the second one finds it taken.
-        let may_take = state.whose == Whose::Open || state.whose == Whose::Called(number);
-        if let (Poll::Ready(coop), true) = (coop, may_take) {
+        let may_take = self.whose == Whose::Open || self.whose == Whose::Called(number);
+        if has_budget && may_take {
             if std::mem::take(&mut ticket.queued) {
-                state.callers.remove(at);
+                self.callers.remove(at);
             }
-            (state.whose, state.looks) = (Whose::Taken, 0);
-            coop.made_progress();
+            (self.whose, self.looks) = (Whose::Taken, 0);
             return Poll::Ready(Ok(number));
         }
-        // A caller that may take the permit, but has no budget, counts as woken: its task is polled again.
-        let waker = (!may_take).then(|| context.waker().clone());
+        // A caller that may take the permit, but has no budget, counts as woken: its task is polled again. It is in the queue,
+        // so the permit is offered to it, and the lookout notices if it is never polled again.
+        let waker = (!may_take).then(|| waker.clone());
         if ticket.queued {
-            state.callers[at].waker = waker;
+            self.callers[at].waker = waker;
         } else {
-            state.callers.insert(at, QueuedCaller { ticket: number, waker, silent: false });
+            self.callers.insert(at, QueuedCaller { ticket: number, waker, silent: false });
             ticket.queued = true;
         }
         Poll::Pending
     }
 
-    /// Gives the permit up, and calls the next caller. Returns whether the lookout has to check that a caller comes.
-    pub(crate) fn pass_on(&self) -> bool {
-        let mut state = self.state();
-        let next = state.call_next();
+    /// Gives the permit up, and calls the next caller. Returns that caller, and whether the lookout has to check that a caller
+    /// comes.
+    pub(crate) fn pass_on(&mut self) -> (Option<Waker>, bool) {
+        let next = self.call_next();
         // Callers may also have been woken before, when the permit was open. The lookout forgot them as soon as another
         // caller took the permit. So it has to look for them again, or they count as waiting for as long as they live.
-        let is_late = state.callers.iter().any(QueuedCaller::is_late);
-        drop(state);
-        next.into_iter().for_each(Waker::wake);
-        is_late
+        (next, self.callers.iter().any(QueuedCaller::is_late))
     }
 
     /// Counts one more waiting caller.
-    pub(crate) fn wait(&self) {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+    pub(crate) fn wait(&mut self) {
+        self.waiting += 1;
     }
 
-    /// A caller no longer waits. Returns whether another one was called in its place.
-    pub(crate) fn leave(&self, ticket: &Ticket) -> bool {
+    /// A caller no longer waits. Returns the one that was called in its place, and its own waker, to be dropped.
+    pub(crate) fn leave(&mut self, ticket: &Ticket) -> (Option<Waker>, Option<Waker>) {
         let Some(number) = ticket.number.filter(|_| ticket.queued).map(NonZeroU64::get) else {
-            self.waiting.fetch_sub(1, Ordering::SeqCst);
-            return false;
+            self.waiting -= 1;
+            return (None, None);
         };
-        let mut state = self.state();
-        let at = state.find(number);
-        let left = state.callers.remove(at);
+        let at = self.find(number);
+        let left = self.callers.remove(at);
         if left.as_ref().is_some_and(|caller| !caller.silent) {
-            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            self.waiting -= 1;
         }
         // If the leaving caller was called, it has to call the next one.
-        let next = if state.whose == Whose::Called(number) { state.call_next() } else { None };
-        drop(state);
-        drop(left);
-        next.map(Waker::wake).is_some()
+        let next = if self.whose == Whose::Called(number) { self.call_next() } else { None };
+        (next, left.and_then(|caller| caller.waker))
     }
 
     /// Callers that wait and are not known to be silent.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::SeqCst)
+        self.waiting
     }
 
     /// The callers that wait now.
     pub(crate) fn callers(&self) -> Callers {
-        let waiting = self.waiting();
-        Callers { waiting, last_ticket: self.state().tickets }
+        Callers { waiting: self.waiting, last_ticket: self.tickets }
     }
 
     /// Whether the permit is free: the next caller that is polled may take it.
     pub(crate) fn is_permit_free(&self) -> bool {
-        self.state().whose == Whose::Open
+        self.whose == Whose::Open
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.state().closed
+        self.closed
     }
 
-    /// Rejects all waiting callers, now and from now on.
-    pub(crate) fn close(&self) {
-        let mut state = self.state();
-        state.closed = true;
-        let wakers = state.take_wakers();
-        drop(state);
-        wakers.into_iter().for_each(Waker::wake);
+    /// Rejects all waiting callers, now and from now on. Returns them.
+    #[must_use]
+    pub(crate) fn close(&mut self) -> Vec<Waker> {
+        self.closed = true;
+        self.take_wakers()
     }
 
-    /// Checks whether the called caller has come. If it has not come for [`LOOKS`] looks, opens the permit.
-    pub(crate) fn look(&self) -> Look {
-        let mut state = self.state();
-        let is_late = match state.whose {
+    /// Checks whether the called caller has come. If it has not come for [`LOOKS`] looks, opens the permit. Returns the
+    /// callers to wake.
+    pub(crate) fn look(&mut self) -> (Look, Vec<Waker>) {
+        let is_late = match self.whose {
             Whose::Called(_) => true,
-            Whose::Open => state.callers.iter().any(QueuedCaller::is_late),
+            Whose::Open => self.callers.iter().any(QueuedCaller::is_late),
             Whose::Taken => false,
         };
-        if !is_late || state.closed {
-            return Look::Well;
+        if !is_late || self.closed {
+            return (Look::Well, Vec::new());
         }
-        state.looks += 1;
-        if state.looks < LOOKS {
-            return Look::Late;
+        self.looks += 1;
+        if self.looks < LOOKS {
+            return (Look::Late, Vec::new());
         }
-        (state.whose, state.looks) = (Whose::Open, 0);
-        let late = state.callers.iter_mut().filter(|caller| caller.is_late());
+        (self.whose, self.looks) = (Whose::Open, 0);
+        let late = self.callers.iter_mut().filter(|caller| caller.is_late());
         let silent = late.map(|caller| caller.silent = true).count();
-        self.waiting.fetch_sub(silent, Ordering::SeqCst);
-        let wakers = state.take_wakers();
-        drop(state);
-        wakers.into_iter().for_each(Waker::wake);
-        Look::Silent
+        self.waiting -= silent;
+        (Look::Silent, self.take_wakers())
     }
-}
 
-impl QueuedCaller {
-    /// Whether the caller was woken, and has not come yet.
-    fn is_late(&self) -> bool {
-        self.waker.is_none() && !self.silent
-    }
-}
-
-impl State {
     fn ticket(&mut self) -> u64 {
         self.tickets += 1;
         self.tickets
@@ -286,61 +249,85 @@ impl State {
     }
 }
 
+impl QueuedCaller {
+    /// Whether the caller was woken, and has not come yet.
+    fn is_late(&self) -> bool {
+        self.waker.is_none() && !self.silent
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
+
+    /// The queue of a test, which its callers share.
+    #[derive(Default)]
+    struct Shared(RefCell<Queue>);
+
+    impl Shared {
+        fn try_take(&self) -> Option<u64> {
+            self.0.borrow_mut().try_take()
+        }
+
+        /// Returns whether the lookout has to look.
+        fn pass_on(&self) -> bool {
+            self.0.borrow_mut().pass_on().1
+        }
+
+        fn look(&self) -> Look {
+            self.0.borrow_mut().look().0
+        }
+
+        fn waiting(&self) -> usize {
+            self.0.borrow().waiting()
+        }
+    }
 
     /// A caller whose future the test polls by hand.
     struct Hand<'a> {
-        queue: &'a Queue,
+        queue: &'a Shared,
         ticket: Ticket,
     }
 
     impl<'a> Hand<'a> {
+        fn new(queue: &'a Shared, ticket: Ticket) -> Self {
+            queue.0.borrow_mut().wait();
+            Self { queue, ticket }
+        }
+
         /// A caller that waits.
-        fn waits(queue: &'a Queue) -> Self {
-            queue.wait();
-            let mut hand = Self { queue, ticket: Ticket::default() };
+        fn waits(queue: &'a Shared) -> Self {
+            let mut hand = Self::new(queue, Ticket::default());
             assert!(!hand.comes());
             hand
         }
 
         /// Polls it. Returns whether it takes the permit.
         fn comes(&mut self) -> bool {
-            let mut context = Context::from_waker(Waker::noop());
-            match self.queue.poll(&mut self.ticket, &mut context) {
-                Poll::Ready(taken) => taken.is_ok(),
-                Poll::Pending => false,
-            }
+            matches!(self.poll(true), Poll::Ready(Ok(_)))
+        }
+
+        fn poll(&mut self, has_budget: bool) -> Poll<Result<u64, Fault>> {
+            self.queue.0.borrow_mut().poll(&mut self.ticket, Waker::noop(), has_budget)
         }
     }
 
     impl Drop for Hand<'_> {
         fn drop(&mut self) {
-            self.queue.leave(&self.ticket);
+            self.queue.0.borrow_mut().leave(&self.ticket);
         }
     }
 
-    /// Does this in a task that has used up its budget.
-    async fn without_budget(mut does: impl FnMut()) {
-        std::future::poll_fn(|context| {
-            while let Poll::Ready(coop) = poll_proceed(context) {
-                coop.made_progress();
-            }
-            does();
-            Poll::Ready(())
-        })
-        .await;
-    }
-
-    fn taken() -> Queue {
-        let queue = Queue::default();
+    fn taken() -> Shared {
+        let queue = Shared::default();
         queue.try_take().unwrap();
         queue
     }
 
     /// Looks until the lookout finds something other than a late caller.
-    fn looks(queue: &Queue) -> (u32, Look) {
+    fn looks(queue: &Shared) -> (u32, Look) {
         for look in 1.. {
             match queue.look() {
                 Look::Late => {}
@@ -350,25 +337,22 @@ mod tests {
         unreachable!()
     }
 
-    #[tokio::test]
-    async fn a_caller_whose_task_has_no_budget_left_is_found_silent_too() {
+    #[test]
+    fn a_caller_whose_task_has_no_budget_left_is_found_silent_too() {
         let queue = taken();
-        queue.wait();
-        let mut hand = Hand { queue: &queue, ticket: Ticket::default() };
-        without_budget(|| assert!(!hand.comes())).await;
+        let mut hand = Hand::new(&queue, Ticket::default());
+        assert!(hand.poll(false).is_pending());
         assert!(queue.pass_on(), "it is called");
         assert_eq!(looks(&queue).1, Look::Silent);
         assert_eq!(queue.waiting(), 0);
     }
 
-    #[tokio::test]
-    async fn a_caller_without_budget_takes_an_open_permit_when_it_is_polled_again() {
-        let queue = Queue::default();
-        queue.wait();
-        let mut hand = Hand { queue: &queue, ticket: Ticket::default() };
-        without_budget(|| assert!(!hand.comes())).await;
-        assert!(queue.is_permit_free());
-        tokio::task::yield_now().await;
+    #[test]
+    fn a_caller_without_budget_takes_an_open_permit_when_it_is_polled_again() {
+        let queue = Shared::default();
+        let mut hand = Hand::new(&queue, Ticket::default());
+        assert!(hand.poll(false).is_pending());
+        assert!(queue.0.borrow().is_permit_free());
         assert!(hand.comes(), "it is polled again");
     }
 
@@ -384,7 +368,7 @@ mod tests {
             assert_eq!(queue.look(), Look::Well);
         }
         assert!(!queue.pass_on());
-        assert!(queue.is_permit_free());
+        assert!(queue.0.borrow().is_permit_free());
     }
 
     #[test]
@@ -423,7 +407,7 @@ mod tests {
         assert!(polled.comes());
         drop(polled);
         assert!(queue.pass_on(), "they have been woken, and have not come");
-        assert!(queue.is_permit_free());
+        assert!(queue.0.borrow().is_permit_free());
         assert_eq!(looks(&queue), (LOOKS, Look::Silent));
         assert_eq!(queue.waiting(), 0);
         assert_eq!(queue.look(), Look::Well);
@@ -478,11 +462,10 @@ mod tests {
 
     #[test]
     fn a_caller_that_had_the_permit_queues_again_before_later_ones() {
-        let queue = Queue::default();
+        let queue = Shared::default();
         let number = queue.try_take().unwrap();
         let mut later = Hand::waits(&queue);
-        queue.wait();
-        let mut again = Hand { queue: &queue, ticket: Ticket::again(number) };
+        let mut again = Hand::new(&queue, Ticket::again(number));
         assert!(!again.comes());
         assert!(queue.pass_on());
         assert!(!later.comes() && again.comes());
@@ -492,12 +475,8 @@ mod tests {
     fn closing_sends_away_waiters_and_newcomers() {
         let queue = taken();
         let mut hand = Hand::waits(&queue);
-        queue.close();
-        let mut context = Context::from_waker(Waker::noop());
-        assert!(matches!(
-            queue.poll(&mut hand.ticket, &mut context),
-            Poll::Ready(Err(Fault::Closed))
-        ));
+        assert_eq!(queue.0.borrow_mut().close().len(), 1, "it is woken");
+        assert!(matches!(hand.poll(true), Poll::Ready(Err(Fault::Closed))));
         drop(hand);
         assert!(!queue.pass_on());
         assert!(queue.try_take().is_none());

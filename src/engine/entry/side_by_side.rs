@@ -95,6 +95,10 @@ impl<T: Clone> SideBySide<T> {
         self.asked_for.replace(permits).is_some_and(|before| before != permits)
     }
 
+    pub(crate) fn has(&self, id: TenureId) -> bool {
+        self.inside.contains_key(&id)
+    }
+
     pub(crate) fn find(&self, id: TenureId) -> Option<T> {
         self.inside.get(&id).cloned()
     }

@@ -161,7 +161,7 @@ impl Table {
 
     /// The entry that waits or holds under this owner field.
     pub(crate) fn find_waiting(&self, channel: &str, id: TenureId) -> Option<Arc<Entry>> {
-        let is_it = |entry: &Arc<Entry>| entry.is_known_as(id);
+        let is_it = |entry: &Arc<Entry>| entry.state().is_known_as(id);
         if let Some(entry) = self.plain_of(channel).find(is_it) {
             return Some(entry);
         }
@@ -174,24 +174,20 @@ impl Table {
 
     /// The caller of this entry has lined up right behind the caller with this owner field. See `behind.rs`.
     pub(crate) fn stands_behind(&self, entry: &Entry, ahead: TenureId) {
-        let Some(listed) = &entry.listed else { return };
-        let EntryKey::Alone(id) = listed.key else { return };
-        let Some(siblings) = self.others.get(&*listed.channel) else { return };
+        let Some(id) = entry.own_id() else { return };
+        let Some(siblings) = self.others.get(entry.channel()) else { return };
         let ahead = siblings.entries.get(&EntryKey::Alone(ahead));
-        ahead
-            .and_then(|ahead| ahead.listed.as_ref())
-            .into_iter()
-            .for_each(|ahead| ahead.behind.set(id));
+        ahead.into_iter().for_each(|ahead| ahead.state().behind.set(id));
     }
 
     /// The caller of this client that stands right behind in the line, if it still waits. It may be showing a sign of life: then
     /// it looks for the tenure when that is answered, which usually takes as long as a release would.
     pub(crate) fn one_behind(&self, entry: &Entry) -> Option<Visit> {
         let listed = entry.listed.as_ref()?;
-        let id = listed.behind.get()?;
+        let id = entry.state().behind.get()?;
         let next =
             self.others.get(&*listed.channel)?.entries.get(&EntryKey::Alone(id)).map(Arc::clone)?;
-        self.visit_again(&next).filter(|next| next.entry.is_still_behind())
+        self.visit_again(&next).filter(|next| next.entry.state().is_still_behind())
     }
 
     /// The entries of the plain locks of a channel.
@@ -261,7 +257,10 @@ impl Table {
 
     /// The entries whose contender should be polled soon, or should have been, and which are not watched yet.
     pub(crate) fn due(&self, now: Instant) -> Vec<Arc<Entry>> {
-        self.sorted(|entry| !entry.watched.is_so() && entry.contest.is_due(now))
+        self.sorted(|entry| {
+            let state = entry.state();
+            !state.lookout.is_so && state.contest.is_due(now)
+        })
     }
 
     #[cfg(test)]
@@ -438,7 +437,7 @@ mod tests {
         std::array::from_fn(|number| {
             let id = TenureId(u64::try_from(number).unwrap());
             let visit = table.enter_alone(&keys, keys.channel.clone(), id).unwrap();
-            *visit.entry.waiting() = Some(Box::new(Waiting::new(id, Instant::now())));
+            visit.entry.state().waiting = Some(Box::new(Waiting::new(id, Instant::now())));
             visit.entry.step(Event::Asked, RULES);
             visit.entry.step(waits(false), RULES);
             visit.entry.gate.was_opened();
@@ -456,7 +455,7 @@ mod tests {
 
     /// The contender has the lock.
     fn granted(visit: &Visit, id: TenureId) {
-        assert!(visit.entry.forget_line(id).is_some());
+        assert!(visit.entry.forget_line(id));
         visit.stop_watching();
     }
 

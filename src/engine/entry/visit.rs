@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker, ready};
 
+use tokio::task::coop::poll_proceed;
 use tokio::time::Instant;
 
-use crate::engine::entry::contest::{Part, Work};
-use crate::engine::entry::lookout::Stamp;
+use crate::engine::entry::contest::{self, Part, Work};
 use crate::engine::entry::queue::Ticket;
+use crate::engine::entry::state::Stamp;
 use crate::engine::entry::{Contested, Entry, EntryPermit, Seat, Stay, Tenure};
 use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::tenure;
@@ -27,23 +28,29 @@ pub(crate) struct Visit {
 impl Visit {
     /// The permit, if it is free.
     pub(crate) fn try_permit(&self) -> Option<EntryPermit> {
-        let number = self.entry.queue.try_take()?;
+        let number = self.entry.state().queue.try_take()?;
         Some(EntryPermit::new(self.clone(), number))
     }
 
     /// Passes the permit on to the next caller in the queue.
     pub(super) fn pass_permit_on(&self) {
-        if self.entry.queue.pass_on() {
-            self.entry.have_watched();
+        let mut state = self.entry.state();
+        let (next, is_late) = state.queue.pass_on();
+        let watches = is_late && state.lookout.begin();
+        drop(state);
+        next.into_iter().for_each(Waker::wake);
+        if watches {
+            self.entry.table.lookout().watch(&self.entry);
         }
     }
 
     /// What its contender does next.
     pub(crate) fn next(&self, listening: bool, rules: Rules) -> Next {
-        let watching = self.entry.table.is_watched_by(&self.entry, self.entry.is_far());
+        let is_far = self.entry.state().is_far();
+        let watching = self.entry.table.is_watched_by(&self.entry, is_far);
         let deaf = (!listening).then(|| self.entry.table.waiting_ahead(&self.entry));
         let now = Instant::now();
-        match &*self.entry.waiting() {
+        match &self.entry.state().waiting {
             Some(waiting) => waiting.next(now, deaf, watching, waiting.rules(rules)),
             None => Next::Ask,
         }
@@ -59,16 +66,21 @@ impl Visit {
         let (id, sent, is_watched) = (grant.id, grant.sent, holder.wish.lease == Lease::Watched);
         let awaited = grant.awaited || !is_watched;
         let is_joined = is_watched && self.entry.keys.row.holders == Holders::Readers;
-        let joined = is_joined.then(|| self.entry.queue.callers());
         let seat = Stay::Seat(Seat::new(self.clone(), id));
         let tenure = tenure::Tenure::begin(&self.entry.keys, seat, grant, holder, renew_at);
-        match self.entry.side_by_side() {
-            Some(mut shared) => {
-                shared.enter(id, Arc::clone(&tenure), (awaited, joined), Instant::now());
-                self.entry.note_holder();
+        let (mut state, now) = (self.entry.state(), Instant::now());
+        let joined = is_joined.then(|| state.queue.callers());
+        let shown = Arc::clone(&tenure);
+        let before = match &mut state.side_by_side {
+            Some(shared) => {
+                shared.enter(id, shown, (awaited, joined), now);
+                state.note_holder(now.into());
+                None
             }
-            None => self.entry.show(&tenure),
-        }
+            None => state.show(&tenure),
+        };
+        drop(state);
+        drop(before);
         self.doubt_if_lost(&tenure, sent);
         tenure
     }
@@ -81,24 +93,28 @@ impl Visit {
 
     /// Counts a caller into the queue, until the value is dropped.
     pub(crate) fn wait_as(&self, ticket: Ticket) -> InQueue<'_> {
-        self.entry.queue.wait();
+        self.entry.state().queue.wait();
         InQueue { visit: self, ticket }
     }
 
     /// From now on the lookout is notified when the contender is woken.
     pub(crate) fn have_contender_watched(&self) {
-        // This runs in each hand-over, so it only writes what is new.
-        if !self.entry.tells_lookout.load(Ordering::SeqCst) {
-            self.entry.tells_lookout.store(true, Ordering::SeqCst);
-        }
-        self.entry.table.lookout().end(&self.entry.age);
+        let mut state = self.entry.state();
+        state.lookout.is_told = true;
+        let age = state.lookout.uncount();
         // The contender may have been woken already.
-        self.entry.have_watched();
+        let watches = state.lookout.begin();
+        drop(state);
+        let lookout = self.entry.table.lookout();
+        age.into_iter().for_each(|age| lookout.end(age));
+        if watches {
+            lookout.watch(&self.entry);
+        }
     }
 
     /// The contender was granted the lock, and its tenure has begun. See [`Entry::forget_line`].
     pub(super) fn forget_line(&self, tenure: &Tenure) {
-        if self.entry.forget_line(tenure.id).is_some() {
+        if self.entry.forget_line(tenure.id) {
             self.stop_watching();
         }
     }
@@ -106,7 +122,8 @@ impl Visit {
     /// Has a tenure checked that may have been taken away before its holder has it. A message that comes from now on finds
     /// the tenure; one that came since the request was sent could not.
     pub(super) fn doubt_if_lost(&self, tenure: &Tenure, sent: Instant) {
-        if self.entry.was_lost_since(sent) {
+        let was_lost = self.entry.state().was_lost_since(sent.into());
+        if was_lost {
             tenure.doubt();
         }
     }
@@ -129,14 +146,16 @@ impl Visit {
     pub(crate) fn cancel(&self, work: Work<Contested>) {
         tracing::debug!(name = ?self.entry.keys.name(), "a caller is cancelled: its time has come, but it is not polled");
         // It still has the permit, so no other one is counted.
-        self.entry.table.lookout().end(&self.entry.age);
+        let age = self.entry.state().lookout.uncount();
+        age.into_iter().for_each(|age| self.entry.table.lookout().end(age));
         drop(work);
     }
 
     /// Cancels a contender that was found silent, and has kept its place because it blocked nobody. Returns whether there
     /// was one.
     pub(crate) fn cancel_silent(&self) -> bool {
-        self.entry.contest.take_silent().map(|work| self.cancel(work)).is_some()
+        let silent = self.entry.state().contest.take_silent();
+        silent.map(|work| self.cancel(work)).is_some()
     }
 
     /// Does work that has the permit. Returns `None` if the lookout cancelled it because its caller was not polled.
@@ -144,10 +163,21 @@ impl Visit {
     /// # Cancel safety
     /// Dropping the future drops the work.
     pub(crate) fn contest(&self, work: Work<Contested>) -> Contesting<'_> {
-        let is_alone = !self.entry.tells_lookout.load(Ordering::SeqCst);
-        let counted = is_alone.then(|| self.entry.table.lookout().begin(&self.entry.age));
+        let counted = self.count();
         let waker = Waker::from(Arc::clone(&self.entry));
         Contesting { visit: self, counted, waker, part: Part::New(work) }
+    }
+}
+
+impl Visit {
+    /// Counts the contender, as long as the lookout is not notified when it is woken.
+    fn count(&self) -> Option<Stamp> {
+        let lookout = self.entry.table.lookout();
+        let age = (!self.entry.state().lookout.is_told).then(|| lookout.begin())?;
+        // Only a contender with the permit begins, so no other one is counted in between. The previous one may still be.
+        let (stamp, before) = self.entry.state().lookout.count(age);
+        before.into_iter().for_each(|age| lookout.end(age));
+        Some(stamp)
     }
 }
 
@@ -185,10 +215,15 @@ impl Future for Contesting<'_> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Contested>> {
         let Self { visit, waker, part, .. } = &mut *self;
         let entry = &visit.entry;
-        let polled = entry.contest.poll(part, waker, context);
-        // The work may never be woken: the lookout has to see for how long it sleeps.
-        if polled.is_pending() && entry.tells_lookout.load(Ordering::SeqCst) {
-            entry.have_watched();
+        let polled = contest::poll(&**entry, part, waker, context);
+        if polled.is_pending() {
+            let mut state = entry.state();
+            // The work may never be woken: the lookout has to see for how long it sleeps.
+            let watches = state.lookout.is_told && state.lookout.begin();
+            drop(state);
+            if watches {
+                entry.table.lookout().watch(entry);
+            }
         }
         polled
     }
@@ -197,9 +232,14 @@ impl Future for Contesting<'_> {
 impl Drop for Contesting<'_> {
     fn drop(&mut self) {
         let entry = &self.visit.entry;
+        let mut state = entry.state();
         // If the lookout has cancelled the work, the entry may count the next contender by now. That count must go on.
-        self.counted.iter().for_each(|stamp| entry.table.lookout().end_of(&entry.age, *stamp));
-        entry.contest.end(&mut self.part);
+        let age = self.counted.and_then(|stamp| state.lookout.uncount_one(stamp));
+        let work = state.contest.end(&mut self.part);
+        drop(state);
+        age.into_iter().for_each(|age| entry.table.lookout().end(age));
+        // The drop passes the permit on, and the next caller may begin at once.
+        drop(work);
     }
 }
 
@@ -212,7 +252,14 @@ pub(crate) struct InQueue<'a> {
 impl<'a> InQueue<'a> {
     /// Takes the permit: first come, first served.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<EntryPermit, Fault>> {
-        let number = ready!(self.visit.entry.queue.poll(&mut self.ticket, context))?;
+        // A task that has used up its budget takes no permit now.
+        let coop = poll_proceed(context);
+        let (entry, has_budget) = (&self.visit.entry, coop.is_ready());
+        let number =
+            ready!(entry.state().queue.poll(&mut self.ticket, context.waker(), has_budget))?;
+        if let Poll::Ready(coop) = coop {
+            coop.made_progress();
+        }
         Poll::Ready(Ok(EntryPermit::new(self.visit.clone(), number)))
     }
 
@@ -228,8 +275,14 @@ impl<'a> InQueue<'a> {
 impl Drop for InQueue<'_> {
     fn drop(&mut self) {
         let entry = &self.visit.entry;
-        if entry.queue.leave(&self.ticket) {
-            entry.have_watched();
+        let mut state = entry.state();
+        let (next, own) = state.queue.leave(&self.ticket);
+        let watches = next.is_some() && state.lookout.begin();
+        drop(state);
+        drop(own);
+        next.into_iter().for_each(Waker::wake);
+        if watches {
+            entry.table.lookout().watch(entry);
         }
     }
 }
