@@ -54,7 +54,7 @@ use contest::{Contest, Place, Work};
 use gate::Gate;
 use permit::Seat;
 use side_by_side::SideBySide;
-use state::State;
+use state::{After, State};
 use table::EntryKey;
 
 /// One grant by Redis to this client, with its part of the entry.
@@ -109,6 +109,20 @@ impl Entry {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic under this lock")
+    }
+
+    /// Changes the state, and then does what that leaves to be done.
+    fn change<R>(self: &Arc<Self>, change: impl FnOnce(&mut State, &mut After) -> R) -> R {
+        let mut after = After::default();
+        let result = change(&mut self.state(), &mut after);
+        let lookout = self.table.lookout();
+        after.uncounted.take().into_iter().for_each(|age| lookout.end(age));
+        after.called.take().into_iter().for_each(Waker::wake);
+        after.all.drain(..).for_each(Waker::wake);
+        if after.watch {
+            lookout.watch(self);
+        }
+        result
     }
 
     /// The channel for messages to all clients.
@@ -185,11 +199,6 @@ impl Entry {
         self.state().can_watch()
     }
 
-    /// See [`State::forgotten`].
-    pub(crate) fn forgotten(&self) -> Vec<Arc<Tenure>> {
-        self.state().forgotten()
-    }
-
     /// See [`State::holder`].
     pub(crate) fn holder(&self, id: TenureId) -> Option<Arc<Tenure>> {
         self.state().holder(id)
@@ -233,8 +242,8 @@ impl Entry {
 
     /// See [`State::hold_back`].
     pub(crate) fn hold_back(&self, ghost: Ghost) {
-        let former = self.state().hold_back(ghost);
-        drop(former);
+        let mut after = After::default();
+        self.state().hold_back(ghost, &mut after);
     }
 
     /// See [`State::holds_back`].
@@ -245,11 +254,6 @@ impl Entry {
     /// See [`State::hold_back`].
     pub(crate) fn take_held_back(&self) -> Vec<Ghost> {
         self.state().take_held_back()
-    }
-
-    /// The contender leaves. See [`State::stop_asking`].
-    pub(crate) fn stop_asking(&self, next_id: impl Fn() -> TenureId) {
-        self.state().stop_asking(next_id, Instant::now());
     }
 
     /// The contender was granted the lock: the server has taken it out of the line. Its tenure is shown before that, so
@@ -265,9 +269,8 @@ impl Entry {
         self.state().leave_line()
     }
 
-    fn close(&self) {
-        let callers = self.state().close();
-        callers.into_iter().for_each(Waker::wake);
+    fn close(self: &Arc<Self>) {
+        self.change(State::close);
         self.gate.close();
     }
 
@@ -276,10 +279,9 @@ impl Entry {
         self.state().tenure.clone()
     }
 
-    /// Shows a tenure to its owner, which may nest in it, and to the next caller in the queue.
-    pub(crate) fn show(&self, tenure: &Arc<Tenure>) {
-        let before = self.state().show(tenure);
-        drop(before);
+    /// See [`State::show`].
+    pub(crate) fn show(self: &Arc<Self>, tenure: &Arc<Tenure>) {
+        self.change(|state, after| state.show(Arc::clone(tenure), after));
     }
 
     /// The client is about to ask for the lock, and may keep what it is granted. `listen` subscribes to the channels.
@@ -310,9 +312,7 @@ impl Entry {
 
     /// Has the lookout check whether a caller that was notified has come.
     pub(crate) fn have_watched(self: &Arc<Self>) {
-        if self.state().lookout.begin() {
-            self.table.lookout().watch(self);
-        }
+        self.change(State::watch);
     }
 
     /// The lookout is about to look. A caller that is notified from now on is for the next look.
@@ -333,21 +333,18 @@ impl Entry {
         self.state().lookout.alarm = None;
     }
 
-    /// Whether the client is closed.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.state().queue.is_closed()
-    }
-
     /// See [`State::is_awaited`].
     pub(crate) fn is_awaited(&self) -> bool {
         self.state().is_awaited()
     }
 
     /// Checks whether the called caller has come.
-    pub(crate) fn look_for_called(&self) -> Look {
-        let (look, silent) = self.state().queue.look();
-        silent.into_iter().for_each(Waker::wake);
-        look
+    pub(crate) fn look_for_called(self: &Arc<Self>) -> Look {
+        self.change(|state, after| {
+            let (look, silent) = state.queue.look();
+            after.all = silent;
+            look
+        })
     }
 
     /// Parks the contender until its gate is opened or the time is over.
@@ -374,12 +371,15 @@ impl Entry {
 
     /// Checks whether a notified contender was polled. If it is silent and blocks another caller, returns its work, for
     /// the caller to drop.
-    pub(crate) fn look_for_contender(&self, now: Instant) -> (Look, Option<Work<Contested>>) {
-        let mut state = self.state();
-        let (look, late) = state.contest.look(now);
-        let stands = !state.is_awaited() && state.is_parked();
-        drop(state);
-        late.into_iter().for_each(Waker::wake);
+    pub(crate) fn look_for_contender(
+        self: &Arc<Self>,
+        now: Instant,
+    ) -> (Look, Option<Work<Contested>>) {
+        let (look, stands) = self.change(|state, after| {
+            let (look, late) = state.contest.look(now);
+            after.called = late;
+            (look, !state.is_awaited() && state.is_parked())
+        });
         match look {
             // It blocks nobody while it only stands in line: the server removes it, since it shows no signs of life.
             Look::Silent if stands && !self.has_siblings() => (look, None),
@@ -468,11 +468,7 @@ impl Wake for Entry {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let (caller, watches) = self.state().wake();
-        caller.into_iter().for_each(Waker::wake);
-        if watches {
-            self.table.lookout().watch(self);
-        }
+        self.change(State::wake);
     }
 }
 

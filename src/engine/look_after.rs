@@ -23,35 +23,15 @@ impl Engine {
         entry.take_held_back().into_iter().for_each(|ghost| self.later(Job::ghost(ghost)));
     }
 
-    /// Gives up a tenure and a place in line that were left for waiting callers, if no caller waits any more.
+    /// Gives back everything that was left for waiting callers, if no caller waits any more.
     pub(crate) fn look_after(&self, visit: &Visit) {
-        let entry = &visit.entry;
-        if entry.is_awaited() {
-            return;
+        let Some((left, permit)) = visit.forsake() else { return };
+        left.place.into_iter().for_each(|id| self.leave_line(&visit.entry.keys, id));
+        left.ghosts.into_iter().for_each(|ghost| self.later(Job::ghost(ghost)));
+        if let Some(tenure) = &left.tenure {
+            self.retire(tenure, permit);
         }
-        // Hold the permit while doing this: otherwise a contender that lines up meanwhile would silently lose its
-        // place.
-        let permit = visit.try_permit();
-        if permit.is_none() && !entry.is_closed() {
-            return;
-        }
-        if !entry.is_awaited() {
-            if let Some(id) = visit.leave_line() {
-                self.leave_line(&entry.keys, id);
-            }
-            self.give_back_former(entry);
-        }
-        if let Some(tenure) = entry.tenure() {
-            return self.retire(&tenure, permit);
-        }
-        // Drop the permit first. While this caller has the permit, a holder that leaves mistakes this caller for a
-        // contender, and leaves its tenure to it.
-        drop(permit);
-        // Meanwhile, a caller of a fair lock may have left its tenure here. It found the permit taken, and relies on this call.
-        if let Some(tenure) = entry.tenure().filter(|_| !entry.is_awaited()) {
-            return self.retire(&tenure, None);
-        }
-        entry.forgotten().iter().for_each(|tenure| self.retire(tenure, None));
+        left.resting.iter().for_each(|tenure| self.retire(tenure, None));
     }
 
     /// Releases an idle tenure, and then the permit.

@@ -52,9 +52,6 @@ impl Contender {
 impl Drop for Contender {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
-        permit.entry().stop_asking(|| self.engine.next_tenure());
-        permit.entry().stop_contending();
-        // Pass the permit on first: only then is it certain whether another caller takes it.
-        self.engine.look_after(&permit.pass_on());
+        self.engine.look_after(&permit.give_up(|| self.engine.next_tenure()));
     }
 }

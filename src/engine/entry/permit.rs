@@ -84,6 +84,19 @@ impl EntryPermit {
     }
 }
 
+impl EntryPermit {
+    /// The contender leaves without the lock: passes the permit on, and the place in line with it.
+    pub(crate) fn give_up(mut self, next_id: impl Fn() -> TenureId) -> Visit {
+        let visit = self.visit.take().expect("the permit is passed on once");
+        visit.entry.change(|state, after| {
+            state.stop_asking(next_id);
+            state.stop_contending();
+            state.pass_on(after);
+        });
+        visit
+    }
+}
+
 impl Drop for EntryPermit {
     fn drop(&mut self) {
         self.visit.iter().for_each(Visit::pass_permit_on);

@@ -1,10 +1,9 @@
 //! What a client knows of one lock: one plain value, behind the mutex of its [`Entry`](crate::engine::entry::Entry).
 //!
-//! Nothing here wakes a task, locks anything, or drops what somebody else made. Methods return the callers to wake and the
-//! values to drop, for the time after the state is unlocked: a waker may poll its task at once, and a tenure that is dropped
-//! may leave the table.
+//! Nothing here wakes a task, locks anything, or drops what somebody else made: a waker may poll its task at once, and a
+//! tenure that is dropped may leave the table. Methods leave that to be done [`After`] the state is unlocked.
 
-use std::mem::take;
+use std::mem::{replace, take};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -13,9 +12,9 @@ use tokio::time::Instant;
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::entry::alarms::Alarm;
 use crate::engine::entry::behind::Behind;
-use crate::engine::entry::contest::Contest;
+use crate::engine::entry::contest::{Contest, Part, Work};
 use crate::engine::entry::lookout::Age;
-use crate::engine::entry::queue::Queue;
+use crate::engine::entry::queue::{Queue, Ticket};
 use crate::engine::entry::side_by_side::SideBySide;
 use crate::engine::entry::{Contested, Tenure};
 use crate::engine::ghost::Ghost;
@@ -73,35 +72,114 @@ pub(super) struct Watched {
     counted: u32,
 }
 
+/// What a change of the state leaves to be done when the state is unlocked.
+#[derive(Default)]
+pub(super) struct After {
+    /// The callers to wake.
+    pub(super) called: Option<Waker>,
+    pub(super) all: Vec<Waker>,
+    /// Whether the lookout has to watch the entry from now on.
+    pub(super) watch: bool,
+    /// A contender that is not counted any more.
+    pub(super) uncounted: Option<Age>,
+    /// To be dropped. The drop of work passes the permit on.
+    pub(super) work: Option<Work<Contested>>,
+    pub(super) tenure: Option<Arc<Tenure>>,
+    pub(super) waker: Option<Waker>,
+    pub(super) ghosts: Vec<Ghost>,
+}
+
+/// What a client has of a lock that none of its callers needs.
+pub(crate) struct Forsaken {
+    /// The place in line, by its owner field.
+    pub(crate) place: Option<TenureId>,
+    pub(crate) ghosts: Vec<Ghost>,
+    /// It may still be held, or over.
+    pub(crate) tenure: Option<Arc<Tenure>>,
+    /// The permit that was taken with it, so that nobody asks before the release of this tenure is answered.
+    pub(super) permit: Option<u64>,
+    pub(crate) resting: Vec<Arc<Tenure>>,
+}
+
 /// The count of one contender. When its caller leaves, its entry may have counted the next contender already.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stamp(u32);
 
-impl Watched {
-    /// Has the entry watched. Returns whether it was not yet.
-    #[must_use]
-    pub(super) fn begin(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_so, true)
-    }
-
-    /// Counts a contender that has no answer yet. Returns the count of the previous one, if that goes on.
-    pub(super) fn count(&mut self, age: Age) -> (Stamp, Option<Age>) {
-        self.counted = self.counted.wrapping_add(1);
-        (Stamp(self.counted), self.age.replace(age))
-    }
-
-    /// Ends the count of whatever contender is counted.
-    pub(super) fn uncount(&mut self) -> Option<Age> {
-        self.age.take()
-    }
-
-    /// Ends the count of this contender, unless it has ended.
-    pub(super) fn uncount_one(&mut self, Stamp(stamp): Stamp) -> Option<Age> {
-        if self.counted == stamp { self.age.take() } else { None }
-    }
-}
-
 impl State {
+    /// Has the lookout watch the entry, if it does not yet.
+    pub(super) fn watch(&mut self, after: &mut After) {
+        after.watch |= !replace(&mut self.lookout.is_so, true);
+    }
+
+    /// Same as [`watch`](Self::watch), unless the contender is alone.
+    pub(super) fn watch_contender(&mut self, after: &mut After) {
+        if self.lookout.is_told {
+            self.watch(after);
+        }
+    }
+
+    /// A caller comes, or has to wait. So the lookout is notified from now on when the contender is woken.
+    pub(super) fn tell_lookout(&mut self, after: &mut After) {
+        self.lookout.is_told = true;
+        self.uncount(after);
+        // The contender may have been woken already.
+        self.watch(after);
+    }
+
+    /// The contender is cancelled, and not counted any more.
+    pub(super) fn uncount(&mut self, after: &mut After) {
+        after.uncounted = self.lookout.age.take();
+    }
+
+    /// Counts a contender that has no answer yet. The count of the one before ends.
+    pub(super) fn count(&mut self, age: Age, after: &mut After) -> Stamp {
+        self.lookout.counted = self.lookout.counted.wrapping_add(1);
+        after.uncounted = self.lookout.age.replace(age);
+        Stamp(self.lookout.counted)
+    }
+
+    /// The contender has left, with its work. If the lookout has cancelled that work, the next contender may be counted by now,
+    /// and that count goes on.
+    pub(super) fn end_contest(
+        &mut self,
+        counted: Option<Stamp>,
+        part: &mut Part<Contested>,
+        after: &mut After,
+    ) {
+        if counted.is_some_and(|Stamp(stamp)| stamp == self.lookout.counted) {
+            self.uncount(after);
+        }
+        after.work = self.contest.end(part);
+    }
+
+    /// Gives the permit up, and calls the next caller.
+    pub(super) fn pass_on(&mut self, after: &mut After) {
+        let (next, is_late) = self.queue.pass_on();
+        after.called = next;
+        if is_late {
+            self.watch(after);
+        }
+    }
+
+    /// A caller leaves the queue.
+    pub(super) fn leave_queue(&mut self, ticket: &Ticket, after: &mut After) {
+        (after.called, after.waker) = self.queue.leave(ticket);
+        if after.called.is_some() {
+            self.watch(after);
+        }
+    }
+
+    /// There is an event for the contender.
+    pub(super) fn wake(&mut self, after: &mut After) {
+        after.called = self.contest.wake();
+        self.watch_contender(after);
+    }
+
+    /// Rejects all callers.
+    pub(super) fn close(&mut self, after: &mut After) {
+        after.all = self.queue.close();
+    }
+
     /// Whether another caller of this client is in the queue, and not known to be silent.
     pub(super) fn is_awaited(&self) -> bool {
         self.queue.waiting() > 0
@@ -138,12 +216,6 @@ impl State {
         self.waiting.as_ref().is_some_and(|waiting| waiting.is_far())
     }
 
-    /// The resting tenures that no caller wants.
-    pub(super) fn forgotten(&self) -> Vec<Arc<Tenure>> {
-        let shared = self.side_by_side.as_ref().filter(|_| !self.is_wanted());
-        shared.map_or_else(Vec::new, |shared| shared.forgotten())
-    }
-
     /// The tenure of this owner field.
     pub(super) fn holder(&self, id: TenureId) -> Option<Arc<Tenure>> {
         let together = self.side_by_side.as_ref().and_then(|shared| shared.find(id));
@@ -175,16 +247,16 @@ impl State {
             let id = self.new_id(own, &next_id);
             self.waiting = Some(Box::new(Waiting::new(id, now)));
         }
-        self.stop_asking(next_id, now);
+        self.stop_asking(next_id);
         let waiting = self.waiting.as_mut().expect("it waits from now on");
         waiting.step(now, Event::Asked, rules);
         (waiting.id(), waiting.place(), if waiting.rests() { Manner::Rest } else { Manner::Wait })
     }
 
     /// One of its requests may still run. So the contender, or the next one, keeps the place under another owner field.
-    pub(super) fn stop_asking(&mut self, next_id: impl Fn() -> TenureId, now: Instant) {
+    pub(super) fn stop_asking(&mut self, next_id: impl Fn() -> TenureId) {
         if let Some(waiting) = self.waiting.as_mut().filter(|waiting| waiting.may_still_run()) {
-            waiting.rename(next_id(), now);
+            waiting.rename(next_id(), Instant::now());
             self.behind = Behind::Moved;
         }
     }
@@ -193,24 +265,20 @@ impl State {
     /// may still run late, and the client cleans up after them. That would also remove a later place under the same
     /// owner field. So the caller never lines up under that owner field again.
     fn new_id(&mut self, own: Option<TenureId>, next_id: impl Fn() -> TenureId) -> TenureId {
-        if let Some(own) = own.filter(|_| !std::mem::replace(&mut self.has_used_name, true)) {
+        if let Some(own) = own.filter(|_| !replace(&mut self.has_used_name, true)) {
             return own;
         }
         self.behind = Behind::Moved;
         next_id()
     }
 
-    /// Keeps a ghost until [`take_held_back`](Self::take_held_back), which the caller that ends the wait has to call. Returns
-    /// ghosts that are not kept any more.
-    #[must_use]
-    pub(super) fn hold_back(&mut self, ghost: Ghost) -> Vec<Ghost> {
-        let mut former = Vec::new();
+    /// Keeps a ghost until [`take_held_back`](Self::take_held_back), which the caller that ends the wait has to call.
+    pub(super) fn hold_back(&mut self, ghost: Ghost, after: &mut After) {
         if self.held_back.len() >= MOST_HELD_BACK {
             let now = Instant::now();
-            former.extend(self.held_back.extract_if(.., |former| now >= former.until));
+            after.ghosts.extend(self.held_back.extract_if(.., |former| now >= former.until));
         }
         self.held_back.push(ghost);
-        former
     }
 
     /// Whether a ghost of this owner field is kept.
@@ -229,30 +297,30 @@ impl State {
         stands && self.held_back.is_empty()
     }
 
+    /// Takes out everything that was left for callers of this client, unless one waits or contends.
+    pub(super) fn forsake(&mut self) -> Option<Forsaken> {
+        let is_closed = self.queue.is_closed();
+        if self.is_awaited() || !(is_closed || self.queue.is_permit_free()) {
+            return None;
+        }
+        let place = self.leave_line();
+        let resting = self.side_by_side.as_ref().filter(|_| !self.is_wanted());
+        let resting = resting.map_or_else(Vec::new, |shared| shared.forgotten());
+        let tenure = self.tenure.clone();
+        let permit = tenure.as_ref().and_then(|_| self.queue.try_take());
+        Some(Forsaken { place, ghosts: self.take_held_back(), tenure, permit, resting })
+    }
+
     /// No caller contends any more. Returns the owner field to take out of the line, if there is one.
     pub(super) fn leave_line(&mut self) -> Option<TenureId> {
         let waiting = self.waiting.take()?;
         waiting.stands().then(|| waiting.id())
     }
 
-    /// Shows a tenure. Returns the one before.
-    #[must_use]
-    pub(super) fn show(&mut self, tenure: &Arc<Tenure>) -> Option<Arc<Tenure>> {
+    /// Shows a tenure to its owner, which may nest in it, and to the next caller in the queue.
+    pub(super) fn show(&mut self, tenure: Arc<Tenure>, after: &mut After) {
         self.note_holder(CompactInstant::now());
-        self.tenure.replace(Arc::clone(tenure))
-    }
-
-    /// There is an event for the contender. Returns the caller to wake, and whether the lookout has to watch the entry.
-    #[must_use]
-    pub(super) fn wake(&mut self) -> (Option<Waker>, bool) {
-        let watches = self.lookout.is_told && self.lookout.begin();
-        (self.contest.wake(), watches)
-    }
-
-    /// Rejects all callers. Returns those to wake.
-    #[must_use]
-    pub(super) fn close(&mut self) -> Vec<Waker> {
-        self.queue.close()
+        after.tenure = self.tenure.replace(tenure);
     }
 
     /// An attempt failed. Returns since when all attempts have failed.
@@ -312,24 +380,32 @@ mod tests {
     fn of_many_ghosts_those_are_kept_that_may_still_hold_the_lock() {
         let keys = Arc::new(Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap());
         let (mut state, now, debts) = (State::default(), Instant::now(), Debts::default());
+        let mut after = After::default();
         let mut hold_back = |id, until| {
             let (keys, debt) = (Arc::clone(&keys), debts.tidying());
-            state.hold_back(Ghost { keys, id: TenureId(id), sent_on: 1, until, debt }).len()
+            let ghost = Ghost { keys, id: TenureId(id), sent_on: 1, until, debt };
+            state.hold_back(ghost, &mut after);
         };
         hold_back(0, now + Duration::from_secs(3600));
-        let dropped: Vec<_> = (1..=MOST_HELD_BACK as u64).map(|id| hold_back(id, now)).collect();
-        assert_eq!(dropped.iter().sum::<usize>(), MOST_HELD_BACK - 1);
+        (1..=MOST_HELD_BACK as u64).for_each(|id| hold_back(id, now));
+        assert_eq!(after.ghosts.len(), MOST_HELD_BACK - 1);
         let kept: Vec<_> = state.take_held_back().iter().map(|ghost| ghost.id.0).collect();
         assert_eq!(kept, [0, MOST_HELD_BACK as u64]);
     }
 
     #[test]
     fn a_contender_that_was_cancelled_does_not_end_the_count_of_the_next_one() {
-        let (lookout, mut watched) = (Lookout::<()>::default(), Watched::default());
-        let (cancelled, before) = watched.count(lookout.begin());
-        assert!(before.is_none() && watched.uncount().is_some());
-        let (next, _) = watched.count(lookout.begin());
-        assert!(watched.uncount_one(cancelled).is_none());
-        assert!(watched.uncount_one(next).is_some() && watched.uncount_one(next).is_none());
+        let (lookout, mut state) = (Lookout::<()>::default(), State::default());
+        let ends = |state: &mut State, stamp| {
+            let mut after = After::default();
+            state.end_contest(Some(stamp), &mut Part::Over, &mut after);
+            after.uncounted.is_some()
+        };
+        let mut after = After::default();
+        let cancelled = state.count(lookout.begin(), &mut after);
+        let next = state.count(lookout.begin(), &mut after);
+        assert!(after.uncounted.is_some(), "the count of the one before ends");
+        assert!(!ends(&mut state, cancelled));
+        assert!(ends(&mut state, next) && !ends(&mut state, next));
     }
 }

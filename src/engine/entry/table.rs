@@ -310,7 +310,8 @@ impl Table {
     /// If this contender was the watcher of its line, another one watches from now on.
     pub(super) fn stop_watching(&self, entry: &Entry) {
         let Some(listed) = &entry.listed else { return };
-        let siblings = self.others.get_mut(&*listed.channel);
+        // The next contender of this entry may watch by now.
+        let siblings = self.others.get_mut(&*listed.channel).filter(|_| !entry.is_far());
         wake(siblings.and_then(|mut siblings| siblings.stop_watching(listed.key)));
     }
 
@@ -495,7 +496,7 @@ mod tests {
         table.stands_behind(&third.entry, TenureId(1));
         assert!(is_behind(&first, &second) && is_behind(&second, &third));
         second.entry.step(Event::Asked, RULES);
-        second.entry.stop_asking(|| TenureId(7));
+        second.entry.state().stop_asking(|| TenureId(7));
         assert!(table.one_behind(&first.entry).is_none());
         assert!(table.one_behind(&second.entry).is_none(), "and nobody stands behind it");
     }
@@ -504,11 +505,12 @@ mod tests {
     fn each_far_contender_has_the_watch_in_turn() {
         let [first, second, third] = far_contenders();
         assert!(watches(&first));
-        first.stop_watching();
+        let stops = |visit: &Visit| visit.entry.table.passes_over(&visit.entry);
+        stops(&first);
         assert!(watches(&second));
-        second.stop_watching();
+        stops(&second);
         assert!(watches(&third), "not the first one again");
-        third.stop_watching();
+        stops(&third);
         assert!(watches(&first));
     }
 
@@ -533,7 +535,7 @@ mod tests {
             visit.entry.step(waits(true), RULES);
             visit.next(true, RULES);
         };
-        for ends in [|visit: Visit| visit.stop_watching(), comes_near, drop] {
+        for ends in [|visit: Visit| granted(&visit, TenureId(0)), comes_near, drop] {
             let [first, second] = far_contenders();
             assert!(watches(&first) && !watches(&second));
             let table = Arc::clone(&first.entry.table);

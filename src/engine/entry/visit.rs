@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::engine::entry::contest::{self, Part, Work};
 use crate::engine::entry::queue::Ticket;
-use crate::engine::entry::state::Stamp;
+use crate::engine::entry::state::{Forsaken, Stamp, State};
 use crate::engine::entry::{Contested, Entry, EntryPermit, Seat, Stay, Tenure};
 use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::tenure;
@@ -34,14 +34,7 @@ impl Visit {
 
     /// Passes the permit on to the next caller in the queue.
     pub(super) fn pass_permit_on(&self) {
-        let mut state = self.entry.state();
-        let (next, is_late) = state.queue.pass_on();
-        let watches = is_late && state.lookout.begin();
-        drop(state);
-        next.into_iter().for_each(Waker::wake);
-        if watches {
-            self.entry.table.lookout().watch(&self.entry);
-        }
+        self.entry.change(State::pass_on);
     }
 
     /// What its contender does next.
@@ -68,19 +61,17 @@ impl Visit {
         let is_joined = is_watched && self.entry.keys.row.holders == Holders::Readers;
         let seat = Stay::Seat(Seat::new(self.clone(), id));
         let tenure = tenure::Tenure::begin(&self.entry.keys, seat, grant, holder, renew_at);
-        let (mut state, now) = (self.entry.state(), Instant::now());
-        let joined = is_joined.then(|| state.queue.callers());
-        let shown = Arc::clone(&tenure);
-        let before = match &mut state.side_by_side {
-            Some(shared) => {
-                shared.enter(id, shown, (awaited, joined), now);
-                state.note_holder(now.into());
-                None
+        self.entry.change(|state, after| {
+            let (now, shown) = (Instant::now(), Arc::clone(&tenure));
+            let joined = is_joined.then(|| state.queue.callers());
+            match &mut state.side_by_side {
+                Some(shared) => {
+                    shared.enter(id, shown, (awaited, joined), now);
+                    state.note_holder(now.into());
+                }
+                None => state.show(shown, after),
             }
-            None => state.show(&tenure),
-        };
-        drop(state);
-        drop(before);
+        });
         self.doubt_if_lost(&tenure, sent);
         tenure
     }
@@ -99,17 +90,7 @@ impl Visit {
 
     /// From now on the lookout is notified when the contender is woken.
     pub(crate) fn have_contender_watched(&self) {
-        let mut state = self.entry.state();
-        state.lookout.is_told = true;
-        let age = state.lookout.uncount();
-        // The contender may have been woken already.
-        let watches = state.lookout.begin();
-        drop(state);
-        let lookout = self.entry.table.lookout();
-        age.into_iter().for_each(|age| lookout.end(age));
-        if watches {
-            lookout.watch(&self.entry);
-        }
+        self.entry.change(State::tell_lookout);
     }
 
     /// The contender was granted the lock, and its tenure has begun. See [`Entry::forget_line`].
@@ -126,6 +107,14 @@ impl Visit {
         if was_lost {
             tenure.doubt();
         }
+    }
+
+    /// See [`State::forsake`].
+    pub(crate) fn forsake(&self) -> Option<(Forsaken, Option<EntryPermit>)> {
+        let left = self.entry.state().forsake()?;
+        self.stop_watching();
+        let permit = left.permit.map(|number| EntryPermit::new(self.clone(), number));
+        Some((left, permit))
     }
 
     /// Same as [`Entry::leave_line`], while other entries remain.
@@ -146,8 +135,7 @@ impl Visit {
     pub(crate) fn cancel(&self, work: Work<Contested>) {
         tracing::debug!(name = ?self.entry.keys.name(), "a caller is cancelled: its time has come, but it is not polled");
         // It still has the permit, so no other one is counted.
-        let age = self.entry.state().lookout.uncount();
-        age.into_iter().for_each(|age| self.entry.table.lookout().end(age));
+        self.entry.change(State::uncount);
         drop(work);
     }
 
@@ -174,10 +162,8 @@ impl Visit {
     fn count(&self) -> Option<Stamp> {
         let lookout = self.entry.table.lookout();
         let age = (!self.entry.state().lookout.is_told).then(|| lookout.begin())?;
-        // Only a contender with the permit begins, so no other one is counted in between. The previous one may still be.
-        let (stamp, before) = self.entry.state().lookout.count(age);
-        before.into_iter().for_each(|age| lookout.end(age));
-        Some(stamp)
+        // Only a contender with the permit begins, so no other one is counted in between.
+        Some(self.entry.change(|state, after| state.count(age, after)))
     }
 }
 
@@ -217,13 +203,8 @@ impl Future for Contesting<'_> {
         let entry = &visit.entry;
         let polled = contest::poll(&**entry, part, waker, context);
         if polled.is_pending() {
-            let mut state = entry.state();
             // The work may never be woken: the lookout has to see for how long it sleeps.
-            let watches = state.lookout.is_told && state.lookout.begin();
-            drop(state);
-            if watches {
-                entry.table.lookout().watch(entry);
-            }
+            entry.change(State::watch_contender);
         }
         polled
     }
@@ -231,15 +212,8 @@ impl Future for Contesting<'_> {
 
 impl Drop for Contesting<'_> {
     fn drop(&mut self) {
-        let entry = &self.visit.entry;
-        let mut state = entry.state();
-        // If the lookout has cancelled the work, the entry may count the next contender by now. That count must go on.
-        let age = self.counted.and_then(|stamp| state.lookout.uncount_one(stamp));
-        let work = state.contest.end(&mut self.part);
-        drop(state);
-        age.into_iter().for_each(|age| entry.table.lookout().end(age));
-        // The drop passes the permit on, and the next caller may begin at once.
-        drop(work);
+        let Self { visit, counted, part, .. } = self;
+        visit.entry.change(|state, after| state.end_contest(*counted, part, after));
     }
 }
 
@@ -274,16 +248,7 @@ impl<'a> InQueue<'a> {
 
 impl Drop for InQueue<'_> {
     fn drop(&mut self) {
-        let entry = &self.visit.entry;
-        let mut state = entry.state();
-        let (next, own) = state.queue.leave(&self.ticket);
-        let watches = next.is_some() && state.lookout.begin();
-        drop(state);
-        drop(own);
-        next.into_iter().for_each(Waker::wake);
-        if watches {
-            entry.table.lookout().watch(entry);
-        }
+        self.visit.entry.change(|state, after| state.leave_queue(&self.ticket, after));
     }
 }
 
