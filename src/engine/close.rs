@@ -13,7 +13,7 @@ impl Engine {
             if let Some(id) = entry.leave_line() {
                 self.leave_line(&entry.keys, id);
             }
-            self.give_back_former(&entry);
+            self.give_back_former(entry.take_held_back());
         }
         for tenure in self.timetable.close() {
             self.give_up(&tenure);

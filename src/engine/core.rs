@@ -174,7 +174,7 @@ impl Engine {
     /// Same as [`begin`](Self::begin), for a grant to a caller that asked beside the contender.
     pub(crate) fn begin_beside(&self, visit: &Visit, grant: Grant, holder: Holder) -> Result<Hold> {
         let renew_at = self.rhythm.first(self.started, grant.sent);
-        self.begun(visit.begin_beside(grant, holder, renew_at), holder)
+        self.begun(visit.begin_beside(grant, holder, renew_at, false), holder)
     }
 
     fn begun(&self, tenure: Arc<Tenure>, holder: Holder) -> Result<Hold> {

@@ -161,6 +161,8 @@ impl Entry {
         &self,
         act: impl FnOnce(&mut SideBySide<Arc<Tenure>>) -> R,
     ) -> Option<R> {
+        // A plain lock, the most frequent, locks nothing here.
+        self.listed.as_ref()?;
         self.state().side_by_side.as_deref_mut().map(act)
     }
 
@@ -254,14 +256,6 @@ impl Entry {
     /// See [`State::hold_back`].
     pub(crate) fn take_held_back(&self) -> Vec<Ghost> {
         self.state().take_held_back()
-    }
-
-    /// The contender was granted the lock: the server has taken it out of the line. Its tenure is shown before that, so
-    /// this client always knows the owner field. Otherwise the client would release the grant when a message about it
-    /// arrives.
-    fn forget_line(&self, id: TenureId) -> bool {
-        // A tenure of a latch has given up its permit, so the line may belong to the next contender.
-        self.state().waiting.take_if(|waiting| waiting.id() == id).is_some()
     }
 
     /// See [`State::leave_line`].
@@ -418,9 +412,11 @@ impl Entry {
         self.state().elsewhere = true;
     }
 
-    /// See [`State::stop_contending`].
-    pub(crate) fn stop_contending(&self) {
-        self.state().stop_contending();
+    /// See [`State::stop_contending`]. Returns the ghosts that were held back.
+    pub(crate) fn stop_contending(&self) -> Vec<Ghost> {
+        let mut state = self.state();
+        state.stop_contending();
+        state.take_held_back()
     }
 
     /// Whether the lock is known to be taken: by a caller of this client, or by whatever makes its contender wait.

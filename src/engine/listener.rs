@@ -337,7 +337,7 @@ mod tests {
             let grant = Grant { id: FORMER, number: 1, awaited: false, lease: TTL, sent, debt };
             let holder = Wish { owner: None, lease, permits: 1 }.by(OwnerId::current());
             let tenure = if keys.row.holders.are_several() {
-                visit.begin_beside(grant, holder, sent + TTL)
+                visit.begin_beside(grant, holder, sent + TTL, false)
             } else {
                 visit.try_permit().unwrap().begin(grant, holder, sent + TTL)
             };

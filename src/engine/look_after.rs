@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use crate::engine::core::Engine;
-use crate::engine::entry::{Entry, EntryPermit, Stay, Tenure, Visit};
+use crate::engine::entry::{EntryPermit, Stay, Tenure, Visit};
+use crate::engine::ghost::Ghost;
 use crate::engine::releaser::Job;
 use crate::keys::{Keys, TenureId};
 
@@ -19,15 +20,15 @@ impl Engine {
     }
 
     /// Releases what Redis may have granted to the former owner fields of a contender.
-    pub(crate) fn give_back_former(&self, entry: &Entry) {
-        entry.take_held_back().into_iter().for_each(|ghost| self.later(Job::ghost(ghost)));
+    pub(crate) fn give_back_former(&self, ghosts: Vec<Ghost>) {
+        ghosts.into_iter().for_each(|ghost| self.later(Job::ghost(ghost)));
     }
 
     /// Gives back everything that was left for waiting callers, if no caller waits any more.
     pub(crate) fn look_after(&self, visit: &Visit) {
         let Some((left, permit)) = visit.forsake() else { return };
         left.place.into_iter().for_each(|id| self.leave_line(&visit.entry.keys, id));
-        left.ghosts.into_iter().for_each(|ghost| self.later(Job::ghost(ghost)));
+        self.give_back_former(left.ghosts);
         if let Some(tenure) = &left.tenure {
             self.retire(tenure, permit);
         }

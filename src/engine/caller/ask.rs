@@ -170,7 +170,7 @@ impl Caller {
                 entry.answered();
                 // A caller that asks beside the contender says nothing about the place of the contender.
                 if has_place {
-                    self.engine.give_back_former(entry);
+                    self.engine.give_back_former(entry.take_held_back());
                 }
                 if let Some(offer) = offer {
                     offer.answered();

@@ -43,8 +43,7 @@ impl Contender {
     /// tenure has begun.
     pub(crate) fn granted(mut self) -> EntryPermit {
         let permit = self.permit.take().expect("it is granted once");
-        permit.entry().stop_contending();
-        self.engine.give_back_former(permit.entry());
+        self.engine.give_back_former(permit.entry().stop_contending());
         permit
     }
 }

@@ -61,6 +61,9 @@ impl Caller {
             let expected = entry.side_by_side(|shared| shared.expected()).unwrap_or(0);
             return if entry.was_told_to_wait() { None } else { self.share(visit, expected, None) };
         }
+        if !entry.has_seats() {
+            return None;
+        }
         self.share(visit, entry.ahead(), None)
     }
 
@@ -168,8 +171,7 @@ impl Caller {
     /// the release of the tenure takes it out.
     fn stays_in_line(&self, visit: &Visit, tenure: &Tenure) {
         visit.leave_line().into_iter().for_each(|id| tenure.serves(id));
-        visit.entry.stop_contending();
-        self.engine.give_back_former(&visit.entry);
+        self.engine.give_back_former(visit.entry.stop_contending());
     }
 }
 

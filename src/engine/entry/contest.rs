@@ -21,6 +21,7 @@
 //!
 //! The lookout drops only work that was woken and not polled since.
 
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -80,11 +81,11 @@ pub(crate) fn poll<P: Place>(
     let caller = context.waker().clone();
     let begun = place.contest(|contest| contest.take_out(part, caller));
     let Some((number, mut work)) = begun else { return Poll::Ready(None) };
-    let _polls = InPoll(place);
+    let in_poll = InPoll(place);
     if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(waker)) {
         return Poll::Ready(Some(done));
     }
-    *part = Part::Begun(place.contest(|contest| contest.put_back(number, work)));
+    *part = Part::Begun(in_poll.put_back(number, work));
     Poll::Pending
 }
 
@@ -208,6 +209,17 @@ impl<T> Contest<T> {
 
 /// A poll, until it is over: when the work is done, or was put back.
 struct InPoll<'a, P: Place>(&'a P);
+
+impl<P: Place> InPoll<'_, P> {
+    /// Ends the poll, and puts the work back in the same step.
+    fn put_back(self, number: Option<u64>, work: Work<P::Done>) -> u64 {
+        let place = ManuallyDrop::new(self).0;
+        place.contest(|contest| {
+            contest.polls -= 1;
+            contest.put_back(number, work)
+        })
+    }
+}
 
 impl<P: Place> Drop for InPoll<'_, P> {
     fn drop(&mut self) {

@@ -58,21 +58,21 @@ impl EntryPermit {
         if self.entry().has_seats() {
             // The next caller of this client may ask at once, or join this tenure. So the permit is passed on only when
             // the tenure can be found.
-            let tenure = self.visit().begin_beside(grant, holder, renew_at);
-            self.visit().forget_line(&tenure);
-            return tenure;
+            return self.visit().begin_beside(grant, holder, renew_at, true);
         }
         // Keep a visit until the tenure is shown: the tenure of a latch gives up its permit at once.
         let (visit, sent) = (self.visit().clone(), grant.sent);
         let entry = &visit.entry;
         let tenure =
             tenure::Tenure::begin(&entry.keys, Stay::Permit(self), grant, holder, renew_at);
-        if tenure.is_over() {
-            entry.side_by_side(|shared| shared.passed(sent));
-        }
-        entry.show(&tenure);
-        visit.forget_line(&tenure);
-        visit.doubt_if_lost(&tenure, sent);
+        let is_over = tenure.is_over();
+        visit.shows(&tenure, sent, |state, after| {
+            if let Some(shared) = state.side_by_side.as_mut().filter(|_| is_over) {
+                shared.passed(sent);
+            }
+            state.show(Arc::clone(&tenure), after);
+            state.forget_line(tenure.id)
+        });
         tenure
     }
 

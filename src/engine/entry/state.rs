@@ -169,6 +169,12 @@ impl State {
         }
     }
 
+    /// The contender was granted the lock: the server has taken it out of the line. Returns whether it stood there.
+    pub(super) fn forget_line(&mut self, id: TenureId) -> bool {
+        // A tenure of a latch has given up its permit, so the line may belong to the next contender.
+        self.waiting.take_if(|waiting| waiting.id() == id).is_some()
+    }
+
     /// There is an event for the contender.
     pub(super) fn wake(&mut self, after: &mut After) {
         after.called = self.contest.wake();

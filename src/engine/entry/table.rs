@@ -295,8 +295,9 @@ impl Table {
 
     /// Whether this contender has to ask from time to time for all contenders of this client that are far from the
     /// front of the same line, so that a lost message is discovered.
-    pub(super) fn is_watched_by(&self, entry: &Entry, is_far: bool) -> bool {
+    pub(super) fn is_watched_by(&self, entry: &Entry) -> bool {
         let Some(listed) = &entry.listed else { return true };
+        let is_far = entry.is_far();
         let Some(mut siblings) = self.others.get_mut(&*listed.channel) else { return true };
         if is_far {
             return *siblings.watcher.get_or_insert(listed.key) == listed.key;
@@ -456,7 +457,7 @@ mod tests {
 
     /// The contender has the lock.
     fn granted(visit: &Visit, id: TenureId) {
-        assert!(visit.entry.forget_line(id));
+        assert!(visit.entry.state().forget_line(id));
         visit.stop_watching();
     }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::engine::entry::contest::{self, Part, Work};
 use crate::engine::entry::queue::Ticket;
-use crate::engine::entry::state::{Forsaken, Stamp, State};
+use crate::engine::entry::state::{After, Forsaken, Stamp, State};
 use crate::engine::entry::{Contested, Entry, EntryPermit, Seat, Stay, Tenure};
 use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::tenure;
@@ -39,8 +39,7 @@ impl Visit {
 
     /// What its contender does next.
     pub(crate) fn next(&self, listening: bool, rules: Rules) -> Next {
-        let is_far = self.entry.state().is_far();
-        let watching = self.entry.table.is_watched_by(&self.entry, is_far);
+        let watching = self.entry.table.is_watched_by(&self.entry);
         let deaf = (!listening).then(|| self.entry.table.waiting_ahead(&self.entry));
         let now = Instant::now();
         match &self.entry.state().waiting {
@@ -49,19 +48,20 @@ impl Visit {
         }
     }
 
-    /// Begins a tenure that needs no permit.
+    /// Begins a tenure that has a seat, and not the permit. `contended`: its caller has contended, so this ends its wait.
     pub(crate) fn begin_beside(
         &self,
         grant: Grant,
         holder: Holder,
         renew_at: Instant,
+        contended: bool,
     ) -> Arc<Tenure> {
         let (id, sent, is_watched) = (grant.id, grant.sent, holder.wish.lease == Lease::Watched);
         let awaited = grant.awaited || !is_watched;
         let is_joined = is_watched && self.entry.keys.row.holders == Holders::Readers;
         let seat = Stay::Seat(Seat::new(self.clone(), id));
         let tenure = tenure::Tenure::begin(&self.entry.keys, seat, grant, holder, renew_at);
-        self.entry.change(|state, after| {
+        self.shows(&tenure, sent, |state, after| {
             let (now, shown) = (Instant::now(), Arc::clone(&tenure));
             let joined = is_joined.then(|| state.queue.callers());
             match &mut state.side_by_side {
@@ -71,9 +71,32 @@ impl Visit {
                 }
                 None => state.show(shown, after),
             }
+            contended && state.forget_line(id)
         });
-        self.doubt_if_lost(&tenure, sent);
         tenure
+    }
+
+    /// Shows a tenure that was asked for at this time. `change` returns whether its caller has left the line with that.
+    ///
+    /// The tenure is shown before its caller is forgotten, so this client always knows the owner field. Otherwise the client
+    /// would release the grant when a message about it arrives. A message that says that somebody has lost the lock finds the
+    /// tenure from now on. One that came since the request was sent could not: so the tenure is checked.
+    pub(super) fn shows(
+        &self,
+        tenure: &Tenure,
+        sent: Instant,
+        change: impl FnOnce(&mut State, &mut After) -> bool,
+    ) {
+        let (has_left_line, was_lost) = self.entry.change(|state, after| {
+            let has_left_line = change(state, after);
+            (has_left_line, state.was_lost_since(sent.into()))
+        });
+        if has_left_line {
+            self.stop_watching();
+        }
+        if was_lost {
+            tenure.doubt();
+        }
     }
 
     /// A caller that has just arrived.
@@ -91,22 +114,6 @@ impl Visit {
     /// From now on the lookout is notified when the contender is woken.
     pub(crate) fn have_contender_watched(&self) {
         self.entry.change(State::tell_lookout);
-    }
-
-    /// The contender was granted the lock, and its tenure has begun. See [`Entry::forget_line`].
-    pub(super) fn forget_line(&self, tenure: &Tenure) {
-        if self.entry.forget_line(tenure.id) {
-            self.stop_watching();
-        }
-    }
-
-    /// Has a tenure checked that may have been taken away before its holder has it. A message that comes from now on finds
-    /// the tenure; one that came since the request was sent could not.
-    pub(super) fn doubt_if_lost(&self, tenure: &Tenure, sent: Instant) {
-        let was_lost = self.entry.state().was_lost_since(sent.into());
-        if was_lost {
-            tenure.doubt();
-        }
     }
 
     /// See [`State::forsake`].
