@@ -180,9 +180,9 @@ impl Caller {
             // `None` would say "held by another caller", and that would be a guess.
             Err(_) if self.is_failing(&visit.entry) => {
                 // A query of a latch changes nothing, so it may run.
-                let is_unanswered = self.known.as_ref().is_some_and(|known| known.may_have_run());
-                let may_have_run = is_unanswered && visit.entry.keys.row.holders != Holders::Nobody;
-                Err(if may_have_run { Error::cut_off(limit) } else { Error::unanswered(limit) })
+                let is_open = self.known.as_ref().is_some_and(|known| known.is_open());
+                let may_take_it = is_open && visit.entry.keys.row.holders != Holders::Nobody;
+                Err(if may_take_it { Error::cut_off(limit) } else { Error::unanswered(limit) })
             }
             Err(_) => Ok(None),
         }
