@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use crate::engine::core::Engine;
 use crate::engine::entry::{Entry, EntryPermit, Stay, Tenure, Visit};
 use crate::engine::releaser::Job;
+use crate::error::{Error, Result};
 use crate::keys::{Keys, TenureId};
 
 impl Engine {
@@ -74,13 +75,17 @@ impl Engine {
             let spare = entry.side_by_side().map_or_else(Vec::new, |shared| shared.spare(ahead));
             spare.iter().for_each(|tenure| self.retire(tenure, None));
         }
-        self.await_releases(keys).await;
+        let _ = self.await_releases(keys).await;
     }
 
     /// Waits until Redis has answered all releases of this name that are under way, but no longer than for one answer.
     /// In a cluster a release may ask one node after the other, and each of them may be silent.
-    pub(crate) async fn await_releases(&self, keys: &Keys) {
-        let _ = timeout(self.config.response(), self.releases.ended(keys)).await;
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if Redis has not.
+    pub(crate) async fn await_releases(&self, keys: &Keys) -> Result<()> {
+        let limit = self.config.response();
+        timeout(limit, self.releases.ended(keys)).await.map_err(|_| Error::unanswered(limit))
     }
 
     /// Gives up a place in the line.

@@ -94,8 +94,8 @@ impl ReleasesUnderWay {
         self.slot(keys).state().first(keys).is_some()
     }
 
-    /// Waits until each release that has begun by now has its first answer, or has failed once. It does not wait for
-    /// releases that begin later: other callers may release again and again.
+    /// Waits until each release that has begun by now has its first answer, or is given up. It does not wait for releases that
+    /// begin later: other callers may release again and again.
     ///
     /// # Cancel safety
     /// The future may be dropped at any time.
