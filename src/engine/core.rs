@@ -232,7 +232,7 @@ impl Engine {
         let until = Instant::now() + self.config.response();
         loop {
             if !is_wanted() {
-                self.await_releases(keys).await?;
+                self.await_releases(keys).await;
             }
             if let Some(permit) = visit.try_permit() {
                 return Ok(Some(permit));

@@ -75,17 +75,22 @@ impl Engine {
             let spare = entry.side_by_side().map_or_else(Vec::new, |shared| shared.spare(ahead));
             spare.iter().for_each(|tenure| self.retire(tenure, None));
         }
-        let _ = self.await_releases(keys).await;
+        self.await_releases(keys).await;
     }
 
     /// Waits until Redis has answered all releases of this name that are under way, but no longer than for one answer.
     /// In a cluster a release may ask one node after the other, and each of them may be silent.
+    pub(crate) async fn await_releases(&self, keys: &Keys) {
+        let _ = timeout(self.config.response(), self.releases.ended(keys)).await;
+    }
+
+    /// Same as [`await_releases`](Self::await_releases), but also waits for those that have failed and are repeated.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if Redis has not.
-    pub(crate) async fn await_releases(&self, keys: &Keys) -> Result<()> {
+    /// [`Error::Unavailable`] if an answer does not come: then it is not known whether anybody else has the lock.
+    pub(crate) async fn await_repeated_releases(&self, keys: &Keys) -> Result<()> {
         let limit = self.config.response();
-        timeout(limit, self.releases.ended(keys)).await.map_err(|_| Error::unanswered(limit))
+        timeout(limit, self.releases.answered(keys)).await.map_err(|_| Error::unanswered(limit))
     }
 
     /// Gives up a place in the line.

@@ -281,9 +281,9 @@ impl Job {
             outcome => self.may_have_run |= outcome.as_ref().is_err_and(Fault::may_have_run),
         }
         self.stay = None;
-        // Without an answer, the server may still have the lock: a caller of this client that only tries waits on.
-        if !matches!(outcome, Err(Fault::NotSent(_) | Fault::Unanswered(_))) {
-            self.under_way = None;
+        match (&self.under_way, outcome) {
+            (Some(release), Err(Fault::NotSent(_) | Fault::Unanswered(_))) => release.failed(),
+            _ => self.under_way = None,
         }
         if matches!(outcome, Err(Fault::Unfinished { .. })) {
             return now;
