@@ -56,7 +56,7 @@ pub enum Error {
     /// After `Unavailable`, no request of this call can still take the lock, with two exceptions, in which the client
     /// releases the lock in the background:
     /// 1. The call has waited out an outage ([`Config::ride_out`](crate::Config::ride_out)), and one of its requests was
-    ///    not answered.
+    ///    not answered, or it stood in line.
     /// 2. With [`Config::replicas`](crate::Config::replicas), too few replicas have acknowledged a request.
     #[error("redis is not available: {source}")]
     Unavailable {
@@ -184,7 +184,7 @@ impl Error {
         Self::Unavailable { source: said(format!("no answer within the limit of {limit:?}")) }
     }
 
-    /// A time limit ended, and a request of the call may have run.
+    /// A time limit ended, and a request of the call may have taken the lock, or may yet do so.
     pub(crate) fn cut_off(limit: impl fmt::Debug) -> Self {
         Self::Indeterminate { source: said(format!("no answer within the limit of {limit:?}")) }
     }

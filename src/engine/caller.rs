@@ -157,11 +157,18 @@ impl Caller {
         let entry = contender.entry();
         // A connection that has just broken returns within milliseconds.
         let _ = self.engine.connected(&entry.keys).await;
+        // Then Redis may still have what this client has not been able to release.
+        let has_failed = self.engine.releases.has_failed(&entry.keys);
         let asked = Instant::now();
         let mut attempted = self.ask_once(&entry, offer).await;
         if self.options.keepers != Keepers::None && matches!(attempted, Ok(Attempt::Kept(_))) {
             // Perhaps no caller holds it. The script has told the holder's client to give it back if it is idle.
             sleep(until_given_back(asked.elapsed())).await;
+            attempted = self.ask_once(&entry, None).await;
+        }
+        let is_refused = matches!(&attempted, Ok(answer) if !matches!(answer, Attempt::Granted(_)));
+        if is_refused && has_failed {
+            self.engine.await_repeated_releases(&entry.keys).await?;
             attempted = self.ask_once(&entry, None).await;
         }
         match attempted {
@@ -180,9 +187,9 @@ impl Caller {
             // `None` would say "held by another caller", and that would be a guess.
             Err(_) if self.is_failing(&visit.entry) => {
                 // A query of a latch changes nothing, so it may run.
-                let is_unanswered = self.known.as_ref().is_some_and(|known| known.may_have_run());
-                let may_have_run = is_unanswered && visit.entry.keys.row.holders != Holders::Nobody;
-                Err(if may_have_run { Error::cut_off(limit) } else { Error::unanswered(limit) })
+                let is_open = self.known.as_ref().is_some_and(|known| known.is_open());
+                let may_take_it = is_open && visit.entry.keys.row.holders != Holders::Nobody;
+                Err(if may_take_it { Error::cut_off(limit) } else { Error::unanswered(limit) })
             }
             Err(_) => Ok(None),
         }
@@ -202,7 +209,8 @@ impl Caller {
         // While this client releases the lock, nobody else holds it, unless another caller has had it since this caller
         // came.
         let was_anothers = entry.is_taken() || entry.was_taken_since(self.started);
-        !was_anothers && self.engine.releases.is_under_way(&entry.keys)
+        let releases = &self.engine.releases;
+        !was_anothers && (releases.is_under_way(&entry.keys) || releases.has_failed(&entry.keys))
     }
 
     async fn wait(&self, visit: &Visit) -> Result<Hold> {

@@ -122,11 +122,13 @@ impl Memory {
         let started = Instant::now();
         let timetable = Arc::new(Timetable::new(started));
         let outbox = Outbox { releaser, releases: Arc::default(), timetable };
-        let give_back = outbox.clone();
+        let releases = outbox.clone();
         Self {
             started,
             outbox,
-            table: Arc::new(Table::new(config.layout, move |tenure| give_back.give_back(tenure))),
+            table: Arc::new(Table::new(config.layout, move |tenure, ended| {
+                releases.release(tenure, ended);
+            })),
             secrets: Arc::new(Secrets::new(started, config.life())),
             tried: Arc::default(),
             debts: Debts::default(),

@@ -227,7 +227,7 @@ impl Engine {
     /// [`Error::Unavailable`] if that answer does not come: then it is not known whether anybody has the lock.
     pub(crate) async fn permit_now(&self, visit: &Visit) -> Result<Option<EntryPermit>> {
         let keys = &visit.entry.keys;
-        let is_held = || visit.entry.tenure().is_some_and(|tenure| !tenure.is_over());
+        let is_held = || visit.entry.tenure().is_some_and(|tenure| tenure.lasts());
         let is_wanted = || is_held() || visit.entry.is_awaited();
         let until = Instant::now() + self.config.response();
         loop {

@@ -9,6 +9,7 @@ use crate::engine::core::Engine;
 use crate::engine::entry::{EntryPermit, Stay, Tenure, Visit};
 use crate::engine::ghost::Ghost;
 use crate::engine::releaser::Job;
+use crate::error::{Error, Result};
 use crate::keys::{Keys, TenureId};
 
 impl Engine {
@@ -60,6 +61,15 @@ impl Engine {
     /// In a cluster a release may ask one node after the other, and each of them may be silent.
     pub(crate) async fn await_releases(&self, keys: &Keys) {
         let _ = timeout(self.config.response(), self.releases.ended(keys)).await;
+    }
+
+    /// Same as [`await_releases`](Self::await_releases), but also waits for those that have failed and are repeated.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if an answer does not come: then it is not known whether anybody else has the lock.
+    pub(crate) async fn await_repeated_releases(&self, keys: &Keys) -> Result<()> {
+        let limit = self.config.response();
+        timeout(limit, self.releases.answered(keys)).await.map_err(|_| Error::unanswered(limit))
     }
 
     /// Gives up a place in the line.

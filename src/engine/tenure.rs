@@ -78,6 +78,10 @@ pub(crate) trait EntryPart: Sized {
 
     /// The tenure is about to be released.
     fn leaving(&mut self);
+
+    /// The lease of this tenure is over, but Redis may still have the lock: has it released, and keeps this part until Redis has
+    /// answered.
+    fn sweep(self, tenure: &Tenure<Self>);
 }
 
 /// One grant by Redis to this client.
@@ -491,14 +495,19 @@ pub(crate) mod tests {
     /// A tenure with this deadline.
     fn hold(lease: Lease, deadline: Instant) -> (Arc<Table>, Hold) {
         let table = Arc::new(Table::default());
+        let hold = hold_in(&table, lease, deadline);
+        (table, hold)
+    }
+
+    fn hold_in(table: &Arc<Table>, lease: Lease, deadline: Instant) -> Hold {
         let now = Instant::now();
         let debt = Debts::default().tidying();
         let grant =
             Grant { id: TenureId(1), number: 1, awaited: false, lease: LEASE, sent: now, debt };
-        let tenure = permit(&table).begin(grant, holder(lease), now);
+        let tenure = permit(table).begin(grant, holder(lease), now);
         let hold = Hold::new(tenure, 0);
         hold.tenure.state().lifetime.set(deadline, lease == Lease::Watched);
-        (table, hold)
+        hold
     }
 
     fn due(hold: &Hold, max_hold: Option<Duration>) -> Due {
@@ -591,6 +600,27 @@ pub(crate) mod tests {
         assert_eq!(table.len(), 0, "the permit keeps the entry");
         assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Lost));
         assert_eq!(hold.outcome(), Some(Ended::Lost));
+    }
+
+    /// The server still has it for a while, so a caller that asked meanwhile would be refused.
+    #[test]
+    fn a_tenure_whose_lease_is_over_is_released_at_once_and_keeps_its_turn_until_then() {
+        let released = Arc::new(Mutex::new(Vec::new()));
+        let releases = Arc::clone(&released);
+        let table = Table::new(Layout::Native, move |tenure: &_, (stay, _)| {
+            let tenure: &Tenure<Stay> = tenure;
+            releases.lock().unwrap().push((tenure.take_debt().is_some(), stay));
+        });
+        let table = Arc::new(table);
+        let hold = hold_in(&table, Lease::Watched, Instant::now());
+        assert!(!hold.tenure.lasts());
+        let ended = std::mem::take(&mut *released.lock().unwrap());
+        assert!(matches!(&ended[..], [(true, Some(Stay::Permit(_)))]));
+        assert!(visitor(&table).try_permit().is_none(), "the release keeps the permit");
+        drop(ended);
+        assert!(visitor(&table).try_permit().is_some());
+        assert_eq!(due(&hold, None), Due::Ended, "nothing is left to sweep");
+        assert!(released.lock().unwrap().is_empty());
     }
 
     #[tokio::test]

@@ -389,7 +389,8 @@ impl Connection<'_> {
         let fill = |cmd: &mut Cmd, _: u64| {
             cmd.arg(1).arg(keys.lock()).arg(&*keys.channel).arg(common.message());
         };
-        Ok(number(self.call(script, &fill).await?)? == 1)
+        let gone = number(self.call(script, &fill).await?)?;
+        self.counts(gone == 1)
     }
 
     /// The answer to a request for one lock. If the lock was free, the reply is a single number.

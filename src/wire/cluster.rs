@@ -60,8 +60,8 @@ pub(crate) struct Cluster {
     layout: Layout,
     plain_channels: bool,
     quorum: Option<Quorum>,
-    /// How long a redirected request waits for the connection to its new node.
-    pub(crate) connect_timeout: Duration,
+    /// How long a redirected request waits for the connection to its new node: as long as for an answer.
+    pub(crate) response_timeout: Duration,
     crew: Crew,
     generations: Generations,
     /// See [`Commands::changes`](crate::wire::commands::Commands::changes).
@@ -90,7 +90,7 @@ impl Cluster {
             layout: config.layout,
             plain_channels: config.plain_channels && config.layout == Layout::Redisson,
             quorum: Quorum::of(config),
-            connect_timeout: config.connect_timeout,
+            response_timeout: config.response(),
             crew,
             generations: Generations::default(),
             changes: Arc::default(),

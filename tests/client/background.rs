@@ -194,3 +194,24 @@ async fn a_try_beside_an_unlock_without_an_answer_does_not_say_that_the_lock_is_
     server.resume();
     assert!(timeout(SOON, unlocking).await.unwrap().unwrap().is_ok());
 }
+
+/// The connection breaks before the release arrives, and the client sends it again over the next one.
+#[tokio::test]
+async fn a_try_after_a_release_that_was_cut_off_gets_it() {
+    let server = Site::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("release", include_str!("../../lua/line/plain_release.lua"));
+    let config = Config::default().watchdog_timeout(LONG).response_timeout(LONG / 4);
+    let client = comes_in(proxy.url(), config).await;
+    let lock = client.lock("a");
+    for round in 0..20 {
+        let guard = lock.lock().await.unwrap();
+        let cut = proxy.script("release").nth(1).cut_before();
+        drop(guard);
+        cut.happened().await;
+        let again = lock.clone();
+        let tried = tokio::spawn(async move { again.try_lock().await });
+        let tried = timeout(SOON, tried).await.unwrap().unwrap().unwrap();
+        drop(tried.unwrap_or_else(|| panic!("nobody else is there in round {round}")));
+    }
+}

@@ -57,6 +57,7 @@ macro_rules! contract {
                 a_wait_with_a_limit_ends_in_time_and_holds_up_nobody
                 a_try_after_a_dropped_guard_of_the_same_client_gets_it
                 a_try_beside_an_unlock_of_the_same_client_gets_it
+                a_try_after_a_lost_hold_of_the_same_client_gets_it
             }
             losing {
                 a_holder_whose_key_is_gone_has_lost_it

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use parklock::Ended;
 use tokio::time::sleep;
 
 use crate::common::fixture::{A_WHILE, SOON};
@@ -65,5 +66,20 @@ pub(crate) async fn a_try_beside_an_unlock_of_the_same_client_gets_it(pair: Pair
     timeout(SOON, unlocking).await.unwrap().unwrap().unwrap();
     let tried = timeout(SOON, trying).await.unwrap().unwrap().unwrap();
     tried.expect("nobody else is there").unlock().await.unwrap();
+    scene.is_clean().await;
+}
+
+/// Its own hold whose lease is over is not somebody else either. The server has it for a little longer than the holder believes in
+/// it, since two clocks may differ.
+pub(crate) async fn a_try_after_a_lost_hold_of_the_same_client_gets_it(pair: Pair) {
+    let (scene, lease) = (Scene::with(pair, only_told()).await, Duration::from_secs(2));
+    let loses = async |name: &str| {
+        let mutex = pair.of(&scene.ours, name);
+        let held = mutex.clone().lease(lease).lock().await.unwrap();
+        assert_eq!(timeout(lease * 2, held.ended()).await.unwrap(), Ended::Lost);
+        let next = pair.of(&scene.ours, name).try_lock().await.unwrap();
+        next.expect("nobody else is there").unlock().await.unwrap();
+    };
+    tokio::join!(loses("a"), loses("b"), loses("c"), loses("d"));
     scene.is_clean().await;
 }

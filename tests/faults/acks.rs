@@ -218,6 +218,20 @@ async fn no_change_is_reported_that_replicas_do_not_have() {
     drop(guard);
 }
 
+#[tokio::test]
+async fn a_lock_of_redissons_that_is_taken_away_is_acknowledged() {
+    let servers = primary_and_replicas(1, Server::builder).await;
+    let config = patient().layout(Layout::Redisson).replicas(1);
+    let brief = config.clone().ack_timeout(Duration::from_millis(50)).ride_out(NO_WAIT);
+    let unhurried = config.response_timeout(LONG / 4).ack_timeout(LONG / 8);
+    let url = servers[0].url();
+    let (client, unhurried) = tokio::join!(client(&url, brief), client(&url, unhurried));
+    let _guard = unhurried.lock("lock").lock().await.expect("it is free");
+    servers[1].pause();
+    is_unavailable(client.lock("lock").force_unlock().await, "0 of 1 replicas");
+    servers[1].resume();
+}
+
 /// If a failover forgot the claim, another process would run the job in the same interval.
 #[tokio::test]
 async fn a_claimed_interval_is_acknowledged() {

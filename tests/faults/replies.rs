@@ -56,6 +56,27 @@ async fn a_limit_that_runs_out_before_the_reply_is_indeterminate_and_leaves_noth
     scene.is_clean().await;
 }
 
+/// The server may grant the lock to the caller's place at any moment, also while it is out of reach.
+#[tokio::test]
+async fn a_limit_that_runs_out_in_line_during_an_outage_is_indeterminate_and_leaves_nothing() {
+    let scene = Scene::new().await;
+    let (client, other) = (scene.client(patient()).await, scene.other().await);
+    let held = other.lock("a").lock().await.unwrap();
+    let lock = client.lock("a");
+    let limited = tokio::spawn(async move { lock.try_lock_for(A_WHILE * 30).await });
+    let stands = async || scene.admin.cmd::<u64>(&["ZCARD", "lock_queue:{a}"]).await == 1;
+    eventually(SOON, "the caller stands in line", stands).await;
+
+    scene.proxy.refuse().await;
+    scene.proxy.reset(None).await;
+    held.unlock().await.unwrap();
+
+    is_held_once(&scene.admin, "a").await;
+    assert_err!(soon(limited).await.unwrap(), Error::Indeterminate { .. });
+    scene.proxy.accept_again().await;
+    scene.is_clean().await;
+}
+
 /// F2: the connection breaks before an acquire reaches the server.
 #[tokio::test]
 async fn an_acquire_that_never_arrived_is_sent_again() {

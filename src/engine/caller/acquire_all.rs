@@ -81,11 +81,21 @@ async fn ask_for_all(
             Err(error) => return Err(error),
         }
     }
+    // Redis may still have what this client has not been able to release.
+    let has_failed: Vec<_> =
+        wanted.iter().map(|(keys, _)| engine.releases.has_failed(keys)).collect();
     let asked = Instant::now();
     let mut attempted = attempt_once(engine, wanted, patience).await;
     if patience.is_none() && matches!(attempted, Ok(AttemptAll::Kept(_))) {
         // Perhaps no caller holds them. The script has told the clients that keep them to give them back.
         sleep(until_given_back(asked.elapsed())).await;
+        attempted = attempt_once(engine, wanted, patience).await;
+    }
+    if let Ok(AttemptAll::Busy(at) | AttemptAll::Kept(at)) = attempted
+        && patience.is_none()
+        && has_failed[at]
+    {
+        engine.await_repeated_releases(&wanted[at].0).await?;
         attempted = attempt_once(engine, wanted, patience).await;
     }
     let grants = match attempted {

@@ -103,11 +103,12 @@ impl Caller {
         answer
     }
 
-    /// Waits until the client has tried to connect to the server of this lock. If a limit cuts the caller off during this
-    /// wait, it knows nothing of the lock, and has sent nothing.
+    /// Waits until the client has tried to connect to the server of this lock, but no longer than for one answer. If a limit
+    /// cuts the caller off during this wait, it knows nothing of the lock, and has sent nothing.
     async fn connects(&self, entry: &Entry) {
         self.known.iter().for_each(|known| known.wants_to_ask());
-        self.engine.commands.tried(&entry.keys).await;
+        let tried = self.engine.commands.tried(&entry.keys);
+        let _ = timeout(self.engine.config.response(), tried).await;
     }
 
     /// How long to park before the next request: until the holder's lease is over, and `max_park` at most.
@@ -166,7 +167,9 @@ impl Caller {
             Ok(answer) => {
                 let is_grant = matches!(answer, Attempt::Granted(_));
                 self.engine.commands.came_to(&entry.keys, Ok(is_grant));
-                known.into_iter().for_each(Known::answered);
+                let is_in_line = matches!(answer, Attempt::Waits { .. });
+                let stands = is_in_line && entry.keys.row.line.is_ours();
+                known.into_iter().for_each(|known| known.answered(stands));
                 entry.answered();
                 // A caller that asks beside the contender says nothing about the place of the contender.
                 if has_place {

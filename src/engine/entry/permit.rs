@@ -225,4 +225,10 @@ impl tenure::EntryPart for Stay {
             seat.leaving();
         }
     }
+
+    fn sweep(mut self, tenure: &Tenure) {
+        self.leaving();
+        let table = Arc::clone(&self.visit().entry.table);
+        table.release(tenure, self);
+    }
 }

@@ -16,7 +16,8 @@ use tokio::time::Instant;
 
 use crate::config::Layout;
 use crate::engine::entry::lookout::Lookout;
-use crate::engine::entry::{Entry, Tenure, Visit};
+use crate::engine::entry::{Entry, Stay, Tenure, Visit};
+use crate::engine::tenure::TimerSlot;
 use crate::engine::waiting::{Event, Rules, Turns};
 use crate::keys::{Keys, TenureId, ids_of};
 use crate::kinds::{Holders, Kind};
@@ -31,11 +32,11 @@ pub(crate) struct Table {
     lookout: Arc<Lookout<Entry>>,
     layout: Layout,
     /// `None` in a test.
-    release: Option<GiveBack>,
+    release: Option<ReleaseEnded>,
 }
 
-/// Releases a tenure, if still no caller holds it.
-type GiveBack = Box<dyn Fn(&Tenure) + Send + Sync>;
+/// Releases a tenure that has ended, and then its part of the entry.
+type ReleaseEnded = Box<dyn Fn(&Tenure, (Option<Stay>, Option<TimerSlot>)) + Send + Sync>;
 
 /// The entries of one channel, except those of plain locks.
 #[derive(Default)]
@@ -72,9 +73,12 @@ fn wake(next: Option<Arc<Entry>>) {
 }
 
 impl Table {
-    /// A table of a client of this layout. It calls `give_back` for each tenure that no caller needs any more.
-    pub(crate) fn new(layout: Layout, give_back: impl Fn(&Tenure) + Send + Sync + 'static) -> Self {
-        Self { layout, release: Some(Box::new(give_back)), ..Self::default() }
+    /// A table of a client of this layout. It calls `release` for each tenure that no caller needs any more.
+    pub(crate) fn new(
+        layout: Layout,
+        release: impl Fn(&Tenure, (Option<Stay>, Option<TimerSlot>)) + Send + Sync + 'static,
+    ) -> Self {
+        Self { layout, release: Some(Box::new(release)), ..Self::default() }
     }
 
     pub(crate) fn lookout(&self) -> &Arc<Lookout<Entry>> {
@@ -84,7 +88,16 @@ impl Table {
     /// Releases these tenures, if still no caller holds them.
     pub(super) fn give_back(&self, tenures: &[Arc<Tenure>]) {
         let Some(release) = &self.release else { return };
-        tenures.iter().for_each(|tenure| release(tenure));
+        for tenure in tenures {
+            tenure.retire().into_iter().for_each(|ended| release(tenure, ended));
+        }
+    }
+
+    /// Releases a tenure that has ended, and then this part of its entry.
+    pub(super) fn release(&self, tenure: &Tenure, stay: Stay) {
+        if let Some(release) = &self.release {
+            release(tenure, (Some(stay), tenure.slot()));
+        }
     }
 
     /// Another visit of an entry, or `None` if the entry has no visitor any more.

@@ -39,7 +39,7 @@ pub(crate) struct Job {
     may_have_run: bool,
     /// The permit or the seat. It is dropped with the first answer, or with the first failure.
     stay: Option<Stay>,
-    /// The record that this name is being released. It ends with the permit.
+    /// The record that this name is being released. It ends with the first answer.
     under_way: Option<ReleaseUnderWay>,
     told: Option<oneshot::Sender<Outcome>>,
     pause: Duration,
@@ -281,7 +281,10 @@ impl Job {
             outcome => self.may_have_run |= outcome.as_ref().is_err_and(Fault::may_have_run),
         }
         self.stay = None;
-        self.under_way = None;
+        match (&self.under_way, outcome) {
+            (Some(release), Err(Fault::NotSent(_) | Fault::Unanswered(_))) => release.failed(),
+            _ => self.under_way = None,
+        }
         if matches!(outcome, Err(Fault::Unfinished { .. })) {
             return now;
         }

@@ -23,11 +23,6 @@ impl Outbox {
         !job.is_new(&self.releases) || self.releaser.send(job).is_ok()
     }
 
-    /// Releases a tenure, if still no caller holds it.
-    pub(crate) fn give_back(&self, tenure: &Tenure) {
-        self.release(tenure, tenure.retire());
-    }
-
     /// Releases the tenure of this entry if the client keeps it idle. If a caller holds it, the client does not keep it
     /// afterwards.
     pub(crate) fn give_back_kept(&self, entry: &Entry) {
@@ -38,15 +33,14 @@ impl Outbox {
         {
             // A `try_lock` of this client waits for the releases that are under way.
             let _release = self.releases.begin(&tenure.keys);
-            self.release(&tenure, tenure.retire_kept());
+            tenure.retire_kept().into_iter().for_each(|ended| self.release(&tenure, ended));
         }
     }
 
-    fn release(&self, tenure: &Tenure, ended: Option<(Option<Stay>, Option<TimerSlot>)>) {
-        if let Some((stay, slot)) = ended {
-            self.timetable.leave(slot);
-            // If the releaser has ended, the lock expires with its lease.
-            self.put(Job::release(tenure, stay));
-        }
+    /// Releases a tenure that has ended, and then its part of the entry.
+    pub(crate) fn release(&self, tenure: &Tenure, (stay, slot): (Option<Stay>, Option<TimerSlot>)) {
+        self.timetable.leave(slot);
+        // If the releaser has ended, the lock expires with its lease.
+        self.put(Job::release(tenure, stay));
     }
 }

@@ -30,9 +30,17 @@ struct Slot {
 struct State {
     begun: u64,
     /// In the order in which they began.
-    under_way: VecDeque<(u64, Arc<Keys>)>,
+    under_way: VecDeque<Release>,
     /// The releases that begin when a request is answered whose caller has gone, by the owner field of that request.
     expected: BTreeMap<TenureId, u64>,
+}
+
+/// A release that Redis has not answered.
+struct Release {
+    number: u64,
+    keys: Arc<Keys>,
+    /// It failed, and is to be repeated.
+    has_failed: bool,
 }
 
 impl Default for ReleasesUnderWay {
@@ -44,14 +52,19 @@ impl Default for ReleasesUnderWay {
 impl State {
     fn begin(&mut self, keys: &Arc<Keys>) -> u64 {
         self.begun += 1;
-        self.under_way.push_back((self.begun, Arc::clone(keys)));
+        let (number, keys) = (self.begun, Arc::clone(keys));
+        self.under_way.push_back(Release { number, keys, has_failed: false });
         self.begun
     }
 
-    /// The first release of this name. All kinds of one name that can block each other share a channel.
-    fn first(&self, keys: &Keys) -> Option<u64> {
-        let first = self.under_way.iter().find(|(_, other)| other.channel == keys.channel);
-        first.map(|(number, _)| *number)
+    /// The first release of this name that is like this. All kinds of one name that can block each other share a channel.
+    fn first(&self, keys: &Keys, is_like: impl Fn(&Release) -> bool) -> Option<u64> {
+        let is_one = |one: &&Release| one.keys.channel == keys.channel && is_like(one);
+        self.under_way.iter().find(is_one).map(|one| one.number)
+    }
+
+    fn position(&self, number: u64) -> usize {
+        self.under_way.partition_point(|one| one.number < number)
     }
 }
 
@@ -90,8 +103,14 @@ impl ReleasesUnderWay {
         Some(ReleaseUnderWay { slot: Arc::clone(slot), number })
     }
 
+    /// Whether a release of this name is under way that has not failed yet.
     pub(crate) fn is_under_way(&self, keys: &Keys) -> bool {
-        self.slot(keys).state().first(keys).is_some()
+        self.slot(keys).state().first(keys, |one| !one.has_failed).is_some()
+    }
+
+    /// Whether a release of this name has failed, and is to be repeated: Redis may still have the lock.
+    pub(crate) fn has_failed(&self, keys: &Keys) -> bool {
+        self.slot(keys).state().first(keys, |one| one.has_failed).is_some()
     }
 
     /// Waits until each release that has begun by now has its first answer, or has failed once. It does not wait for
@@ -100,6 +119,15 @@ impl ReleasesUnderWay {
     /// # Cancel safety
     /// The future may be dropped at any time.
     pub(crate) async fn ended(&self, keys: &Keys) {
+        self.wait(keys, |one| !one.has_failed).await;
+    }
+
+    /// Same as [`ended`](Self::ended), but also waits for the answers to those that have failed.
+    pub(crate) async fn answered(&self, keys: &Keys) {
+        self.wait(keys, |_| true).await;
+    }
+
+    async fn wait(&self, keys: &Keys, is_awaited: impl Fn(&Release) -> bool) {
         let slot = self.slot(keys);
         let begun = slot.state().begun;
         loop {
@@ -107,7 +135,7 @@ impl ReleasesUnderWay {
             tokio::pin!(ended);
             // Listen first, check second: so a release that ends in between is not missed.
             ended.as_mut().enable();
-            let first = slot.state().first(keys);
+            let first = slot.state().first(keys, &is_awaited);
             if first.is_none_or(|first| first > begun) {
                 return;
             }
@@ -122,10 +150,21 @@ pub(crate) struct ReleaseUnderWay {
     number: u64,
 }
 
+impl ReleaseUnderWay {
+    /// It got no answer, and is to be repeated.
+    pub(crate) fn failed(&self) {
+        let mut state = self.slot.state();
+        let at = state.position(self.number);
+        state.under_way[at].has_failed = true;
+        drop(state);
+        self.slot.ended.notify_waiters();
+    }
+}
+
 impl Drop for ReleaseUnderWay {
     fn drop(&mut self) {
         let mut state = self.slot.state();
-        let at = state.under_way.partition_point(|(number, _)| *number < self.number);
+        let at = state.position(self.number);
         let ended = state.under_way.remove(at);
         drop(state);
         drop(ended);
@@ -160,6 +199,21 @@ mod tests {
         drop((later, other));
         assert!(releases.ended(&keys("a")).now_or_never().is_some());
         assert!(releases.slots.iter().all(|slot| slot.state().under_way.is_empty()));
+    }
+
+    #[test]
+    fn a_release_that_has_failed_is_awaited_only_by_those_that_want_its_answer() {
+        let releases = ReleasesUnderWay::default();
+        let (first, other) = (releases.begin(&keys("a")), releases.begin(&keys("b")));
+        assert!(!releases.has_failed(&keys("a")));
+        first.failed();
+        assert!(releases.has_failed(&keys("a")) && !releases.is_under_way(&keys("a")));
+        assert!(releases.is_under_way(&keys("b")) && !releases.has_failed(&keys("b")));
+        assert!(releases.ended(&keys("a")).now_or_never().is_some());
+        assert!(releases.answered(&keys("a")).now_or_never().is_none());
+        drop(first);
+        assert!(releases.answered(&keys("a")).now_or_never().is_some());
+        drop(other);
     }
 
     #[test]

@@ -23,6 +23,11 @@ impl<S: EntryPart> Tenure<S> {
         drop(self.state_at(CompactInstant::now()));
     }
 
+    /// Whether it is not over, nor past its deadline.
+    pub(crate) fn lasts(&self) -> bool {
+        self.state_at(CompactInstant::now()).ended.is_none()
+    }
+
     /// The state at this time: [expired](Self::expire) if its deadline has passed.
     pub(super) fn state_at(&self, now: CompactInstant) -> MutexGuard<'_, State<S>> {
         let state = self.state();
@@ -49,8 +54,12 @@ impl<S: EntryPart> Tenure<S> {
         if held && is_lock {
             tracing::error!(name = ?self.keys.name(), %token, why = why.reason(), "lock lost");
         }
+        match stay {
+            // Before anybody is told: a caller of this client that tries then waits for the release, and is not refused.
+            Some(stay) if why == Loss::Deadline => stay.sweep(self),
+            stay => drop(stay),
+        }
         self.changed.notify_waiters();
-        drop(stay);
     }
 
     /// Ends the tenure of a closed client, and notifies its guards. Returns the permit, to be given up with the lock,

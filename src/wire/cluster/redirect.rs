@@ -53,6 +53,39 @@ pub(crate) async fn next_hop(
     };
     let shard = cluster.shard(&next)?;
     // The request did not run, so it may wait a little before it is sent again.
-    let _ = timeout(cluster.connect_timeout, shard.up()).await;
+    let _ = timeout(cluster.response_timeout, shard.up()).await;
     Ok(Hop { shard, is_asking })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::error::said;
+    use crate::slot::Slot;
+    use crate::wire::address::Addresses;
+    use crate::wire::cluster::Crew;
+
+    /// A call that waits for nothing else must not wait for a new node for as long as a connection may take.
+    #[tokio::test(start_paused = true)]
+    async fn a_redirected_request_waits_for_its_new_node_no_longer_than_for_an_answer() {
+        let answer = Duration::from_millis(100);
+        let config = Config::default().response_timeout(answer).connect_timeout(answer * 50);
+        let addresses = Addresses::new(&["redis://127.0.0.1:7000".to_owned()], &config).unwrap();
+        // Its links never connect.
+        let crew = Crew { spawn: Box::new(std::mem::forget), stop: CancellationToken::new() };
+        let cluster = Cluster::new(addresses, &config, crew);
+        let answering = cluster.shard(&Node::new("127.0.0.1", 7000)).unwrap();
+        let (slot, to) = (Slot::new(5).unwrap(), "127.0.0.1:7001".into());
+        let moved = Fault::Redirected(Redirect::Moved { slot, to }, said("MOVED"));
+        let asked = Instant::now();
+        let hop = next_hop(&cluster, &answering, moved).await.unwrap();
+        assert_eq!(hop.shard.node, Some(Node::new("127.0.0.1", 7001)));
+        assert!(asked.elapsed() <= answer * 2, "{:?}", asked.elapsed());
+    }
 }
