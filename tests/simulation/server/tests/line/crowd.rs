@@ -188,7 +188,7 @@ fn many() -> impl Iterator<Item = usize> {
 fn a_dead_client_leaves_the_line_of_a_fair_lock_with_all_its_places() {
     for place in [Where::Before, Where::Between, Where::Around] {
         for many in many() {
-            for signs in [Signs::Old, Signs::Fresh, Signs::InTurn] {
+            for signs in [Signs::Old, Signs::Fresh] {
                 let crowd =
                     Crowd { kind: FAIR, dead: Dead::OneClient, place, many, parts: |_| 1, signs };
                 crowd.costs_little();
@@ -201,7 +201,7 @@ fn a_dead_client_leaves_the_line_of_a_fair_lock_with_all_its_places() {
 fn a_dead_client_leaves_the_line_of_a_semaphore_with_all_its_places() {
     for place in [Where::Before, Where::Between, Where::Around] {
         for many in many() {
-            for signs in [Signs::Old, Signs::Fresh, Signs::InTurn] {
+            for signs in [Signs::Old, Signs::Fresh] {
                 let parts = |n| (n % 3) as u32 + 1;
                 Crowd { kind: SEMAPHORE, dead: Dead::OneClient, place, many, parts, signs }
                     .costs_little();
