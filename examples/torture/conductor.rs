@@ -15,7 +15,9 @@ use crate::network::Network;
 use crate::pulse::{self, LATE};
 use crate::reading::Progress;
 use crate::schedule::{self, Action, ServerFault};
-use crate::settings::{KEEPER, LEASE, MAX_PARK, MENDED, STUCK, Topology, WORKERS, is_bout, nanos};
+use crate::settings::{
+    KEEPER, LEASE, MAX_PARK, MENDED, STUCK, Topology, WORKERS, bare, is_bout, nanos,
+};
 use crate::stage::Stage;
 use crate::verdict::{self, Evidence, Tally, Verdict};
 
@@ -127,7 +129,8 @@ async fn left(stage: &Stage) -> Vec<(String, String)> {
     let until = Instant::now() + LEASE.max(MAX_PARK * 2) + Duration::from_secs(1);
     loop {
         // Who has counted at a latch or has notified is remembered for longer than we wait here.
-        let stays = |key: &String| key.starts_with("lock:grants") || key.ends_with(":requests");
+        let stays =
+            |key: &String| bare(key).starts_with("lock:grants") || key.ends_with(":requests");
         let keys = stage.keys().await.into_iter().filter(|key| !stays(key));
         let keys = keys.map(|key| ("key".to_owned(), key));
         let channels = stage.channels().await.into_iter();

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use crate::common::child::{self, Child};
 use crate::common::clock;
-use crate::settings::{KEEPER, KEPT, Topology, WORKERS};
+use crate::settings::{self, KEEPER, KEPT, Topology, WORKERS};
 use crate::verdict::Tally;
 
 /// A worker and all of its predecessors.
@@ -69,6 +69,9 @@ impl Crew {
         command.args(["--worker", &name, "--url", &self.urls[worker], "--seed"]);
         command.arg(seed.to_string()).args(["--started", &self.started.to_string()]);
         command.arg("--record").arg(record).args(self.topology.words());
+        if let Some(namespace) = settings::namespace(worker) {
+            command.args(["--namespace", namespace]);
+        }
         if worker == KEEPER {
             command.args(["--keeps", KEPT]);
         }

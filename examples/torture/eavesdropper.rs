@@ -50,7 +50,7 @@ async fn eavesdrop(
     let client = redis::Client::open(format!("redis://{address}"))?;
     let mut mouth = client.get_multiplexed_async_connection().await?;
     let mut ears = client.get_async_pubsub().await?;
-    ears.psubscribe("lock_channel:*").await?;
+    ears.psubscribe("*lock_channel:*").await?;
     let mut heard = ears.into_on_message();
     while let Some(message) = heard.next().await {
         let text: String = message.get_payload()?;

@@ -55,6 +55,7 @@ fn main() -> ExitCode {
             name: (*name).to_owned(),
             url: options["--url"].to_owned(),
             topology,
+            namespace: options.get("--namespace").map(|&namespace| namespace.to_owned()),
             seed,
             started: number("--started").expect("the conductor says so"),
             record: options["--record"].into(),

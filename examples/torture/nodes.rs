@@ -189,8 +189,11 @@ impl Nodes {
         self.shard_with(slot(lock))
     }
 
-    fn locks_where(&self, is_meant: impl Fn(usize) -> bool) -> Vec<&'static str> {
-        settings::names().filter(|name| is_meant(slot(name))).collect()
+    /// A name has one slot in all namespaces.
+    fn locks_where(&self, is_meant: impl Fn(usize) -> bool) -> Vec<String> {
+        let names = settings::names().filter(|name| is_meant(slot(name)));
+        let both = |name| [None, Some(settings::NAMESPACE)].map(|of| settings::label(of, name));
+        names.flat_map(both).collect()
     }
 
     /// The node that has a lock.
@@ -286,7 +289,7 @@ impl Nodes {
             let migrate = ["MIGRATE", "127.0.0.1", &port, key, "0", "5000"];
             match admin.try_cmd::<String>(&migrate).await {
                 Ok(answer) if answer == "OK" => {
-                    let what = match key.split('{').next().unwrap_or_default() {
+                    let what = match settings::bare(key).split('{').next().unwrap_or_default() {
                         "lock:grants:" => "cluster: moved a counter of tokens",
                         "lock:" => "cluster: moved a lock that was held",
                         "lock_queue:" => "cluster: moved a line with waiters",
@@ -454,7 +457,7 @@ impl Nodes {
     fn may_have_forgotten(&mut self, shard: usize, from: u64, to: u64) {
         if !self.acknowledged {
             let locks = self.locks_where(|slot| self.shard_with(slot) == shard);
-            let breaks = locks.into_iter().map(|lock| Break::taken_over(lock, from, to));
+            let breaks = locks.into_iter().map(|lock| Break::taken_over(&lock, from, to));
             self.log.breaks.extend(breaks);
         }
     }

@@ -99,6 +99,24 @@ pub const MAJORITY: &str = "majority";
 /// The lock of the buffer that all workers share.
 pub const BUFFER: &str = "buffer";
 
+/// The namespace of every other worker. The keeper has none.
+pub const NAMESPACE: &str = "other";
+
+pub fn namespace(worker: usize) -> Option<&'static str> {
+    (worker % 2 == 1).then_some(NAMESPACE)
+}
+
+/// What the judge calls a lock: the same name in two namespaces is two locks.
+pub fn label(namespace: Option<&str>, lock: &str) -> String {
+    namespace.map_or(String::new(), |namespace| format!("{namespace}:")) + lock
+}
+
+/// A key without its namespace.
+pub fn bare(key: &str) -> &str {
+    let bare = key.strip_prefix(NAMESPACE).and_then(|key| key.strip_prefix(':'));
+    bare.unwrap_or(key)
+}
+
 /// Every name that is not made up on the way.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let others = FAMILY.iter().map(|(name, _)| *name).chain([KEPT, HAUNTED, MAJORITY, BUFFER]);
@@ -111,9 +129,11 @@ pub fn key(lock: &str) -> String {
     format!("lock:{{{name}}}")
 }
 
-pub fn config(topology: Topology) -> Config {
+pub fn config(topology: Topology, namespace: Option<&str>) -> Config {
     let replicas = if let Topology::Cluster { replicas } = topology { replicas } else { 0 };
-    Config::default()
+    let config = Config::default();
+    namespace
+        .map_or(config.clone(), |namespace| config.namespace(namespace))
         .replicas(replicas)
         .ack_timeout(ACK)
         .watchdog_timeout(LEASE)

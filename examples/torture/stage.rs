@@ -36,7 +36,7 @@ pub struct Log {
 #[derive(Debug)]
 pub struct Span {
     pub what: &'static str,
-    pub locks: Vec<&'static str>,
+    pub locks: Vec<String>,
     pub from: u64,
     pub to: u64,
 }

@@ -12,13 +12,14 @@ use crate::judge::history::Violation;
 use crate::judge::{Claim, Epochs, rules};
 use crate::prompt;
 use crate::reading;
-use crate::settings::Topology;
+use crate::settings::{Topology, bare};
 use crate::stage::{Log, Span};
 
 /// A run of a minute, or of five in a cluster, must have taken each of these.
-const PATHS: [&str; 51] = [
+const PATHS: [&str; 52] = [
     "hand-off",
     "held together",
+    "held in two namespaces at once",
     "several at once",
     "a majority",
     "latch: open",
@@ -194,6 +195,7 @@ pub fn pronounce(evidence: Evidence, topology: Topology, length: Duration) -> Ve
     let mut history = History::expecting(demanded);
     spans.iter().for_each(|span| outlived(span, &claims, &mut tally));
     tally.add("overlaps that a failover excuses", excused(&claims, &epochs));
+    tally.add("held in two namespaces at once", apart(&claims));
     let mut found =
         rules::losses(&claims, &epochs, &restarts, &mut |path, times| tally.add(path, times));
     found.extend(rules::shares(&claims, &epochs));
@@ -229,7 +231,7 @@ pub fn pronounce(evidence: Evidence, topology: Topology, length: Duration) -> Ve
 
 /// Counts the holds that Redis has confirmed before and afterwards.
 fn outlived(span: &Span, claims: &[Claim], tally: &mut Tally) {
-    let met = claims.iter().filter(|claim| span.locks.contains(&claim.lock.as_str()));
+    let met = claims.iter().filter(|claim| span.locks.contains(&claim.lock));
     let outlived = met.filter(|claim| claim.acquired < span.from && span.to < claim.last_confirmed);
     tally.add(&format!("outlived: {}", span.what), outlived.count() as u64);
 }
@@ -244,6 +246,19 @@ fn excused(claims: &[Claim], epochs: &Epochs) -> u64 {
     };
     let others = epochs.0.iter().filter(|one| !one.is_failover()).cloned().collect();
     overlaps(&Epochs(others)).saturating_sub(overlaps(epochs))
+}
+
+/// How often two claims overlapped because one name in two namespaces is two locks.
+fn apart(claims: &[Claim]) -> u64 {
+    let mut order: Vec<_> = claims.iter().map(|claim| (bare(&claim.lock), claim)).collect();
+    order.sort_by_key(|(name, claim)| (*name, claim.acquired));
+    let pairs = order.windows(2).map(|pair| (pair[0], pair[1]));
+    let meet = pairs.filter(|((name, before), (other, next))| {
+        name == other
+            && before.lock != next.lock
+            && before.ended.is_some_and(|at| at > next.acquired)
+    });
+    meet.count() as u64
 }
 
 /// What happened around a violation.

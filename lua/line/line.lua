@@ -524,16 +524,20 @@ end
 
 -- Goes through the line behind the front, BOUND waiters in one call, for as long as it finds silent clients that nobody
 -- hears: all of them are asked at about the same time, so that the dead cost waiter_ttl once, wherever they stand. Also goes on
--- until it has found a sentry, if there is none. It begins anew if the front has lost another client or the sentry. The note
--- 'swept' says how far it has come, and when it began. A waiter that is alive is not woken, unless it becomes the sentry.
+-- until it has found a sentry, if there is none. It begins anew if the front has lost another client or the sentry, and some
+-- time later for those that died with the others and still counted as alive when it passed them. The note
+-- 'swept' says how far it has come, and when it last found somebody. A waiter that is alive is not woken, unless it becomes the sentry.
 local function sweep(from_place, work, only_client, is_missing, had_sentry)
   local place, began = swept_to, swept_since
   if not from_place then
     if place > 0 then note_swept(0, began) end
     return
   end
-  if has_lost or is_missing and (had_sentry or not is_sweeping() and at >= began + rhythm / 3) then
+  local may_begin = not is_sweeping() and at >= began + rhythm / 3
+  if has_lost or is_missing and (had_sentry or may_begin) then
     place, began = 0, at
+  elseif suspects and may_begin then
+    place = 0
   elseif not is_sweeping() then
     return
   end
@@ -557,6 +561,7 @@ local function sweep(from_place, work, only_client, is_missing, had_sentry)
     elseif not lives_on(entry) and not was_asked(entry) then
       ask(entry)
       note_asked(entry, false)
+      began = at
     end
   end
   if is_missing then

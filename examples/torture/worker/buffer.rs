@@ -1,4 +1,4 @@
-//! A buffer with room for a few items, in a file that all workers share. It compares tokens, as what a lock protects should. A worker
+//! A buffer with room for a few items, in a file that all workers of a namespace share. It compares tokens, as what a lock protects should. A worker
 //! may be killed at any moment: each change is one write.
 
 use std::fs::{File, OpenOptions};
@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+
+use crate::settings::label;
 
 /// How many items there is room for.
 const ROOM: u64 = 3;
@@ -21,10 +23,10 @@ pub struct Buffer {
     taken: u64,
 }
 
-/// It lies beside the records.
-pub fn open(record: &Path) {
+/// It lies beside the records, and each namespace has one: its lock guards it.
+pub fn open(record: &Path, namespace: Option<&str>) {
     let records = record.parent().unwrap_or(record);
-    let _ = FILE.set(records.with_extension("buffer"));
+    let _ = FILE.set(records.with_extension(label(namespace, "buffer")));
 }
 
 impl Buffer {

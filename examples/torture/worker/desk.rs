@@ -3,12 +3,11 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use parklock::{Client, Error};
+use parklock::{Client, Config, Error};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::common::clock;
-use crate::settings::{Topology, config};
 use crate::worker::record;
 
 /// Longer than any response timeout of the run.
@@ -43,13 +42,13 @@ impl Seat {
 #[derive(Debug)]
 pub struct Desk {
     url: String,
-    topology: Topology,
+    config: Config,
     seat: Mutex<Option<Arc<Seat>>>,
 }
 
 impl Desk {
-    pub fn new(url: String, topology: Topology) -> Self {
-        Self { url, topology, seat: Mutex::default() }
+    pub fn new(url: String, config: Config) -> Self {
+        Self { url, config, seat: Mutex::default() }
     }
 
     /// The client of the moment.
@@ -89,7 +88,7 @@ impl Desk {
     async fn connect(&self) -> Client {
         let keep = if fastrand::bool() { IDLE } else { Duration::ZERO };
         loop {
-            match Client::connect_with(&self.url, config(self.topology).keep(keep)).await {
+            match Client::connect_with(&self.url, self.config.clone().keep(keep)).await {
                 Ok(client) => return client,
                 Err(Error::Unavailable { .. }) => record::reached("connect: Unavailable"),
                 Err(error) => record::violation(&format!("connect: {error:?}")),

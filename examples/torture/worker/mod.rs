@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parklock::Config;
 use tokio::io::AsyncReadExt;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -21,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::common::clock;
 use crate::pulse;
-use crate::settings::{LOCKS, STUCK, TASKS, Topology, is_bout};
+use crate::settings::{LOCKS, STUCK, TASKS, Topology, config, is_bout};
 use desk::Desk;
 
 /// What the conductor tells a worker.
@@ -31,12 +32,19 @@ pub struct Orders {
     pub name: String,
     pub url: String,
     pub topology: Topology,
+    pub namespace: Option<String>,
     pub seed: u64,
     /// When the run began, on the clock of all processes.
     pub started: u64,
     pub record: PathBuf,
     /// Whether it is the keeper.
     pub keeps: bool,
+}
+
+impl Orders {
+    fn config(&self) -> Config {
+        config(self.topology, self.namespace.as_deref())
+    }
 }
 
 /// Between two looks at a lock; a client lives for a dozen of them.
@@ -55,8 +63,8 @@ fn may_dawdle() -> bool {
 
 pub fn run(orders: &Orders) {
     let _ = STARTED.set(orders.started);
-    record::open(&orders.record);
-    buffer::open(&orders.record);
+    record::open(&orders.record, orders.namespace.clone());
+    buffer::open(&orders.record, orders.namespace.as_deref());
     events::count();
     pulse::watch_ourselves(|from, to| record::line(&format!("l\t{from}\t{to}")));
     panic::set_hook(Box::new(|info| {
@@ -80,7 +88,7 @@ async fn work(orders: &Orders) {
     });
     sleep(Duration::from_millis(5)).await;
     let before = descriptors();
-    let desk = Arc::new(Desk::new(orders.url.clone(), orders.topology));
+    let desk = Arc::new(Desk::new(orders.url.clone(), orders.config()));
     if desk.open(&stop).await {
         let tasks = TaskTracker::new();
         for task in 0..TASKS {
@@ -91,7 +99,7 @@ async fn work(orders: &Orders) {
         }
         if orders.keeps {
             let (name, stop, seed) = (orders.name.clone(), stop.clone(), orders.seed);
-            let place = (orders.url.clone(), orders.topology);
+            let place = (orders.url.clone(), orders.config());
             tasks.spawn(async move { ops::keep(&name, place, seed, &stop).await });
         }
         tasks.close();

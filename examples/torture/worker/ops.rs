@@ -7,15 +7,13 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use parklock::{Ended, Error, Hold, Owner, RedLock, Woken};
+use parklock::{Config, Ended, Error, Hold, Owner, RedLock, Woken};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::common::clock;
-use crate::settings::{
-    BUFFER, HAUNTED, KEPT, LEASE, LONGEST_FIXED, MAJORITY, SEVERAL, STUCK, Topology,
-};
+use crate::settings::{BUFFER, HAUNTED, KEPT, LEASE, LONGEST_FIXED, MAJORITY, SEVERAL, STUCK};
 use crate::worker::buffer::Buffer;
 use crate::worker::desk::{Desk, Seat};
 use crate::worker::handle::Handle;
@@ -41,11 +39,11 @@ pub async fn endless(worker: &str, desk: &Desk, seed: u64, stop: &CancellationTo
 /// Keeps one lock all the time and haunts another, with a client of its own, which nobody closes meanwhile.
 pub async fn keep(
     worker: &str,
-    (url, topology): (String, Topology),
+    (url, config): (String, Config),
     seed: u64,
     stop: &CancellationToken,
 ) {
-    let (desk, mut rng) = (Desk::new(url, topology), Rng::with_seed(seed));
+    let (desk, mut rng) = (Desk::new(url, config), Rng::with_seed(seed));
     if desk.open(stop).await
         && let Some(seat) = desk.seat()
     {

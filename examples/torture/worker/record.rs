@@ -10,13 +10,15 @@ use std::time::Duration;
 use parklock::{Ended, Guard, Hold, MultiGuard, RedGuard};
 
 use crate::common::clock;
-use crate::settings::{LEASE, SLACK, nanos, validity};
+use crate::settings::{self, LEASE, SLACK, nanos, validity};
 
 static RECORD: OnceLock<File> = OnceLock::new();
+static NAMESPACE: OnceLock<Option<String>> = OnceLock::new();
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// From now on lines are appended to this file.
-pub fn open(path: &Path) {
+/// From now on lines are appended to this file. All locks are of this namespace.
+pub fn open(path: &Path, namespace: Option<String>) {
+    NAMESPACE.set(namespace).expect("opened once");
     let file = File::options().create(true).append(true).open(path).expect("a writable record");
     RECORD.set(file).expect("opened once");
 }
@@ -25,6 +27,10 @@ pub fn open(path: &Path) {
 pub fn line(words: &str) {
     let Some(mut file) = RECORD.get() else { return };
     file.write_all(format!("{words}\n").as_bytes()).expect("the disk is not full");
+}
+
+fn label(lock: &str) -> String {
+    settings::label(NAMESPACE.get().and_then(Option::as_deref), lock)
 }
 
 /// A path was taken.
@@ -40,6 +46,7 @@ pub fn violation(what: &str) {
 /// A call for several locks begins. In a cluster it may have some of them before it has all.
 pub fn several(names: &[&str]) -> u64 {
     let id = next_id();
+    let names: Vec<_> = names.iter().map(|name| label(name)).collect();
     line(&format!("m\t{id}\t{}\t{}", clock::now(), names.join("\t")));
     id
 }
@@ -177,7 +184,8 @@ impl Claim {
         let lease = if call.confirmed.is_some() { LEASE } else { call.lease };
         let last = deadline.saturating_sub(nanos(validity(lease)));
         let (confirmed, token) = (call.confirmed.unwrap_or(acquired), view.token());
-        let Call { lock, owner, called, seat, share: (part, of), .. } = call;
+        let Call { owner, called, seat, share: (part, of), .. } = call;
+        let lock = label(call.lock);
         line(&format!(
             "o\t{id}\t{lock}\t{owner}\t{token}\t{called}\t{acquired}\t{confirmed}\t{last}\t{deadline}\t{seat}\t{part}\t{of}"
         ));

@@ -55,6 +55,8 @@ enum Mutation {
     WhoCountsIsFar,
     TheDeadThatHearStay,
     AWaiterAsksAgainAtOnce,
+    ASweepEndsWithItsCall,
+    NobodySweepsAgain,
     // Of the driver.
     NoNewOwnerField,
     NoGhost,
@@ -715,6 +717,7 @@ impl World {
         change(&mut self.server.near);
         change(&mut self.server.guard);
         change(&mut self.server.sleepers);
+        change(&mut self.server.swept);
         self.server.line.iter_mut().for_each(|waiter| change(&mut waiter.place));
         self.clients.iter_mut().for_each(|client| client.places(&mut change));
         for (stray, _) in &mut self.strays {
@@ -745,6 +748,7 @@ mod tests {
 
     const TERMS: Terms = Terms {
         window: 2,
+        looks: None,
         guards: true,
         lease: 4,
         hold: 1,
@@ -836,6 +840,11 @@ mod tests {
         Setting { terms: Terms { rests: true, lease: 12, hold: 8, ..setting.terms }, ..setting }
     }
 
+    /// A call looks at so many places.
+    fn looking_at(looks: usize, setting: Setting) -> Setting {
+        Setting { terms: Terms { looks: Some(looks), ..setting.terms }, ..setting }
+    }
+
     /// Clients may be deaf for so many ticks.
     fn deaf(ticks: i8, setting: Setting) -> Setting {
         Setting { terms: Terms { deaf: ticks, ..setting.terms }, ..setting }
@@ -896,6 +905,35 @@ mod tests {
     #[test]
     fn three_clients_survive_a_pause() {
         holds(&setting("a pause", (3, 1, 1), 1, Faults { most: 1, pauses: 1, ..NONE }));
+    }
+
+    const DEATHS: Faults = Faults { most: 2, crashes: 2, ..NONE };
+
+    /// The dead have more places than one call looks at.
+    #[test]
+    fn a_crowd_that_dies_costs_its_grant_and_one_waiter_ttl() {
+        holds(&looking_at(1, setting("a crowd dies", (2, 2, 1), 1, DEATH)));
+        holds(&looking_at(1, setting("two die", (3, 1, 1), 1, DEATHS)));
+    }
+
+    /// Takes some minutes in a debug build.
+    #[test]
+    #[ignore = "takes minutes"]
+    fn larger_crowds_that_die_cost_no_more() {
+        for looks in [1, 2] {
+            holds(&looking_at(looks, setting("two die", (4, 1, 1), 1, DEATHS)));
+            holds(&looking_at(looks, setting("a crowd dies", (2, 3, 1), 1, DEATH)));
+        }
+    }
+
+    /// Takes some minutes in a debug build.
+    #[test]
+    #[ignore = "takes minutes"]
+    fn a_crowd_that_is_not_sought_to_its_end_is_found_out() {
+        use Mutation::*;
+        for mutation in [ASweepEndsWithItsCall, NobodySweepsAgain] {
+            finds(mutation, &looking_at(1, setting("two die", (4, 1, 1), 1, DEATHS)));
+        }
     }
 
     /// The callers of one client count as awake in a quick line, since one of them asks for all.

@@ -15,8 +15,12 @@ use crate::clock::{self, MILLI, SECOND};
 use crate::desk::{Desk, Seat};
 use crate::held::Handle;
 use crate::plan::{Kind, millis};
-use crate::scene::{BUFFER_ENDS, BUFFER_FILLS, Scene};
+use crate::scene::{BUFFER_ENDS, BUFFER_FILLS, CROWD_DIES, Scene};
 use crate::work::ALL;
+
+/// How many callers wait among the dead, and how many places the dead have at most.
+const CALLERS_IN_CROWD: u64 = 20;
+const MOST_DEAD: u64 = 250;
 
 /// A life of a process in a scene.
 pub async fn play(scene: Scene, desk: Arc<Desk>) {
@@ -79,6 +83,7 @@ impl Player {
             Scene::HandedToNobody => self.hands_to_nobody().await,
             Scene::BoundedBuffer | Scene::ShakenBuffer => self.fills_or_empties().await,
             Scene::LoneWaiter => self.waits_for_nothing().await,
+            Scene::DeadCrowd => self.stands_among_the_dead().await,
             Scene::KilledLinks => self.takes_turns().await,
             Scene::Braces
             | Scene::LockTurn
@@ -87,6 +92,11 @@ impl Player {
             | Scene::Sentinel
             | Scene::Cluster => {}
         }
+    }
+
+    /// A caller of the same process.
+    fn beside(&self, seat: Arc<Seat>, rng: Rng) -> Self {
+        Self { home: Arc::clone(&self.home), seat, rng, desk: Arc::clone(&self.desk) }
     }
 
     fn wanted(&self, name: usize) -> Wanted {
@@ -301,6 +311,76 @@ impl Player {
         }
     }
 
+    /// The first holds all there is. The second has hundreds of places and dies. The callers of the third have their turns all
+    /// the same, when the dead have cost a grant and one `waiter_ttl`.
+    async fn stands_among_the_dead(self) {
+        let released = CROWD_DIES + self.home.plan.seed % 1_300 * MILLI;
+        match (self.home.process, self.home.life) {
+            (0, _) => {
+                let wanted = match self.home.plan.names[0].kind {
+                    Kind::Permits(of) => self.permits(of),
+                    Kind::Rw => self.writing(),
+                    _ => self.wanted(0),
+                };
+                let held = self.home.ask(&self.seat, &wanted, Manner::Lock).await;
+                until(released).await;
+                drop(held);
+            }
+            (1, 1) => self.dies_with_a_crowd().await,
+            (1, _) => {}
+            _ => self.waits_in_a_crowd(released).await,
+        }
+    }
+
+    /// In the line of a fair lock and of a semaphore, each caller has a place. In the others a client has one, so that each caller
+    /// needs a client of its own.
+    async fn dies_with_a_crowd(mut self) {
+        let shares = matches!(self.home.plan.names[0].kind, Kind::Lock | Kind::Rw);
+        let dice: Vec<_> = (0..self.rng.u64(70..MOST_DEAD)).map(|_| self.rng.fork()).collect();
+        join_all(dice.into_iter().map(async |rng| {
+            let seat = if shares { self.desk.open().await } else { Arc::clone(&self.seat) };
+            let mut caller = self.beside(seat, rng);
+            until(400 * MILLI + caller.rng.u64(..1_600) * MILLI).await;
+            drop(caller.ask_in_crowd().await);
+        }))
+        .await;
+    }
+
+    /// The server may have granted the lock to a client that had just died. That grant ends with the client's last sign of life. Then
+    /// the next sign of a living client asks the dead, and the first one after a `waiter_ttl` removes them: a client shows three in that
+    /// time. Messages take the rest: a turn takes two, and a call that goes on through the line does too.
+    async fn waits_in_a_crowd(mut self, released: u64) {
+        let (longest, way) =
+            (self.home.plan.longest(|client| client.claim), self.home.setup().way.1);
+        let messages = 2 * (CALLERS_IN_CROWD + MOST_DEAD / 60 + 4);
+        let bound = released + 2 * longest + 2 * (longest / 3) + messages * way;
+        let dice: Vec<_> = (0..CALLERS_IN_CROWD).map(|_| self.rng.fork()).collect();
+        join_all(dice.into_iter().map(async |rng| {
+            let mut caller = self.beside(Arc::clone(&self.seat), rng);
+            until(1_600 * MILLI + caller.rng.u64(..400) * MILLI).await;
+            let held = caller.ask_in_crowd().await;
+            if clock::now() > bound {
+                let late = (clock::now() - bound) / MILLI;
+                board::wrong("asleep behind the dead", format!("it was {late} ms late"));
+            }
+            drop(held);
+        }))
+        .await;
+    }
+
+    async fn ask_in_crowd(&mut self) -> Option<Holding> {
+        let wanted = match self.home.plan.names[0].kind {
+            Kind::Permits(_) => {
+                let part = self.rng.u32(1..=4);
+                self.permits(part)
+            }
+            Kind::Rw if self.home.plan.seed.is_multiple_of(2) => self.reading(),
+            Kind::Rw => self.writing(),
+            _ => self.wanted(0),
+        };
+        self.home.ask(&self.seat, &wanted, Manner::Lock).await
+    }
+
     async fn visits(self) {
         match self.home.process {
             0 => {
@@ -463,12 +543,7 @@ impl Player {
     async fn takes_turns(self) {
         let mut tasks = JoinSet::new();
         for _ in 0..8 {
-            let player = Self {
-                home: Arc::clone(&self.home),
-                seat: Arc::clone(&self.seat),
-                rng: Rng::with_seed(0),
-                desk: Arc::clone(&self.desk),
-            };
+            let player = self.beside(Arc::clone(&self.seat), Rng::with_seed(0));
             tasks.spawn(async move {
                 while clock::now() < 8 * SECOND {
                     let started = clock::now();

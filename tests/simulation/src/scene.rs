@@ -15,6 +15,9 @@ use crate::plan::{
 pub const BUFFER_FILLS: u64 = 9 * SECOND;
 pub const BUFFER_ENDS: u64 = 24 * SECOND;
 
+/// When the crowd of dead waiters dies.
+pub const CROWD_DIES: u64 = 2 * SECOND;
+
 /// One of the plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scene {
@@ -96,6 +99,8 @@ pub enum Scene {
     ShakenBuffer,
     /// The only waiter of a condition, whom nobody notifies.
     LoneWaiter,
+    /// A process dies with hundreds of places in line, and callers of another one stand before, between and behind them.
+    DeadCrowd,
     /// Random work on a primary whose replicas take over from it. All, some or none of them acknowledge.
     Replicas,
     /// Random work behind sentinels, likewise.
@@ -106,15 +111,16 @@ pub enum Scene {
 
 use Scene::{
     BoundedBuffer, Braces, BusyNeighbour, CancelledPlace, CloseBesideRenewals, CloseBesideRequests,
-    CloseBesideUnlocks, Cluster, Crowd, CutAttempts, DeafBehindDead, DeletedHandOff, ForgedGrant,
-    ForgottenScripts, HandedToNobody, JoinedWriters, KilledLinks, LateHandOff, LatePart, LockTurn,
-    LoneWaiter, LongReader, LostCounts, LostReleases, MisledHolder, NestedCounts, NestedDrops,
-    NestedMaxHold, PartOfMany, Replicas, Restart, Sentinel, SetPermits, ShakenBuffer, ShortVisitor,
-    ShorterNested, SilentDelete, SquattedName, Stall, TakenAway, TryLoop, WriterBehindReaders,
+    CloseBesideUnlocks, Cluster, Crowd, CutAttempts, DeadCrowd, DeafBehindDead, DeletedHandOff,
+    ForgedGrant, ForgottenScripts, HandedToNobody, JoinedWriters, KilledLinks, LateHandOff,
+    LatePart, LockTurn, LoneWaiter, LongReader, LostCounts, LostReleases, MisledHolder,
+    NestedCounts, NestedDrops, NestedMaxHold, PartOfMany, Replicas, Restart, Sentinel, SetPermits,
+    ShakenBuffer, ShortVisitor, ShorterNested, SilentDelete, SquattedName, Stall, TakenAway,
+    TryLoop, WriterBehindReaders,
 };
 
 impl Scene {
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 48] = [
         CloseBesideUnlocks,
         CloseBesideRenewals,
         CloseBesideRequests,
@@ -162,6 +168,7 @@ impl Scene {
         Sentinel,
         Sentinel,
         LoneWaiter,
+        DeadCrowd,
     ];
 
     pub fn named(name: &str) -> Result<Self, String> {
@@ -237,7 +244,7 @@ impl Scene {
         let redisson = matches!(self, Braces | LockTurn | LongReader);
         plan.layout = if redisson { Layout::Redisson } else { Layout::Native };
         (plan.length, plan.callers) = (12 * SECOND, 4);
-        plan.names = self.names();
+        plan.names = self.names(rng);
         let clients = match self {
             CloseBesideUnlocks | CloseBesideRenewals | CloseBesideRequests | TryLoop
             | NestedMaxHold | JoinedWriters | CutAttempts | DeletedHandOff | LostCounts
@@ -255,7 +262,7 @@ impl Scene {
         plan.faults = self.faults(rng);
     }
 
-    fn names(self) -> Vec<Name> {
+    fn names(self, rng: &mut Rng) -> Vec<Name> {
         let name = |text: &str, kind| Name { text: text.to_owned(), kind, within: None };
         match self {
             CloseBesideUnlocks | CloseBesideRenewals | CloseBesideRequests => {
@@ -273,6 +280,12 @@ impl Scene {
             LockTurn => vec![name("a", Kind::Lock), name("lock_turn:{a}", Kind::Lock)],
             LatePart => ["a", "b", "c"].map(|text| name(text, Kind::Lock)).into(),
             NestedDrops => vec![name("nested", Kind::Lock), name("dropped", Kind::Lock)],
+            DeadCrowd => vec![match rng.u32(..5) {
+                0 => name("one", Kind::Lock),
+                1 => name("in line", Kind::Fair),
+                2 => name("berths", Kind::Permits(10)),
+                _ => name("book", Kind::Rw),
+            }],
             _ => vec![name("one", Kind::Lock)],
         }
     }
@@ -312,6 +325,11 @@ impl Scene {
             (Restart, _) => {
                 ClientPlan::usual(layout, Duration::from_secs(30)).claim(Duration::from_secs(4))
             }
+            (DeadCrowd, _) => {
+                let watchdog = Duration::from_secs(if rng.bool() { 3 } else { 30 });
+                let max_park = Duration::from_secs([1, 10, 60][rng.usize(..3)]);
+                ClientPlan::usual(layout, watchdog).max_park(max_park)
+            }
             (NestedDrops, 0) => ClientPlan { way: (1_300_000, 1_301_000), ..usual() },
             _ => usual(),
         };
@@ -334,6 +352,7 @@ impl Scene {
                 add(2 * SECOND, What::Deny { long: 60 * SECOND });
                 add(2 * SECOND + 1, What::Crash { client: 1, back: 60 * SECOND });
             }
+            DeadCrowd => add(CROWD_DIES, What::Crash { client: 1, back: 10 * SECOND }),
             SilentDelete => add(2 * SECOND + rng.u64(..SECOND), What::Delete { name: 0 }),
             DeletedHandOff => add(SECOND, What::Delete { name: 0 }),
             LostCounts => (1..10).for_each(|at| {

@@ -653,7 +653,8 @@ impl Driver<'_> {
         match answer {
             Answer::Acquired { id, reply, sent } => self.acquired(id, reply, sent),
             Answer::Tried { id, holder, sent } => self.tried(id, holder, sent),
-            Answer::Released { id } => self.released(id),
+            Answer::Released { id, is_unfinished: true } => self.releases_on(id),
+            Answer::Released { id, .. } => self.released(id),
             Answer::Renewed { id, held, sent } => self.renewed(id, held, sent),
         }
     }
@@ -714,6 +715,14 @@ impl Driver<'_> {
     /// The pause after an unanswered request is over.
     pub(crate) fn rode_out(&mut self, spot: usize) {
         self.go_on(spot, None);
+    }
+
+    /// The same release goes on with what the server has left undone.
+    fn releases_on(&mut self, id: u8) {
+        for job in self.client.jobs.iter_mut().filter(|job| job.id == id) {
+            job.state = JobState::Due;
+        }
+        self.tidy();
     }
 
     fn released(&mut self, id: u8) {
@@ -923,8 +932,8 @@ pub(crate) fn run(request: Request, call: &mut Call<'_>) -> (u8, Answer) {
             (field.client, Answer::Tried { id: field.id, holder, sent })
         }
         Request::Release { field, served } => {
-            call.release(field, served);
-            (field.client, Answer::Released { id: field.id })
+            let is_unfinished = call.release(field, served);
+            (field.client, Answer::Released { id: field.id, is_unfinished })
         }
         Request::Renew { field, sent } => {
             let held = call.renew(field);

@@ -15,10 +15,26 @@ pub(crate) enum Request {
 /// An answer in flight to the client. A try learns who holds the lock now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Answer {
-    Acquired { id: u8, reply: Reply, sent: i8 },
-    Tried { id: u8, holder: Option<Field>, sent: i8 },
-    Released { id: u8 },
-    Renewed { id: u8, held: bool, sent: i8 },
+    Acquired {
+        id: u8,
+        reply: Reply,
+        sent: i8,
+    },
+    Tried {
+        id: u8,
+        holder: Option<Field>,
+        sent: i8,
+    },
+    /// `is_unfinished`: the server has more to do than one call may.
+    Released {
+        id: u8,
+        is_unfinished: bool,
+    },
+    Renewed {
+        id: u8,
+        held: bool,
+        sent: i8,
+    },
 }
 
 /// A tick has passed since it was sent.

@@ -234,7 +234,8 @@ fn state(world: &World) -> String {
         None => "[free;".to_owned(),
     };
     for waiter in &world.server.line {
-        let asked = if waiter.asked.is_some() { "!" } else { "" };
+        let asked = world.server.asked[usize::from(waiter.field.client)];
+        let asked = if asked.is_some() { "!" } else { "" };
         let _ = write!(text, " {}{asked}", told(waiter.field));
     }
     for (client, life) in world.server.lives.iter().enumerate() {

@@ -43,10 +43,9 @@ pub(crate) struct Waiter {
     rests: bool,
     /// It had lost its place, and took it back.
     pub(crate) is_back: bool,
-    pub(crate) asked: Option<Asked>,
 }
 
-/// When a silent waiter was first and last told to show a sign of life, and whether anybody heard that.
+/// When a silent client was first and last told to show a sign of life, and whether anybody heard that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Asked {
     pub(crate) first: i8,
@@ -103,6 +102,8 @@ pub(crate) struct AcquireOptions {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
     pub(crate) window: usize,
+    /// How many places one call looks at. If there are more, and some of them are dead, the caller calls again. `None`: all.
+    pub(crate) looks: Option<usize>,
     /// If one client has all entries at the front, a waiter of another client shows signs of life too.
     pub(crate) guards: bool,
     pub(crate) lease: i8,
@@ -143,12 +144,17 @@ pub(crate) struct Server {
     pub(crate) lock: Option<(Field, i8)>,
     pub(crate) line: Vec<Waiter>,
     pub(crate) lives: Vec<Option<Life>>,
+    /// Of each client: it is dead with all its places.
+    pub(crate) asked: Vec<Option<Asked>>,
     /// The place up to which all waiters were told to show signs of life.
     pub(crate) near: u8,
     /// The place of a waiter that was told so too, since one client has all entries before it; or 0.
     pub(crate) guard: u8,
     /// No waiter behind this place was told by a reply that it may sleep.
     pub(crate) sleepers: u8,
+    /// How far a call that looked for the dead behind the front has come, or 0; and when it last found some.
+    pub(crate) swept: u8,
+    swept_at: i8,
     /// The highest place that anybody knows of: the server's clock is beyond all of them.
     pub(crate) top: u8,
     /// How long ago the last script ran, and for how long the line's clock had run then since the last stall.
@@ -179,6 +185,14 @@ pub(crate) struct Call<'a> {
     is_recent: bool,
     /// A waiter has left the line.
     moved: bool,
+    /// How many places it may still look at.
+    work: usize,
+    /// It has told a silent client that nobody hears, or has removed one.
+    has_lost: bool,
+    /// It has let in a client that nobody hears.
+    is_unheard: bool,
+    /// More is to be done than it may do.
+    is_unfinished: bool,
     said: Vec<Word>,
     pub(crate) granted: Vec<LetIn>,
 }
@@ -189,9 +203,12 @@ impl Server {
             lock: None,
             line: Vec::new(),
             lives: vec![None; clients],
+            asked: vec![None; clients],
             near: 0,
             guard: 0,
             sleepers: 0,
+            swept: 0,
+            swept_at: -TTL,
             top: 0,
             quiet: 0,
             ran: TTL,
@@ -219,9 +236,12 @@ impl Server {
         for life in self.lives.iter_mut().flatten() {
             change(&mut life.ends);
         }
-        for asked in self.line.iter_mut().filter_map(|waiter| waiter.asked.as_mut()) {
+        for asked in self.asked.iter_mut().flatten() {
             change(&mut asked.first);
             change(&mut asked.last);
+        }
+        if self.swept_at > -TTL {
+            change(&mut self.swept_at);
         }
     }
 
@@ -276,6 +296,10 @@ impl<'a> Call<'a> {
             relies_on_asker: false,
             is_recent: false,
             moved: false,
+            work: terms.looks.unwrap_or(usize::MAX),
+            has_lost: false,
+            is_unheard: false,
+            is_unfinished: false,
             said: Vec::new(),
             granted: Vec::new(),
         }
@@ -317,6 +341,10 @@ impl<'a> Call<'a> {
         }
         match self.server.rank(field) {
             None => self.granted(),
+            Some(rank) if self.is_unfinished => {
+                let place = self.server.line[rank].place;
+                Reply::Waits { place, near: true, again: 0, ahead }
+            }
             Some(rank) => {
                 let place = self.server.line[rank].place;
                 let is_near = self.server.is_near(place);
@@ -333,13 +361,10 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A sign of life. What the waiters of this client were told before does not count any more.
+    /// A sign of life. What the client was told before does not count any more.
     fn sign(&mut self, client: u8, life: Life) {
         self.server.lives[usize::from(client)] = Some(life);
-        let waiters = self.server.line.iter_mut();
-        waiters
-            .filter(|waiter| waiter.field.client == client)
-            .for_each(|waiter| waiter.asked = None);
+        self.server.asked[usize::from(client)] = None;
     }
 
     /// The last in line, if it is another caller of this client.
@@ -405,7 +430,8 @@ impl<'a> Call<'a> {
         is_settled && self.is_recent && self.server.lock.is_some()
     }
 
-    /// Releases its hold, or gives up its place in the line. Callers that have had this hold too leave the line.
+    /// Releases its hold, or gives up its place in the line. Callers that have had this hold too leave the line. Returns
+    /// whether more is to be done.
     pub(crate) fn release(&mut self, field: Field, served: Ids) -> bool {
         self.open();
         let held = self.server.holds(field);
@@ -416,7 +442,7 @@ impl<'a> Call<'a> {
         if !(held && self.terms.is(Mutation::RoomIsNotGiven)) {
             self.admit();
         }
-        held
+        self.is_unfinished
     }
 
     /// Prolongs a hold. The renewal of a plain lock looks at nothing else.
@@ -462,6 +488,8 @@ impl<'a> Call<'a> {
         }
         if let Some(rank) = self.server.rank(field) {
             self.leave(rank);
+            // Its client is alive, and may have been told by this waiter.
+            self.server.asked[usize::from(field.client)] = None;
         }
     }
 
@@ -477,7 +505,7 @@ impl<'a> Call<'a> {
         self.server.top = self.server.top.max(place);
         let rank = self.server.line.iter().filter(|waiter| waiter.place < place).count();
         let (follows, rests) = (false, false);
-        let waiter = Waiter { field, place, age: 0, follows, rests, is_back: keeps, asked: None };
+        let waiter = Waiter { field, place, age: 0, follows, rests, is_back: keeps };
         self.server.line.insert(rank, waiter);
     }
 
@@ -487,6 +515,7 @@ impl<'a> Call<'a> {
         let client = waiter.field.client;
         if self.server.line.iter().all(|other| other.field.client != client) {
             self.server.lives[usize::from(client)] = None;
+            self.server.asked[usize::from(client)] = None;
         }
         waiter
     }
@@ -499,9 +528,10 @@ impl<'a> Call<'a> {
         !self.server.lives_on(self.server.line[rank].field.client)
     }
 
-    /// When it was told to show a sign since its client fell silent.
+    /// When its client was told to show a sign since it fell silent.
     fn asked(&self, rank: usize) -> Option<Asked> {
-        self.server.line[rank].asked.filter(|_| self.is_silent(rank))
+        let client = usize::from(self.server.line[rank].field.client);
+        self.server.asked[client].filter(|_| self.is_silent(rank))
     }
 
     fn is_dead(&self, rank: usize) -> bool {
@@ -523,6 +553,11 @@ impl<'a> Call<'a> {
         let all_are_awake = !self.server.line.is_empty() && self.is_awake(0);
         while !self.server.line.is_empty() {
             if self.is_dead(0) {
+                if self.work == 0 {
+                    self.is_unfinished = true;
+                    break;
+                }
+                self.work -= 1;
                 self.leave(0);
                 continue;
             }
@@ -536,8 +571,17 @@ impl<'a> Call<'a> {
             self.grant(if turned_round { self.server.line.len() - 1 } else { 0 });
         }
         if self.asks_again || !all_are_awake {
-            let awake = self.watch();
-            self.post_sentry(&awake);
+            let (awake, last) = self.watch();
+            let had_sentry = self.server.guard > 0;
+            let goes_on = self.terms.looks.is_some() && last.is_some();
+            let lacks = self.post_sentry(&awake, goes_on);
+            if self.terms.looks.is_some() {
+                self.sweep(last, &awake, lacks, had_sentry);
+            }
+        }
+        if self.is_unheard && !self.server.line.is_empty() && self.terms.looks.is_some() {
+            (self.server.swept, self.server.swept_at) = (1, 0);
+            self.is_unfinished = true;
         }
     }
 
@@ -551,6 +595,7 @@ impl<'a> Call<'a> {
             self.server.lock = Some((field, self.terms.lease));
             return;
         }
+        self.is_unheard |= !self.hears(field.client);
         let mut left = self.terms.lease.min(life.ends).max(1);
         if self.terms.is(Mutation::AGrantEndsEarly) {
             left = 1;
@@ -573,12 +618,18 @@ impl<'a> Call<'a> {
         is_so || self.terms.is(Mutation::WhoRestsIsNotTold)
     }
 
-    /// Notifies waiters at the front until a whole window of them is awake. Returns the clients that are.
-    fn watch(&mut self) -> Vec<u8> {
+    /// Notifies waiters at the front until a whole window of them is awake. Returns the clients that are, and the last place
+    /// that it has looked at, unless nobody is behind that.
+    fn watch(&mut self) -> (Vec<u8>, Option<u8>) {
         let (mut awake, mut rank, mut is_front) = (Vec::new(), 0, true);
+        let mut left = if self.is_sweeping() { 0 } else { self.work }.max(self.terms.window);
+        let told: Vec<_> = (0..self.ears.len()).map(|client| self.is_told(client)).collect();
+        let mut last = None;
         let (window, nothing_is_new) = (self.terms.window, self.nothing_is_new());
         let mut silent = vec![0; self.ears.len()];
-        while awake.len() < window && rank < self.server.line.len() {
+        while awake.len() < window && rank < self.server.line.len() && left > 0 {
+            last = Some(self.server.line[rank].place);
+            (left, self.work) = (left - 1, self.work.saturating_sub(1));
             if rank >= window && self.terms.is(Mutation::NobodyIsToldForTheDeaf) {
                 break;
             }
@@ -595,7 +646,9 @@ impl<'a> Call<'a> {
             let (is_first, is_one_too_many) = (*nth == 1, *nth > window);
             if is_silent && is_one_too_many && self.hears(field.client) {
                 is_front = false;
-            } else if self.wake(rank, nothing_is_new) && (is_first || !is_silent) {
+            } else if self.wake(rank, nothing_is_new, told[usize::from(field.client)])
+                && (is_first || !is_silent)
+            {
                 awake.push(field.client);
             }
             if is_front {
@@ -605,23 +658,93 @@ impl<'a> Call<'a> {
             }
             rank += 1;
         }
-        awake
+        (awake, last.filter(|_| rank < self.server.line.len()))
     }
 
-    /// If one client has all waiters that are awake, a waiter of another client shows signs of life too: the one that did
-    /// so before, or the last in line, or one of the others.
-    fn post_sentry(&mut self, awake: &[u8]) {
-        let is_of_one = awake.iter().all(|client| *client == awake[0]) && !awake.is_empty();
-        let is_posted = is_of_one && self.terms.guards && !self.terms.is(Mutation::NobodyGuards);
+    /// Whether this client was told a short time ago to show a sign of life.
+    fn is_told(&self, client: usize) -> bool {
+        let lives = self.server.lives[client].is_some_and(|life| life.ends > 0);
+        !lives && self.server.asked[client].is_some_and(|asked| asked.last + TTL / 3 > 0)
+    }
+
+    fn suspects(&self) -> bool {
+        self.server.swept_at > -TTL
+    }
+
+    fn is_sweeping(&self) -> bool {
+        self.server.swept > 0 && self.suspects()
+    }
+
+    /// Goes through the line behind the front for as long as it finds clients that nobody hears, or lacks a sentry.
+    fn sweep(&mut self, front: Option<u8>, awake: &[u8], mut lacks: bool, had_sentry: bool) {
+        let Some(front) = front else {
+            self.server.swept = 0;
+            return;
+        };
+        let may_begin = !self.is_sweeping() && self.server.swept_at + TTL / 3 <= 0;
+        let again = self.suspects() && may_begin && !self.terms.is(Mutation::NobodySweepsAgain);
+        if self.has_lost || lacks && (had_sentry || may_begin) {
+            (self.server.swept, self.server.swept_at) = (0, 0);
+        } else if !again && !self.is_sweeping() {
+            return;
+        }
+        let mut last = front.max(self.server.swept);
+        let mut left = self.work.max(self.terms.window);
+        let mut rank = self.server.line.iter().filter(|waiter| waiter.place <= last).count();
+        self.has_lost = false;
+        while left > 0 && rank < self.server.line.len() {
+            let Waiter { field, place, .. } = self.server.line[rank];
+            (last, left) = (place, left - 1);
+            if self.is_dead(rank) {
+                self.leave(rank);
+                self.has_lost = true;
+                continue;
+            }
+            let (asked, hears) = (self.asked(rank), self.hears(field.client));
+            self.has_lost |= asked.is_some_and(|asked| !asked.heard);
+            if self.is_silent(rank) && asked.is_none() && !hears {
+                let asked = Asked { first: 0, last: 0, heard: false };
+                self.server.asked[usize::from(field.client)] = Some(asked);
+                (self.server.swept_at, self.has_lost) = (0, true);
+            }
+            if lacks && hears && self.may_guard(rank, awake) {
+                (self.server.guard, lacks) = (place, false);
+            }
+            rank += 1;
+        }
+        let goes_on = left == 0
+            && (self.has_lost || lacks)
+            && !self.terms.is(Mutation::ASweepEndsWithItsCall);
+        self.is_unfinished |= goes_on;
+        self.server.swept = if goes_on { last } else { 0 };
+    }
+
+    /// If one client has all waiters that are awake, or none is awake as far as this call has looked, a waiter of another client
+    /// shows signs of life too: the one that did so before, the asker, or the last in line. Where a call looks at all places, it
+    /// may be any other. Returns whether there is none.
+    fn post_sentry(&mut self, awake: &[u8], goes_on: bool) -> bool {
+        let is_of_one = !awake.is_empty() && awake.iter().all(|client| *client == awake[0]);
+        let is_missing = is_of_one || awake.is_empty() && goes_on;
+        let is_posted = is_missing && self.terms.guards && !self.terms.is(Mutation::NobodyGuards);
         let (guard, all) = (self.server.guard, self.server.line.len());
         let former = self.server.line.iter().position(|waiter| waiter.place == guard);
-        let mut candidates =
-            former.into_iter().chain((0..all).rev().take(1)).chain(self.terms.window..all);
-        let posted = candidates.find(|rank| {
-            let is_other = is_posted && self.server.line[*rank].field.client != awake[0];
-            is_other && !self.is_dead(*rank) && self.wake(*rank, self.nothing_is_new())
-        });
+        let asker = self.asker.and_then(|asker| self.server.rank(asker));
+        let any = if self.terms.looks.is_some() { all..all } else { self.terms.window..all };
+        let first = former.into_iter().chain(asker.filter(|_| awake.is_empty()));
+        let mut candidates = first.chain((0..all).rev().take(1)).chain(any);
+        let posted = candidates.find(|rank| is_posted && self.may_guard(*rank, awake));
         self.server.guard = posted.map_or(0, |rank| self.server.line[rank].place);
+        self.relies_on_asker |= awake.is_empty() && posted.is_some() && posted == asker;
+        is_posted && posted.is_none()
+    }
+
+    /// Wakes this waiter, if it is not of the only client that is awake.
+    fn may_guard(&mut self, rank: usize, awake: &[u8]) -> bool {
+        let client = self.server.line[rank].field.client;
+        let is_told = self.is_told(usize::from(client));
+        awake.first() != Some(&client)
+            && !self.is_dead(rank)
+            && self.wake(rank, self.nothing_is_new(), is_told)
     }
 
     /// Whether it needs no message: a request of its own runs, or it rests and nothing is new.
@@ -638,8 +761,8 @@ impl<'a> Call<'a> {
         !self.is_silent(rank) && !rests && (self.server.is_near(place) || is_awake)
     }
 
-    /// Sends it the message that it needs. Returns whether it is awake now.
-    fn wake(&mut self, rank: usize, nothing_is_new: bool) -> bool {
+    /// Sends it the message that it needs, unless its client was told before. Returns whether it is awake now.
+    fn wake(&mut self, rank: usize, nothing_is_new: bool, is_told: bool) -> bool {
         if self.is_usual(rank, nothing_is_new) || self.shows_signs(rank) {
             return true;
         }
@@ -652,15 +775,13 @@ impl<'a> Call<'a> {
             return hears;
         }
         let asked = self.asked(rank);
-        if let Some(asked) = asked {
-            let is_told = asked.last + TTL / 3 > 0;
-            if is_told {
-                return asked.heard;
-            }
+        if let Some(asked) = asked.filter(|_| is_told) {
+            return asked.heard;
         }
         self.said.push(Word::Near { field, at_once: true });
         let first = asked.map_or(0, |asked| asked.first);
-        self.server.line[rank].asked = Some(Asked { first, last: 0, heard: hears });
+        self.has_lost |= !hears && first == 0;
+        self.server.asked[usize::from(field.client)] = Some(Asked { first, last: 0, heard: hears });
         hears
     }
 }
