@@ -22,6 +22,7 @@ use crate::engine::grant::Loss;
 use crate::engine::keep;
 use crate::engine::keep::Tried;
 use crate::engine::listener::Listener;
+use crate::engine::outages::Outages;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::{Job, Outbox, Releaser};
 use crate::engine::secrets::Secrets;
@@ -79,6 +80,7 @@ impl Engine {
             timetable: Arc::clone(&self.timetable),
             commands: self.commands.clone(),
             outbox: self.outbox.clone(),
+            outages: Arc::clone(&self.outages),
             rhythm: self.rhythm,
             started: self.started,
         };
@@ -166,6 +168,7 @@ impl Memory {
         (commands, subscriber, space): (Commands, Subscriber, Space),
     ) -> Engine {
         let Self { started, outbox, table, secrets, tried, debts, tasks } = self;
+        let waiters = Arc::<AtomicUsize>::default();
         Engine::new(Core {
             rhythm: rhythm(&config),
             budget: Budget::new(&config),
@@ -184,7 +187,8 @@ impl Memory {
             orphaned: AtomicBool::new(false),
             tenures: AtomicU64::new(0),
             orders: AtomicU64::new(0),
-            waiters: AtomicUsize::new(0),
+            outages: Arc::new(Outages::new(Arc::clone(&waiters))),
+            waiters,
             cut_off: CutOff::default(),
             debts,
             releases: Arc::clone(&outbox.releases),

@@ -16,8 +16,10 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
+use tracing::Level;
 
 use crate::common::fixture::{LONG, SOON};
+use crate::observability::Log;
 
 /// The paused clock moves on only when everybody waits for something.
 const A_MOMENT: Duration = Duration::from_millis(1);
@@ -318,4 +320,25 @@ async fn a_finished_response_does_not_wait_until_the_server_is_back() {
         assert_eq!((done.status(), &**done.body()), (StatusCode::OK, "done"));
         assert!(done.extensions().get::<LockLost>().is_none());
     }
+}
+
+/// H3: whoever reads the log finds which lock could not be had; a busy lock is no news.
+#[tokio::test(start_paused = true)]
+async fn a_503_is_a_warning_with_the_name_of_the_lock_and_a_423_is_not() {
+    let (log, _capturing) = Log::capture();
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let service = behind(&LockLayer::by_path(&client), &open());
+    let guard = client.lock("path:/busy").lock().await.expect("it is free");
+    let answer = answered(service.clone().oneshot(post("/busy"))).await;
+    assert_eq!(answer.status(), StatusCode::LOCKED);
+    redis.refuse();
+    redis.cut();
+    let answer = answered(service.oneshot(post("/away"))).await;
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let refused = ["a request is refused", "status=503", "path:/away"];
+    assert_eq!(log.said(Level::WARN, &refused), 1, "{}", log.all());
+    assert_eq!(log.said(Level::WARN, &["path:/busy"]), 0, "{}", log.all());
+    assert_eq!(log.said(Level::DEBUG, &["status=423", "path:/busy"]), 1, "{}", log.all());
+    drop(guard);
 }
