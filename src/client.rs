@@ -244,6 +244,40 @@ impl Client {
         Every::new(self.engine.another(), name.into(), period)
     }
 
+    /// Waits until no caller of this client holds or waits for anything, but not longer than `limit`, and then
+    /// [closes](Self::close) the client. Returns whether everything had ended by itself.
+    ///
+    /// It is the end of a service: first stop what brings new work (as `axum::serve(..).with_graceful_shutdown(..)` does), then call
+    /// `drain`. A request that was accepted is served to its end, even if it still waits for its lock, or takes another one. So `drain`
+    /// refuses nobody: if new work keeps coming, it takes the whole `limit`. What has not ended then is closed: holders
+    /// have lost their locks, and waiters get [`Error::Closed`](crate::Error::Closed).
+    ///
+    /// Guards of other clients of a [`RedLock`](crate::RedLock) or [`MultiLock`](crate::MultiLock) are waited for by those clients.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// use std::time::Duration;
+    ///
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let guard = client.lock("doc:drain").lock().await?;
+    /// let work = tokio::spawn(async move {
+    ///     tokio::time::sleep(Duration::from_millis(50)).await;
+    ///     guard.unlock().await
+    /// });
+    /// assert!(client.drain(Duration::from_secs(10)).await);
+    /// work.await.unwrap()?; // it had its lock to the end
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the client stays open.
+    pub async fn drain(&self, limit: Duration) -> bool {
+        let is_idle = self.engine.idle_within(limit).await;
+        self.close().await;
+        is_idle
+    }
+
     /// Closes the client, for all of its clones.
     ///
     /// Waiters get [`Error::Closed`](crate::Error::Closed). The client releases everything that it holds. Its guards

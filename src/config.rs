@@ -72,6 +72,7 @@ pub struct Config {
     pub(crate) hand_off: HandOff,
     pub(crate) keep: Duration,
     pub(crate) connect_timeout: Duration,
+    pub(crate) start_timeout: Duration,
     response_timeout: Option<Duration>,
     ride_out: Option<Duration>,
     pub(crate) max_park: Duration,
@@ -99,6 +100,7 @@ impl Default for Config {
             hand_off: HandOff::default(),
             keep: Duration::ZERO,
             connect_timeout: Duration::from_secs(2),
+            start_timeout: Duration::ZERO,
             response_timeout: None,
             ride_out: None,
             max_park: Duration::from_secs(10),
@@ -246,6 +248,20 @@ impl Config {
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
+        self
+    }
+
+    /// How long [`Client::connect_with`](crate::Client::connect_with) tries again while no server is there. Default 0: the first
+    /// failure is returned.
+    ///
+    /// With a time here, a service may start before Redis does: it waits, and says so in the log. Only failures that may pass are tried
+    /// again: a wrong password or a URL that does not fit is returned at once. Each attempt has
+    /// [`connect_timeout`](Self::connect_timeout), so the last one may end that much later.
+    ///
+    /// Allowed: up to 24 h.
+    #[must_use]
+    pub fn start_timeout(mut self, time: Duration) -> Self {
+        self.start_timeout = time;
         self
     }
 
@@ -523,11 +539,12 @@ impl Config {
 
     /// The durations that were set, or that have a default of their own, by the names of their setters.
     #[cfg(feature = "serde")]
-    pub(crate) fn times(&self) -> [(&'static str, Option<Duration>); 11] {
+    pub(crate) fn times(&self) -> [(&'static str, Option<Duration>); 12] {
         [
             ("watchdog_timeout", Some(self.watchdog_timeout)),
             ("max_hold", self.max_hold),
             ("connect_timeout", Some(self.connect_timeout)),
+            ("start_timeout", Some(self.start_timeout)),
             ("response_timeout", self.response_timeout),
             ("ride_out", self.ride_out),
             ("max_park", Some(self.max_park)),

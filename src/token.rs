@@ -2,6 +2,8 @@
 //! last digits count the holds of that grant within the client.
 
 use std::fmt;
+use std::num::ParseIntError;
+use std::str::FromStr;
 
 /// How many holds one grant by Redis can have in succession without a new number from the server.
 const HAND_OVERS_PER_GRANT: u64 = 1 << 10;
@@ -47,7 +49,17 @@ const HAND_OVERS_PER_GRANT: u64 = 1 << 10;
 /// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```
 ///
-/// A token is always below 2^63: `token.get() as i64` fits a `BIGINT`.
+/// A token is always below 2^63: `token.get() as i64` fits a `BIGINT`. It is above 2^53, so a number of JSON, of JavaScript or of a
+/// Lua script cannot carry it: send the text ([`Display`](fmt::Display)), and parse it where it arrives. With the feature `serde`
+/// a token is written as text.
+///
+/// ```
+/// use parklock::FencingToken;
+///
+/// let token: FencingToken = "1838795981739020289".parse()?; // in a request, a column, a test
+/// assert_eq!(token.to_string(), "1838795981739020289");
+/// # Ok::<(), std::num::ParseIntError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);
 
@@ -81,6 +93,31 @@ impl fmt::Display for FencingToken {
     }
 }
 
+/// Any number is a token, also that of another lock: compare it only with tokens of the same lock.
+impl FromStr for FencingToken {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        text.parse().map(Self)
+    }
+}
+
+/// As text: a number of JSON would be rounded by many who read it.
+#[cfg(feature = "serde")]
+impl serde::Serialize for FencingToken {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for FencingToken {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,6 +126,25 @@ mod tests {
     fn tokens_grow_with_the_hand_over_and_more_with_the_grant() {
         assert!(FencingToken::new(7, 0) < FencingToken::new(7, 1));
         assert!(FencingToken::new(7, 1023) < FencingToken::new(8, 0));
+    }
+
+    /// A reader of JSON that has only floating point numbers takes these two for one.
+    #[test]
+    #[cfg(feature = "serde")]
+    fn two_tokens_in_a_row_are_two_texts_wherever_they_are_written() {
+        #[derive(serde::Serialize, serde::Deserialize)]
+        struct Order {
+            token: FencingToken,
+        }
+
+        let (first, second) = (FencingToken::new(1 << 50, 0), FencingToken::new(1 << 50, 1));
+        assert!((first.get() as f64 - second.get() as f64).abs() < f64::EPSILON);
+        let [first, second] = [first, second].map(|token| {
+            let text = toml::to_string(&Order { token }).expect("it can be written");
+            assert!(text.contains(&format!("\"{token}\"")), "{text}");
+            toml::from_str::<Order>(&text).expect("it is read again").token
+        });
+        assert!(first < second);
     }
 
     #[test]

@@ -268,8 +268,13 @@ impl<B, R> LockLayer<B, R> {
         Self { answer: Arc::new(answer), ..self }
     }
 
-    fn refuse(&self, refusal: Refusal) -> Response<R> {
-        tracing::debug!(%refusal, "a request is refused");
+    fn refuse(&self, lock: &Lock, refusal: Refusal) -> Response<R> {
+        let (name, status) = (lock.name(), refusal.status());
+        if status.is_server_error() {
+            tracing::warn!(?name, status = status.as_u16(), %refusal, "a request is refused");
+        } else {
+            tracing::debug!(?name, status = status.as_u16(), %refusal, "a request is refused");
+        }
         (self.answer)(refusal)
     }
 
@@ -285,19 +290,19 @@ impl<B, R> LockLayer<B, R> {
     {
         let guard = match self.locked(&lock).await {
             Ok(guard) => guard,
-            Err(refusal) => return Ok(self.refuse(refusal)),
+            Err(refusal) => return Ok(self.refuse(&lock, refusal)),
         };
         // The lock may be lost before the inner service is ready. Then the request has not begun, and may be repeated.
         tokio::select! {
             ready = ready(&mut inner) => ready?,
-            _ = guard.ended() => return Ok(self.refuse(Refusal::Failed(Error::Lost))),
+            _ = guard.ended() => return Ok(self.refuse(&lock, Refusal::Failed(Error::Lost))),
         }
         request.extensions_mut().insert(guard.hold());
         let work = inner.call(request);
         match self.on_loss {
             OnLoss::Abort => match guard.run(|_| work).await {
                 Ok(answered) => answered,
-                Err(_) => Ok(self.refuse(Refusal::Lost)),
+                Err(_) => Ok(self.refuse(&lock, Refusal::Lost)),
             },
             OnLoss::Mark => {
                 let mut response = work.await?;

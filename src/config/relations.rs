@@ -54,7 +54,7 @@ impl Config {
         ]
     }
 
-    fn relations_of_answers(&self) -> [Relation; 4] {
+    fn relations_of_answers(&self) -> [Relation; 5] {
         [
             (
                 self.response() <= self.watchdog_timeout / 4,
@@ -64,6 +64,7 @@ impl Config {
             (self.response() >= SHORTEST_ANSWER, "response_timeout must be at least 1 ms"),
             (!self.connect_timeout.is_zero(), "connect_timeout must not be zero"),
             (self.connect_timeout <= *LEASE.end(), "connect_timeout must be at most 24 h"),
+            (self.start_timeout <= *LEASE.end(), "start_timeout must be at most 24 h"),
         ]
     }
 

@@ -108,6 +108,7 @@ struct Fields {
     watchdog_timeout: Option<Given>,
     max_hold: Option<Given>,
     connect_timeout: Option<Given>,
+    start_timeout: Option<Given>,
     response_timeout: Option<Given>,
     ride_out: Option<Given>,
     max_park: Option<Given>,
@@ -141,10 +142,11 @@ impl Fields {
     fn applied(self) -> Result<Config, String> {
         type Set<T> = fn(Config, T) -> Config;
         let mut config = Config::default();
-        let times: [(&str, _, Set<Duration>); 11] = [
+        let times: [(&str, _, Set<Duration>); 12] = [
             ("watchdog_timeout", self.watchdog_timeout, Config::watchdog_timeout),
             ("max_hold", self.max_hold, Config::max_hold),
             ("connect_timeout", self.connect_timeout, Config::connect_timeout),
+            ("start_timeout", self.start_timeout, Config::start_timeout),
             ("response_timeout", self.response_timeout, Config::response_timeout),
             ("ride_out", self.ride_out, Config::ride_out),
             ("max_park", self.max_park, Config::max_park),

@@ -1,9 +1,32 @@
 //! How a client closes: it gives up its places in line and its tenures, and waits for its tasks to end. The releaser ends
 //! last: when the client owes nothing more (`debts.rs`), or when the releaser's patience is over (`releaser.rs`).
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
 use crate::engine::core::Engine;
 
+/// How often a client that drains looks whether it is idle.
+const LOOKS_APART: Duration = Duration::from_millis(10);
+
 impl Engine {
+    /// Waits until nobody holds anything, waits or asks, but not longer than `limit`. Returns whether that is so.
+    pub(crate) async fn idle_within(&self, limit: Duration) -> bool {
+        let idle = async {
+            while !self.is_idle() {
+                sleep(LOOKS_APART).await;
+            }
+        };
+        timeout(limit, idle).await.is_ok()
+    }
+
+    /// All that the client owes are locks that nobody holds: an idle tenure has one debt, and so has a held one or a request.
+    fn is_idle(&self) -> bool {
+        self.waiters.load(Ordering::Relaxed) == 0 && self.debts.len() <= self.timetable.idle()
+    }
+
     /// Rejects waiters, notifies guards of their loss, releases all locks, and waits for the client's tasks to end.
     pub(crate) async fn close(&self) {
         // This debt keeps the releaser running until it has received everything that ends here.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -22,6 +22,7 @@ use crate::engine::grant::Loss;
 use crate::engine::keep;
 use crate::engine::keep::Tried;
 use crate::engine::listener::Listener;
+use crate::engine::outages::Outages;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::{Job, Outbox, Releaser};
 use crate::engine::secrets::Secrets;
@@ -29,6 +30,7 @@ use crate::engine::tenure::{Budget, Idle};
 use crate::engine::unpolled::look_out;
 use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::Result;
+use crate::jitter::jittered;
 use crate::keys::{Space, of_client};
 use crate::meters;
 use crate::wire::{
@@ -36,11 +38,17 @@ use crate::wire::{
     Destination, FailoverWatch, Fault, Guide, Heard, Requests, Sentinels, Subscriber, Target,
 };
 
+/// The pauses between attempts to connect to a server that is not there yet.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The least time between two warnings that it is not there yet.
+const WARNINGS_APART: Duration = Duration::from_secs(5);
+
 impl Engine {
     /// Connects, and starts the client's tasks on the current runtime.
     pub(crate) async fn connect(url: &str, config: Config) -> Result<Arc<Self>> {
-        config.check()?;
-        Self::connect_to(To::of(url, &config)?, client_id(), config).await
+        Self::connect_patiently(|config| To::of(url, config), client_id(), config).await
     }
 
     /// Connects over streams that `dial` opens, as a client with this id, or with one of its own.
@@ -51,9 +59,40 @@ impl Engine {
         client: Option<String>,
         config: Config,
     ) -> Result<Arc<Self>> {
-        config.check()?;
         let client = client.unwrap_or_else(client_id);
-        Self::connect_to(To::of(url, &config)?.over(&dial), client, config).await
+        let to = |config: &Config| Ok(To::of(url, config)?.over(&dial));
+        Self::connect_patiently(to, client, config).await
+    }
+
+    /// Connects, and tries again for [`Config::start_timeout`] while no server is there.
+    async fn connect_patiently(
+        to: impl Fn(&Config) -> Result<To>,
+        client: String,
+        config: Config,
+    ) -> Result<Arc<Self>> {
+        config.check()?;
+        let began = Instant::now();
+        let (mut pause, mut warn_at) = (SHORTEST_PAUSE, began);
+        loop {
+            // Boxed: otherwise the compiler looks into the futures of all layers wherever a program connects, and may find
+            // them too deep.
+            let connecting: BoxFuture<'_, _> =
+                Box::pin(Self::connect_to(to(&config)?, client.clone(), config.clone()));
+            let error = match connecting.await {
+                Err(error) if error.is_transient() => error,
+                connected => return connected,
+            };
+            let left = config.start_timeout.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Err(error);
+            }
+            if Instant::now() >= warn_at {
+                warn_at = Instant::now() + WARNINGS_APART;
+                tracing::warn!(%error, ?left, "the client cannot connect yet: it tries again");
+            }
+            sleep(jittered(pause).min(left)).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
     }
 
     async fn connect_to(to: To, client: String, config: Config) -> Result<Arc<Self>> {
@@ -62,6 +101,8 @@ impl Engine {
         let (releaser, jobs) = mpsc::unbounded_channel();
         let memory = Memory::new(releaser, &config);
         let (stop, space) = (CancellationToken::new(), to.space());
+        // If an attempt fails, it leaves no task behind.
+        let ends = stop.clone().drop_guard();
         let listener = memory.listener(&client, &config);
         let heard = move |channel: &str, heard: Heard<'_>| listener.hear(channel, heard);
         let crew = memory.crew(stop.clone());
@@ -69,6 +110,7 @@ impl Engine {
         let (commands, subscriber) = linked.map_err(|fault| fault.into_outage(""))?;
 
         let engine = memory.engine(client, config, (commands, subscriber, space));
+        ends.disarm();
         engine.start(jobs, stop);
         Ok(Arc::new(engine))
     }
@@ -79,6 +121,7 @@ impl Engine {
             timetable: Arc::clone(&self.timetable),
             commands: self.commands.clone(),
             outbox: self.outbox.clone(),
+            outages: Arc::clone(&self.outages),
             rhythm: self.rhythm,
             started: self.started,
         };
@@ -168,6 +211,7 @@ impl Memory {
         (commands, subscriber, space): (Commands, Subscriber, Space),
     ) -> Engine {
         let Self { started, outbox, table, secrets, tried, debts, tasks } = self;
+        let waiters = Arc::<AtomicUsize>::default();
         Engine::new(Core {
             rhythm: rhythm(&config),
             budget: Budget::new(&config),
@@ -186,7 +230,8 @@ impl Memory {
             orphaned: AtomicBool::new(false),
             tenures: AtomicU64::new(0),
             orders: AtomicU64::new(0),
-            waiters: AtomicUsize::new(0),
+            outages: Arc::new(Outages::new(Arc::clone(&waiters))),
+            waiters,
             cut_off: CutOff::default(),
             debts,
             releases: Arc::clone(&outbox.releases),

@@ -18,6 +18,7 @@ use crate::engine::entry::{Entry, EntryPermit, Table, Tenure, Timetable, Visit};
 use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::hold::Hold;
 use crate::engine::keep::Tried;
+use crate::engine::outages::Outages;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::{Job, Outbox, ReleasesUnderWay};
 use crate::engine::secrets::Secrets;
@@ -67,7 +68,8 @@ pub(crate) struct Core {
     pub(crate) orphaned: AtomicBool,
     pub(crate) tenures: AtomicU64,
     pub(crate) orders: AtomicU64,
-    pub(crate) waiters: AtomicUsize,
+    pub(crate) waiters: Arc<AtomicUsize>,
+    pub(crate) outages: Arc<Outages>,
     pub(crate) cut_off: CutOff,
     pub(crate) debts: Debts,
     pub(crate) releases: Arc<ReleasesUnderWay>,

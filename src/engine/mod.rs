@@ -26,6 +26,7 @@
 //! | a waiting writer stops readers from joining | rule 4 of `entry/side_by_side.rs`; `Tenure::join`. The server's half is `readers_first()` in `lua/line/line.lua` |
 //! | a holder nests, extends | `holding.rs`; the hold count: `tenure/count_job.rs` |
 //! | a holder unlocks, a guard is dropped | `holding/unlock.rs` |
+//! | the log says that a server fails | `outages.rs`: the watchdog and `caller/ask.rs` report to it |
 //! | a leader or an interval is marked | `holding/mark_calls.rs` |
 //! | a holder waits for a condition | `holding/condition.rs` |
 //! | a caller is dropped | `caller/pending_acquire.rs` sees it; `ghost.rs` says who releases what it may be granted; `look_after.rs` gives back what nobody waits for any more |
@@ -52,6 +53,7 @@ mod keep;
 mod listener;
 mod look_after;
 mod orders;
+mod outages;
 mod owned;
 mod releaser;
 mod secrets;

@@ -221,6 +221,11 @@ impl<S: EntryPart> Tenure<S> {
         self.state().ended.is_some()
     }
 
+    /// Whether the tenure was lost.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.state().ended == Some(Ended::Lost)
+    }
+
     /// Records that a message granted this tenure, only for as long as a sign of life lasts. The watchdog asks for the
     /// whole lease when it confirms the grant.
     pub(crate) fn is_to_last(&self, lease: Duration, confirm_at: Instant) {

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::entry::{Tenure, Timetable};
 use crate::engine::grant::Loss;
+use crate::engine::outages::Outages;
 use crate::engine::releaser::{Job, Outbox};
 use crate::engine::tenure::Due;
 use crate::meters;
@@ -33,13 +34,15 @@ pub(crate) struct Watchdog {
     pub(crate) timetable: Arc<Timetable>,
     pub(crate) commands: Commands,
     pub(crate) outbox: Outbox,
+    pub(crate) outages: Arc<Outages>,
     pub(crate) rhythm: Rhythm,
     pub(crate) started: Instant,
 }
 
 impl Watchdog {
     pub(crate) async fn run(self, stop: CancellationToken) {
-        stop.run_until_cancelled(self.watch()).await;
+        let watches = async { tokio::join!(self.watch(), self.outages.tell()) };
+        stop.run_until_cancelled(watches).await;
     }
 
     async fn watch(&self) {
@@ -70,6 +73,7 @@ impl Watchdog {
                 }
                 Due::At(then) => {
                     self.timetable.enter(tenure, then);
+                    return false;
                 }
                 // Redis may still have it, and it would block all callers until its TTL is over.
                 Due::Sweep | Due::Unclaimed => {
@@ -77,6 +81,7 @@ impl Watchdog {
                 }
                 Due::Ended => {}
             }
+            self.outages.passes(tenure, false);
             false
         });
         due
@@ -103,15 +108,8 @@ impl Watchdog {
                 }
             }
             Err(fault) => {
-                let (name, locks) = (batch[0].keys.name(), batch.len());
-                tracing::warn!(
-                    ?name,
-                    locks,
-                    ?fault,
-                    "the lock was not renewed: the client tries again"
-                );
-                meters::renewals("failed", locks);
-                batch.iter().for_each(|tenure| self.try_again(tenure));
+                meters::renewals("failed", batch.len());
+                self.fails(&batch, &fault);
             }
         }
     }
@@ -142,22 +140,28 @@ impl Watchdog {
             Ok(true) => {
                 // If the tenure is over, the next look sweeps it.
                 tenure.prolong(sent, ttl);
+                self.outages.passes(tenure, true);
                 tenure.renew_at(self.rhythm_of(tenure).next(self.started, Instant::now()));
                 self.look_again(tenure);
             }
             Ok(false) => {
                 let debt = tenure.lose(Loss::Gone);
                 self.timetable.leave(tenure.slot());
+                self.outages.passes(tenure, true);
                 if let Some(job) = Job::after_loss(tenure, debt) {
                     self.later(job);
                 }
             }
-            Err(fault) => {
-                let name = tenure.keys.name();
-                tracing::warn!(?name, ?fault, "the lock was not renewed: the client tries again");
-                self.try_again(tenure);
-            }
+            Err(fault) => self.fails(std::slice::from_ref(tenure), &fault),
         }
+    }
+
+    /// The client tries again. All of these are on one server.
+    fn fails(&self, tenures: &[Arc<Tenure>], fault: &Fault) {
+        let (name, locks) = (tenures[0].keys.name(), tenures.len());
+        tracing::debug!(?name, locks, %fault, "not renewed");
+        self.outages.renewals_fail(self.commands.node(&tenures[0].keys), tenures, fault);
+        tenures.iter().for_each(|tenure| self.try_again(tenure));
     }
 
     fn try_again(&self, tenure: &Arc<Tenure>) {

@@ -16,6 +16,7 @@ use crate::wire::connection::{Connection, Way};
 use crate::wire::destination::Destination;
 use crate::wire::fault::Fault;
 use crate::wire::link::Generations;
+use crate::wire::node::Node;
 use crate::wire::shard::{CommandDuty, Quorum, ServerClock, Shard, ShardTasks, Shortage};
 
 /// The path of all scripts to the servers.
@@ -117,14 +118,9 @@ impl Commands {
         shard.is_ok_and(|shard| shard.clock.granted(number, Instant::now()))
     }
 
-    /// Records how a request for this lock ended, for the log: whether it was granted, or the fault.
-    pub(crate) fn came_to(&self, keys: &Keys, outcome: Result<bool, &Fault>) {
-        match &self.servers {
-            Servers::One(shard) => shard.came_to(outcome),
-            servers @ Servers::Cluster(_) => {
-                servers.shard(keys).iter().for_each(|shard| shard.came_to(outcome));
-            }
-        }
+    /// The node of a cluster that has this lock, if it is known.
+    pub(crate) fn node(&self, keys: &Keys) -> Option<Node> {
+        self.servers.shard(keys).ok()?.node.clone()
     }
 
     /// Waits until the client has tried to connect to the server of this lock. The client connects to a server of a

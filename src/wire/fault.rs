@@ -10,7 +10,7 @@ use crate::slot::Slot;
 use crate::wire::passwords::shown;
 
 /// Why a request failed, classified by what may have happened to it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) enum Fault {
     /// There was no connection to send the request on: it did not run.
     NotSent(Source),
@@ -46,6 +46,37 @@ pub(crate) enum Fault {
     Config(String),
     /// The client was closed.
     Closed,
+}
+
+/// What the log says of it.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSent(source) => write!(f, "not sent: {source}"),
+            Self::Unanswered(source) => write!(f, "no answer: {source}"),
+            Self::Refused(source) => write!(f, "refused: {source}"),
+            Self::Distrusted(source) => write!(f, "not a primary: {source}"),
+            Self::Permission(source) => write!(f, "not permitted: {source}"),
+            Self::Conflict(source) | Self::Permits(source) | Self::Redirected(_, source) => {
+                source.fmt(f)
+            }
+            Self::Unacknowledged(source) => write!(f, "not acknowledged: {source}"),
+            Self::HalfRun(source) => write!(f, "stopped half-way: {source}"),
+            Self::WrongType => f.write_str("the key has another type"),
+            Self::Unset => f.write_str("the latch is not set"),
+            Self::NoScript => f.write_str("the server forgot a script"),
+            Self::Unfinished { .. } => f.write_str("the line is not done"),
+            Self::Config(reason) => f.write_str(reason),
+            Self::Closed => f.write_str("the client is closed"),
+        }
+    }
+}
+
+/// The same: a log line shows nothing of how a fault is stored.
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// A cluster node's answer to a request that it does not run.

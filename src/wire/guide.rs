@@ -94,7 +94,9 @@ impl Guide {
                     true
                 }
                 Err(fault) => {
-                    tracing::warn!(?fault, "no node of the cluster returns a map of its slots");
+                    if is_known {
+                        tracing::warn!(%fault, "no node of the cluster returns a map of its slots");
+                    }
                     false
                 }
             };

@@ -15,7 +15,6 @@
 //! | a cluster answers `MOVED` or `ASK` | `cluster/redirect.rs`; the map of slots: `cluster.rs`, `cluster/map.rs`, `guide.rs` |
 //! | Sentinel names another primary | `failover_watch.rs`, `sentinels.rs` |
 //! | replicas acknowledge | `shard/acks.rs` |
-//! | the log says that a server grants nothing | `shard/outage.rs` |
 
 mod address;
 mod args;
@@ -57,10 +56,10 @@ pub(crate) use destination::Destination;
 pub(crate) use failover_watch::FailoverWatch;
 pub(crate) use fault::Fault;
 pub(crate) use guide::Guide;
+pub(crate) use node::Node;
 #[cfg(feature = "operator")]
 pub(crate) use passwords::{Password, shown};
 pub(crate) use proof::{Proof, STAMPS, Secret};
 pub(crate) use sentinels::Sentinels;
-pub(crate) use shard::LONG_OUTAGE;
 pub(crate) use subscriber::{Heard, Subscriber, Subscription, What, Word, publisher, words};
 pub(crate) use target::Target;

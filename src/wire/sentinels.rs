@@ -8,7 +8,7 @@
 //! 4. If no sentinel answers, the client keeps the address that it knows.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -45,6 +45,8 @@ pub(crate) struct Sentinels {
     sentinels: Addresses,
     patience: Duration,
     primary: watch::Sender<Option<Primary>>,
+    /// The log says that no sentinel knows the primary.
+    is_unknown: AtomicBool,
     roster: Mutex<Roster>,
     /// The last round of asking all sentinels. Only one task asks at a time.
     round: tokio::sync::Mutex<Option<Round>>,
@@ -100,6 +102,7 @@ impl Sentinels {
             sentinels: Addresses::new(&watched.sentinels, &plain)?,
             patience: config.connect_timeout.min(PATIENCE),
             primary: watch::Sender::default(),
+            is_unknown: AtomicBool::new(false),
             roster: Mutex::default(),
             round: tokio::sync::Mutex::default(),
             doubted: Notify::new(),
@@ -264,10 +267,13 @@ impl Sentinels {
         let Some(primary) = chosen(&primaries, before.as_ref(), are_majority) else {
             let service = &self.service;
             let Some(before) = before else { return Err(self.nobody_knows(answers)) };
-            tracing::warn!(%service, node = %before.node, "no sentinel knows the primary now: the client keeps the previous one");
+            if !self.is_unknown.swap(true, Ordering::Relaxed) {
+                tracing::warn!(%service, node = %before.node, "no sentinel knows the primary now: the client keeps the previous one");
+            }
             return Ok(before.node);
         };
         let node = primary.node.clone();
+        self.is_unknown.store(false, Ordering::Relaxed);
         self.primary.send_if_modified(|known| {
             let is_news = known.as_ref() != Some(&primary);
             if is_news {

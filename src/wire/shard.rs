@@ -2,7 +2,6 @@
 
 mod acks;
 mod clock;
-mod outage;
 mod reign;
 
 use std::sync::Arc;
@@ -27,12 +26,10 @@ use crate::wire::scripts::{Dialect, Library};
 
 pub(crate) use acks::{Acks, Quorum, Shortage};
 pub(crate) use clock::ServerClock;
-pub(crate) use outage::LONG_OUTAGE;
 pub(crate) use reign::Reign;
 
 use acks::Pipes;
 use clock::PRECISE;
-use outage::Outage;
 
 /// How often the client reads the clock of a new server, if the answers are slow.
 const READINGS: usize = 3;
@@ -47,7 +44,6 @@ pub(crate) struct Shard {
     /// The acknowledging link, if replicas have to acknowledge.
     pub(crate) acks: Option<Acks>,
     facts: Arc<Facts>,
-    outage: Outage,
 }
 
 impl Shard {
@@ -70,7 +66,7 @@ impl Shard {
         let (acks, acks_task) = acks.unzip();
         let (commands, link) = LinkTask::new(destination, Arc::new(duty), generations.clone());
         let tasks = ShardTasks { commands, acks: acks_task };
-        (Self { node, link, clock, reign, acks, facts, outage: Outage::default() }, tasks)
+        (Self { node, link, clock, reign, acks, facts }, tasks)
     }
 
     /// Waits until all connections to it exist, or waiting does not help.
@@ -108,14 +104,6 @@ impl Shard {
         self.link.tried().await;
         if let Some(acks) = &self.acks {
             acks.link.tried().await;
-        }
-    }
-
-    /// Records how a request for a lock ended, for the log: whether it was granted, or the fault.
-    pub(crate) fn came_to(&self, outcome: Result<bool, &Fault>) {
-        match outcome {
-            Ok(is_grant) => self.outage.answered(self.node.as_ref(), is_grant),
-            Err(fault) => self.outage.fails(self.node.as_ref(), fault),
         }
     }
 

@@ -8,7 +8,7 @@ use common::fixture::{
     LONG, SOON, client, client_with, comes_in, is_pending, key, lock_keys, parked, quick,
 };
 use common::port::{Port, listen};
-use common::{Admin, Proxy, Server, eventually, timeout};
+use common::{Admin, Proxy, Server, Site, eventually, timeout};
 use parklock::{Client, Config, Error};
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
@@ -306,4 +306,32 @@ async fn connecting_to_a_database_that_does_not_exist_fails() {
     let server = Server::start().await;
     let error = Client::connect(format!("{}/99", server.url())).await.unwrap_err();
     assert!(all_words(&error).contains("out of range"), "{error}");
+}
+
+/// A service may start before Redis does.
+#[tokio::test]
+async fn a_client_with_a_start_timeout_waits_for_a_server_that_comes_later() {
+    for site in [Site::One(Server::start().await), Site::watched().await] {
+        site.kill();
+        let config = || Config::default().connect_timeout(LIMIT);
+        let impatient = Client::connect_with(site.url(), config()).await;
+        assert!(matches!(impatient, Err(Error::Unavailable { .. })), "{impatient:?}");
+        let connecting = Client::connect_with(site.url(), config().start_timeout(LONG));
+        let mut connecting = Box::pin(connecting);
+        assert!(is_pending(&mut connecting).await);
+        site.start_again().await;
+        let client = timeout(LONG, connecting).await.expect("it is there now").expect("a client");
+        works(&client).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_waits_for_a_server_no_longer_than_its_start_timeout_and_not_for_a_password() {
+    let server = Server::builder().set("requirepass", "right").start().await;
+    let refused = Client::connect_with(server.url(), Config::default().start_timeout(LONG));
+    let refused = timeout(SOON, refused).await.expect("at once");
+    assert!(matches!(refused, Err(Error::Permission { .. })), "{refused:?}");
+    server.kill();
+    let config = Config::default().start_timeout(LIMIT);
+    unavailable(Client::connect_with(server.url(), config), LIMIT, LIMIT).await;
 }

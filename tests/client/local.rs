@@ -219,6 +219,7 @@ async fn a_setting_that_is_too_long_is_refused_and_no_panic() {
         config().watchdog_timeout(most),
         config().response_timeout(most),
         config().connect_timeout(most),
+        config().start_timeout(most),
         config().waiter_ttl(most),
         config().max_park(most),
         config().subscription_linger(most),

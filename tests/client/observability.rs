@@ -21,7 +21,7 @@ static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Registry::de
 
 /// All that was logged on this thread: level, then the event's fields, then those of its spans.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<(Level, String)>>>, Arc<Mutex<Vec<String>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<(Level, String)>>>, Arc<Mutex<Vec<String>>>);
 
 /// The fields of an event or a span as one text.
 #[derive(Default)]
@@ -76,7 +76,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
 
 impl Log {
     /// Captures the log of this thread, hence of everything in a test with one thread.
-    fn capture() -> (Self, DefaultGuard) {
+    pub(crate) fn capture() -> (Self, DefaultGuard) {
         let log = Self::default();
         LazyLock::force(&ANOTHER);
         let guard = set_default(Registry::default().with(log.clone()));
@@ -86,7 +86,7 @@ impl Log {
     }
 
     /// The events of a level that contain all of these words.
-    fn said(&self, level: Level, words: &[&str]) -> usize {
+    pub(crate) fn said(&self, level: Level, words: &[&str]) -> usize {
         let log = self.0.lock().expect("no panic");
         let fits = |event: &&(Level, String)| {
             event.0 == level && words.iter().all(|word| event.1.contains(word))
@@ -105,7 +105,7 @@ impl Log {
         self.1.lock().expect("no panic").clone()
     }
 
-    fn all(&self) -> String {
+    pub(crate) fn all(&self) -> String {
         format!("{:#?}", self.0.lock().expect("no panic"))
     }
 }

@@ -45,6 +45,7 @@ fn what_is_written_is_read_again() {
         .watchdog_timeout(Duration::from_secs(90))
         .max_hold(Duration::from_secs(3600))
         .connect_timeout(Duration::from_millis(1500))
+        .start_timeout(Duration::from_secs(61))
         .response_timeout(Duration::from_secs(3))
         .ride_out(Duration::from_secs(7))
         .max_park(Duration::from_secs(4))

@@ -16,8 +16,10 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
+use tracing::Level;
 
 use crate::common::fixture::{LONG, SOON};
+use crate::observability::Log;
 
 /// The paused clock moves on only when everybody waits for something.
 const A_MOMENT: Duration = Duration::from_millis(1);
@@ -318,4 +320,64 @@ async fn a_finished_response_does_not_wait_until_the_server_is_back() {
         assert_eq!((done.status(), &**done.body()), (StatusCode::OK, "done"));
         assert!(done.extensions().get::<LockLost>().is_none());
     }
+}
+
+/// H3: whoever reads the log finds which lock could not be had; a busy lock is no news.
+#[tokio::test(start_paused = true)]
+async fn a_503_is_a_warning_with_the_name_of_the_lock_and_a_423_is_not() {
+    let (log, _capturing) = Log::capture();
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let service = behind(&LockLayer::by_path(&client), &open());
+    let guard = client.lock("path:/busy").lock().await.expect("it is free");
+    let answer = answered(service.clone().oneshot(post("/busy"))).await;
+    assert_eq!(answer.status(), StatusCode::LOCKED);
+    redis.refuse();
+    redis.cut();
+    let answer = answered(service.oneshot(post("/away"))).await;
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let refused = ["a request is refused", "status=503", "path:/away"];
+    assert_eq!(log.said(Level::WARN, &refused), 1, "{}", log.all());
+    assert_eq!(log.said(Level::WARN, &["path:/busy"]), 0, "{}", log.all());
+    assert_eq!(log.said(Level::DEBUG, &["status=423", "path:/busy"]), 1, "{}", log.all());
+    drop(guard);
+}
+
+/// A service ends without failing a request that it has accepted.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_drains_lets_accepted_requests_finish_and_then_closes() {
+    let redis = Redis::start();
+    for config in [Config::default(), Config::default().keep(LONG)] {
+        let client = redis.client(config).await.expect("it is there");
+        let door = Arc::new(Semaphore::new(0));
+        let service = behind(&LockLayer::by_path(&client).wait(LONG), &door);
+        let mut requests = Vec::new();
+        for _ in 0..3 {
+            requests.push(tokio::spawn(answered(service.clone().oneshot(post("/a")))));
+            held(&client, "path:/a").await;
+        }
+        let drained = tokio::spawn({
+            let client = client.clone();
+            async move { client.drain(LONG).await }
+        });
+        sleep(A_MOMENT * 100).await;
+        assert!(!drained.is_finished(), "one holds, and two wait");
+        door.add_permits(3);
+        for request in requests {
+            assert_eq!(request.await.expect("no panic").status(), StatusCode::OK);
+        }
+        assert!(timeout(SOON, drained).await.expect("it ends").expect("no panic"));
+        assert!(matches!(client.lock("b").lock().await, Err(Error::Closed)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_drains_no_longer_than_its_limit() {
+    let redis = Redis::start();
+    let (ours, theirs) = (client(&redis).await, client(&redis).await);
+    let guard = ours.lock("a").lock().await.expect("it is free");
+    assert!(!ours.drain(SOON).await);
+    assert!(!guard.is_valid());
+    let given_back = theirs.lock("a").try_lock().await.expect("an answer");
+    assert!(given_back.is_some());
 }

@@ -259,3 +259,20 @@ async fn a_nested_hold_has_the_token_of_the_outer_one() {
     assert!(admin.cmd::<String>(&["GET", COUNTER]).await > granted);
     next.unlock().await.unwrap();
 }
+
+/// The script in the page about tokens refuses a late writer whose token differs in the last digit only, as it does after a hand-off.
+#[tokio::test]
+async fn the_lua_in_the_page_about_tokens_refuses_a_late_writer() {
+    let page = include_str!("../../docs/loss.md");
+    let (_, script) = page.split_once("```lua\n").expect("a script");
+    let script = script.split("```").next().expect("its end");
+    let server = Server::start().await;
+    let (client, admin) = (connect(&server.url(), patient()).await, server.admin().await);
+    let late = a_turn(&client.lock("a")).await;
+    let next = (late.get() + 1).to_string();
+    let write = async |token: &str| admin.cmd::<u8>(&["EVAL", script, "1", "row", token]).await;
+    assert_eq!(write(&next).await, 1);
+    assert_eq!(write(&late.to_string()).await, 0, "it is late");
+    assert_eq!(write(&next).await, 1, "the holder writes again");
+    assert_eq!(write("7").await, 0, "a shorter text is a smaller number");
+}

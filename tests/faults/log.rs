@@ -1,10 +1,16 @@
 //! What the library logs while a test listens.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
+use tracing::Dispatch;
 use tracing::subscriber::{DefaultGuard, set_default};
+use tracing_subscriber::Registry;
 use tracing_subscriber::fmt::MakeWriter;
+
+/// With one subscriber in the process, `tracing` asks only the thread that meets an event first whether anybody listens. That
+/// may be the thread of another test, where nobody does. With two it asks both.
+static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Registry::default()));
 
 /// All that is logged by this thread, at every level; a `#[tokio::test]` runs its tasks on one thread.
 #[derive(Debug, Clone, Default)]
@@ -18,7 +24,11 @@ impl Log {
             .with_max_level(tracing::Level::TRACE)
             .with_ansi(false)
             .with_writer(log.clone());
-        (log, set_default(subscriber.finish()))
+        LazyLock::force(&ANOTHER);
+        let guard = set_default(subscriber.finish());
+        // Another test may be registering an event at this moment, which then believes that nobody listens.
+        tracing::callsite::rebuild_interest_cache();
+        (log, guard)
     }
 
     pub(crate) fn text(&self) -> String {

@@ -28,6 +28,7 @@ mod log;
 mod messages;
 mod misuse;
 mod names;
+mod outage_log;
 mod owners;
 mod parrot;
 mod permissions;

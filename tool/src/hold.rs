@@ -52,7 +52,7 @@ async fn stay(guard: Guard, lock: &Lock, voice: &Voice, ends: &mut Ends) -> u8 {
     let line = json!({
         "name": lock.name,
         "kind": lock.kind.word(),
-        "token": guard.token().get(),
+        "token": guard.token().to_string(),
         "lease_ms": u64::try_from(lock.lease().as_millis()).unwrap_or(u64::MAX),
     });
     if let Err(error) = output::write(&format!("{line}\n")) {

@@ -144,7 +144,7 @@ impl Inventory {
             "holders": lock.holders.iter().map(holder).collect::<Vec<_>>(),
             "used": lock.used, "capacity": lock.capacity, "ttl_ms": lock.ttl.map(ms),
             "waiting": lock.waiting, "line": lock.line.iter().map(waiter).collect::<Vec<_>>(),
-            "listening": lock.listening, "token": lock.token,
+            "listening": lock.listening, "token": lock.token.map(|token| token.to_string()),
             "key": lock.key, "server": lock.server,
         })
     }

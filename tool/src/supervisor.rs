@@ -220,8 +220,7 @@ impl<'a> Supervisor<'a> {
 
     fn granted(&mut self, token: u64, until: Moment, link: &mut Link) -> Phase {
         let lease = self.lock.lease().as_millis();
-        let details =
-            json!({ "token": token, "lease_ms": u64::try_from(lease).unwrap_or(u64::MAX) });
+        let details = json!({ "token": token.to_string(), "lease_ms": u64::try_from(lease).unwrap_or(u64::MAX) });
         self.voice.note("granted", &details, &format!("the lock is ours, with token {token}"));
         let variables = [
             ("PARKLOCK_NAME", self.lock.name.clone()),

@@ -14,12 +14,13 @@ use crate::engine::core::RETRY_PAUSE;
 use crate::engine::debts::Debt;
 use crate::engine::entry::{Entry, Visit};
 use crate::engine::hold::Hold;
+use crate::engine::outages::LONG_OUTAGE;
 use crate::engine::waiting::Event;
 use crate::error::{Error, Result};
 use crate::jitter::jittered;
 use crate::keys::TenureId;
 use crate::kinds::Holders;
-use crate::wire::{Acquire, Fault, LONG_OUTAGE, Manner, Secret};
+use crate::wire::{Acquire, Fault, Manner, Node, Secret};
 
 impl Caller {
     /// Asks once, without a place in line.
@@ -166,7 +167,7 @@ impl Caller {
         match &attempted {
             Ok(answer) => {
                 let is_grant = matches!(answer, Attempt::Granted(_));
-                self.engine.commands.came_to(&entry.keys, Ok(is_grant));
+                self.engine.outages.call_answered(|| self.node(entry), is_grant);
                 let is_in_line = matches!(answer, Attempt::Waits { .. });
                 let stands = is_in_line && entry.keys.row.line.is_ours();
                 known.into_iter().for_each(|known| known.answered(stands));
@@ -182,7 +183,7 @@ impl Caller {
             Err(fault) => {
                 known.into_iter().for_each(|known| known.failed(fault, was_open));
                 if fault.is_passing() {
-                    self.engine.commands.came_to(&entry.keys, Err(fault));
+                    self.engine.outages.call_fails(self.node(entry), fault);
                     // The caller noticed it late.
                     let since = self.engine.commands.down_since(&entry.keys);
                     entry.failed(since.map_or(began, |since| since.min(began)));
@@ -190,6 +191,11 @@ impl Caller {
             }
         }
         attempted
+    }
+
+    /// The node of a cluster that has this lock.
+    fn node(&self, entry: &Entry) -> Option<Node> {
+        self.engine.commands.node(&entry.keys)
     }
 
     /// Waits until another attempt makes sense, or returns the error if failures have lasted too long. The time starts
@@ -238,7 +244,7 @@ impl Caller {
     async fn is_up(&self, entry: &Entry, fault: &Fault) {
         let mut up = pin!(self.engine.commands.up(&entry.keys));
         if timeout(LONG_OUTAGE, up.as_mut()).await.is_err() {
-            self.engine.commands.came_to(&entry.keys, Err(fault));
+            self.engine.outages.call_fails(self.node(entry), fault);
             up.await;
         }
     }

@@ -1,5 +1,6 @@
 //! The timetable: when the watchdog has to look at which tenure. It is the wheel with a clock.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -106,6 +107,15 @@ impl<E: EntryPart> Timetable<E> {
                 return due;
             }
         }
+    }
+
+    /// How many tenures are held by nobody.
+    pub(crate) fn idle(&self) -> usize {
+        let plan = self.plan();
+        let idle = |tenure: &&Arc<Tenure<E>>| !tenure.is_over() && tenure.holds() == 0;
+        // One that was in hand may be in the wheel again.
+        let all = plan.wheel.iter().chain(&plan.in_hand).filter(idle);
+        all.map(|tenure| tenure.id).collect::<BTreeSet<_>>().len()
     }
 
     /// Returns every tenure, and accepts no more.

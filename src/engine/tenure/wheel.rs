@@ -55,6 +55,11 @@ impl<T> Wheel<T> {
         self.len
     }
 
+    /// All items, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.nodes.iter().filter_map(|node| node.item.as_ref())
+    }
+
     /// Enters an item for a tick, or for the next tick if that one has passed.
     pub(crate) fn enter(&mut self, due: u64, item: T) -> TimerSlot {
         let due = due.max(self.now + 1);

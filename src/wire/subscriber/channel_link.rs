@@ -57,7 +57,7 @@ impl ChannelLink {
     }
 
     fn refuse(&self, name: &str, fault: &Fault) {
-        tracing::warn!(channel = ?name, ?fault, "the user may not subscribe: the waiters of this channel ask every 250 ms instead");
+        tracing::warn!(channel = ?name, %fault, "the user may not subscribe: the waiters of this channel ask every 250 ms instead");
         self.at(|channels| {
             if let Some(channel) = channels.all.get_mut(name) {
                 channel.phase = Phase::Refused(Instant::now());

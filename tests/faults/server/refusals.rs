@@ -111,7 +111,7 @@ async fn a_holder_whose_renewals_are_refused_is_warned_and_has_lost_by_its_deadl
 
     break_the_disk(&scene).await;
     let until = deadline(&guard);
-    let warned = async || log.says("the lock was not renewed");
+    let warned = async || log.says("locks are not renewed");
     eventually(SOON, "the log warns", warned).await;
     assert!(guard.is_valid(), "warned too late");
 
