@@ -78,8 +78,10 @@ pub(crate) fn poll<P: Place>(
     waker: &Waker,
     context: &Context<'_>,
 ) -> Poll<Option<P::Done>> {
-    let caller = context.waker().clone();
-    let begun = place.contest(|contest| contest.take_out(part, caller));
+    let mut caller = Some(context.waker().clone());
+    let begun = place.contest(|contest| contest.take_out(part, &mut caller));
+    // The waker of the poll before. A simple executor may keep a sleeping task alive by its waker alone.
+    drop(caller);
     let Some((number, mut work)) = begun else { return Poll::Ready(None) };
     let in_poll = InPoll(place);
     if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(waker)) {
@@ -105,14 +107,18 @@ impl<T> Default for Contest<T> {
 }
 
 impl<T> Contest<T> {
-    /// Takes the work out for a poll. Its number is `None` if it was never here.
-    fn take_out(&mut self, part: &mut Part<T>, caller: Waker) -> Option<(Option<u64>, Work<T>)> {
+    /// Takes the work out for a poll by this caller. Its number is `None` if it was never here.
+    fn take_out(
+        &mut self,
+        part: &mut Part<T>,
+        caller: &mut Option<Waker>,
+    ) -> Option<(Option<u64>, Work<T>)> {
         let taken = match std::mem::replace(part, Part::Over) {
             Part::New(work) => (None, work),
             Part::Begun(number) => (Some(number), self.take(number)?),
             Part::Over => return None,
         };
-        self.caller = Some(caller);
+        std::mem::swap(&mut self.caller, caller);
         self.polls += 1;
         // Clear the mark before the poll: a wake-up during the poll is for the next one.
         self.woken = false;

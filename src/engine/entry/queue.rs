@@ -100,14 +100,14 @@ impl Queue {
     }
 
     /// Takes the permit, or waits for it. Returns the ticket of its caller. `has_budget`: whether Tokio lets the task of this
-    /// caller go on.
+    /// caller go on. `waker` becomes the waker of the poll before, to be dropped.
     ///
     /// # Errors
     /// [`Fault::Closed`].
     pub(crate) fn poll(
         &mut self,
         ticket: &mut Ticket,
-        waker: &Waker,
+        waker: &mut Option<Waker>,
         has_budget: bool,
     ) -> Poll<Result<u64, Fault>> {
         if self.closed {
@@ -122,20 +122,18 @@ impl Queue {
         let may_take = self.whose == Whose::Open || self.whose == Whose::Called(number);
         if has_budget && may_take {
             if std::mem::take(&mut ticket.queued) {
-                self.callers.remove(at);
+                *waker = self.callers.remove(at).and_then(|caller| caller.waker);
             }
             (self.whose, self.looks) = (Whose::Taken, 0);
             return Poll::Ready(Ok(number));
         }
         // A caller that may take the permit, but has no budget, counts as woken: its task is polled again. It is in the queue,
         // so the permit is offered to it, and the lookout notices if it is never polled again.
-        let waker = (!may_take).then(|| waker.clone());
-        if ticket.queued {
-            self.callers[at].waker = waker;
-        } else {
-            self.callers.insert(at, QueuedCaller { ticket: number, waker, silent: false });
-            ticket.queued = true;
+        if !std::mem::replace(&mut ticket.queued, true) {
+            self.callers.insert(at, QueuedCaller { ticket: number, waker: None, silent: false });
         }
+        let own = waker.take().filter(|_| !may_take);
+        *waker = std::mem::replace(&mut self.callers[at].waker, own);
         Poll::Pending
     }
 
@@ -310,7 +308,8 @@ mod tests {
         }
 
         fn poll(&mut self, has_budget: bool) -> Poll<Result<u64, Fault>> {
-            self.queue.0.borrow_mut().poll(&mut self.ticket, Waker::noop(), has_budget)
+            let mut waker = Some(Waker::noop().clone());
+            self.queue.0.borrow_mut().poll(&mut self.ticket, &mut waker, has_budget)
         }
     }
 

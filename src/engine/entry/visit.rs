@@ -236,8 +236,8 @@ impl<'a> InQueue<'a> {
         // A task that has used up its budget takes no permit now.
         let coop = poll_proceed(context);
         let (entry, has_budget) = (&self.visit.entry, coop.is_ready());
-        let number =
-            ready!(entry.state().queue.poll(&mut self.ticket, context.waker(), has_budget))?;
+        let mut waker = Some(context.waker().clone());
+        let number = ready!(entry.state().queue.poll(&mut self.ticket, &mut waker, has_budget))?;
         if let Poll::Ready(coop) = coop {
             coop.made_progress();
         }
@@ -261,11 +261,57 @@ impl Drop for InQueue<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::task::Wake;
+
     use super::*;
     use crate::config::Layout;
     use crate::engine::entry::Table;
     use crate::keys::Keys;
     use crate::kinds::Kind;
+
+    /// A waker that looks, when it is dropped, whether the entry is locked: a simple executor may keep a sleeping task alive by
+    /// its waker alone, and the task may wait for this entry.
+    struct Looks {
+        entry: Arc<Entry>,
+        found_locked: Arc<AtomicBool>,
+    }
+
+    impl Wake for Looks {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Looks {
+        fn drop(&mut self) {
+            self.found_locked.fetch_or(self.entry.state.try_lock().is_err(), Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_waker_is_dropped_when_the_entry_is_not_locked() {
+        let table = Arc::new(Table::default());
+        let (first, second) = (visit(&table), visit(&table));
+        let found_locked = Arc::new(AtomicBool::new(false));
+        let waker = || {
+            let (entry, found_locked) = (Arc::clone(&first.entry), Arc::clone(&found_locked));
+            Waker::from(Arc::new(Looks { entry, found_locked }))
+        };
+        let permit = first.try_permit().expect("it is free");
+        let mut contesting = Box::pin(first.contest(Box::pin(std::future::pending())));
+        let mut queued = second.wait();
+        for _ in 0..3 {
+            let waker = waker();
+            let mut context = Context::from_waker(&waker);
+            assert!(contesting.as_mut().poll(&mut context).is_pending());
+            assert!(queued.poll(&mut context).is_pending());
+        }
+        drop(contesting);
+        drop(permit);
+        let taken = queued.poll(&mut Context::from_waker(&waker()));
+        assert!(matches!(taken, Poll::Ready(Ok(_))));
+        drop((taken, queued));
+        assert!(!found_locked.load(Ordering::SeqCst));
+    }
 
     fn visit(table: &Arc<Table>) -> Visit {
         let keys = Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap();
