@@ -575,7 +575,7 @@ impl<'a> Call<'a> {
             let had_sentry = self.server.guard > 0;
             let goes_on = self.terms.looks.is_some() && last.is_some();
             let lacks = self.post_sentry(&awake, goes_on);
-            if self.terms.looks.is_some() {
+            if self.terms.looks.is_some() && !self.terms.is(Mutation::NobodySweeps) {
                 self.sweep(last, &awake, lacks, had_sentry);
             }
         }
@@ -682,7 +682,7 @@ impl<'a> Call<'a> {
             return;
         };
         let may_begin = !self.is_sweeping() && self.server.swept_at + TTL / 3 <= 0;
-        let again = self.suspects() && may_begin && !self.terms.is(Mutation::NobodySweepsAgain);
+        let again = self.suspects() && may_begin;
         if self.has_lost || lacks && (had_sentry || may_begin) {
             (self.server.swept, self.server.swept_at) = (0, 0);
         } else if !again && !self.is_sweeping() {
@@ -712,9 +712,7 @@ impl<'a> Call<'a> {
             }
             rank += 1;
         }
-        let goes_on = left == 0
-            && (self.has_lost || lacks)
-            && !self.terms.is(Mutation::ASweepEndsWithItsCall);
+        let goes_on = left == 0 && (self.has_lost || lacks);
         self.is_unfinished |= goes_on;
         self.server.swept = if goes_on { last } else { 0 };
     }
