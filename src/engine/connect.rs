@@ -74,7 +74,10 @@ impl Engine {
         let began = Instant::now();
         let (mut pause, mut warn_at) = (SHORTEST_PAUSE, began);
         loop {
-            let error = match Self::connect_to(to(&config)?, client.clone(), config.clone()).await {
+            // In a box: otherwise the future of a program that connects is of so many types that its compiler may give up.
+            let attempt: BoxFuture<'_, _> =
+                Box::pin(Self::connect_to(to(&config)?, client.clone(), config.clone()));
+            let error = match attempt.await {
                 Err(error) if error.is_transient() => error,
                 connected => return connected,
             };

@@ -378,5 +378,6 @@ async fn a_client_drains_no_longer_than_its_limit() {
     let guard = ours.lock("a").lock().await.expect("it is free");
     assert!(!ours.drain(SOON).await);
     assert!(!guard.is_valid());
-    theirs.lock("a").try_lock().await.expect("an answer").expect("it was given back");
+    let given_back = theirs.lock("a").try_lock().await.expect("an answer");
+    assert!(given_back.is_some());
 }
