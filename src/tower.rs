@@ -198,6 +198,14 @@ impl<B, R: Default> LockLayer<B, R> {
 
     /// The plain lock `path:<path>`, without the query: requests for one path run one after the other. The path is
     /// decoded, as routers decode it: `/orders/42` and `/orders/%34%32` are one lock.
+    ///
+    /// It locks each request whose path it sees, whatever the method. So choose [`new`](Self::new), with a name of your own, in these cases:
+    /// - The layer is within `Router::nest` of axum, which cuts off the prefix: `/a/1` and `/b/1` would be one lock. Put the layer outside.
+    /// - `GET`, `HEAD` or `OPTIONS` (a CORS preflight) should pass: return `None` for them.
+    /// - The router takes `/a` and `/a/` to the same handler: they would be two locks.
+    /// - Several services share a Redis: give each client a [namespace](crate::Config::namespace).
+    /// - gRPC: the path is the method, so all calls of a method would be one lock. And [`answer`](Self::answer) with a status of
+    ///   gRPC: a client of tonic takes a 423 for `Unknown`.
     pub fn by_path(client: &Client) -> Self {
         Self::new(client, |request| Some(format!("path:{}", decoded(request.uri().path()))))
     }

@@ -224,6 +224,8 @@ impl Given {
     fn number<N: TryFrom<u64>>(&self, field: &str) -> Result<N, String> {
         let number = match self {
             Self::Number(number) => N::try_from(*number).ok(),
+            // In variables of the environment everything is text.
+            Self::Text(text) => text.parse().ok().and_then(|number: u64| N::try_from(number).ok()),
             _ => None,
         };
         number.ok_or_else(|| {
@@ -234,6 +236,7 @@ impl Given {
     fn truth(&self, field: &str) -> Result<bool, String> {
         match self {
             Self::Truth(truth) => Ok(*truth),
+            Self::Text(text) if matches!(&**text, "true" | "false") => Ok(text == "true"),
             _ => Err(format!("{field} must be true or false, not {self}")),
         }
     }

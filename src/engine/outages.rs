@@ -64,6 +64,8 @@ struct Outage {
     name: Option<String>,
     /// The server has done its work since something last failed.
     works: bool,
+    /// A node of a cluster at which nothing fails any more, since nothing is asked there.
+    is_out_of_use: bool,
     lost: usize,
     names: Vec<String>,
 }
@@ -193,6 +195,7 @@ impl Outages {
     /// Removes the outages that are over.
     fn clear(&self, servers: &mut BTreeMap<Option<Node>, Outage>) {
         servers.retain(|node, outage| {
+            outage.waits_for_success(node.as_ref());
             let goes_on = outage.calls.is_some() || !outage.unrenewed.is_empty();
             if !goes_on {
                 outage.ends(node.as_ref(), self.waiting());
@@ -218,6 +221,7 @@ impl Outage {
             most: 0,
             name: None,
             works: false,
+            is_out_of_use: false,
             lost: 0,
             names: Vec::new(),
         }
@@ -253,8 +257,22 @@ impl Outage {
         } else if self.works || self.unrenewed.is_empty() {
             // Locks are renewed, and nobody asks for one; or the cluster does not use this node any more.
             self.calls = None;
+            self.is_out_of_use = !self.works;
         } else {
             self.said = Some(now);
+        }
+    }
+
+    /// If all locks that were not renewed have ended, that does not say that the server works: this is over when it does.
+    fn waits_for_success(&mut self, node: Option<&Node>) {
+        let is_known = self.works || self.is_out_of_use || self.said.is_none();
+        if is_known || self.calls.is_some() || !self.unrenewed.is_empty() {
+            return;
+        }
+        self.calls = Some(self.failed);
+        if self.lost > 0 {
+            let (server, lost, names) = (node.map(display), self.lost, debug(&self.names));
+            tracing::warn!(server, lost, names, "the locks that were not renewed have ended");
         }
     }
 
@@ -299,13 +317,7 @@ impl Outage {
             tracing::warn!(server, ?after, lost, names, "requests for locks succeed again");
         } else {
             let after = self.failed - self.since;
-            tracing::warn!(
-                server,
-                ?after,
-                lost,
-                names,
-                "nothing fails any more: the locks that were not renewed have ended"
-            );
+            tracing::warn!(server, ?after, lost, names, "nothing is asked there any more");
         }
     }
 }

@@ -67,7 +67,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// `lockAtLeastFor` is the period. For `lockAtMostFor` there are two settings: [`at_most`](Self::at_most) for work that
 /// takes too long, and [`Config::watchdog_timeout`](crate::Config::watchdog_timeout) for a process that dies. For your
 /// own schedule, such as a cron expression, call [`run_if_due`](Self::run_if_due) at each scheduled time, with a period
-/// slightly shorter than the interval of your schedule.
+/// slightly shorter than the interval of your schedule. A daily schedule in local time has a day of 23 hours when the clocks change: choose
+/// 22 hours there. A period that you change counts from the next run on: until then the mark of the old one lasts.
 #[derive(Clone)]
 #[must_use = "nothing is done until it is run"]
 pub struct Every {

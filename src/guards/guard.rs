@@ -124,8 +124,22 @@ impl Guard {
         while_held(lost, work, self.finish()).await
     }
 
-    /// A view of this hold that does not keep the lock.
-    pub(crate) fn hold(&self) -> Hold {
+    /// A view of this hold that does not keep the lock: for a task that only checks it or needs its token, and for a test of what takes
+    /// a [`Hold`](crate::Hold).
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let guard = client.lock("doc:view").lock().await?;
+    /// let hold = guard.hold();
+    /// assert!(hold.is_valid() && hold.token() == guard.token());
+    /// guard.unlock().await?;
+    /// assert!(!hold.is_valid());
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn hold(&self) -> Hold {
         self.hold.clone()
     }
 

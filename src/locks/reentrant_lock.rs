@@ -20,6 +20,9 @@ use crate::owner::{Owner, OwnerId};
 /// of the other is kept until both have finished, this is a deadlock. Use [`Lock`](crate::Lock) for them, or give each
 /// its own [`Owner`] with [`owned_by`](Self::owned_by).
 ///
+/// **In a handler of HTTP/1.1, the task is the connection.** A guard that outlives its request, in a field or a detached future, lets the next
+/// request of that connection nest: both are inside. In handlers use [`Lock`](crate::Lock), or an [`Owner`] for each request.
+///
 /// A nested hold costs one round trip and never waits. The guards may be dropped in any order and on any task; dropping
 /// the last one releases the lock. If a nested hold has no fixed lease, the watchdog renews the whole lock from then
 /// on, even if the outer hold has a fixed lease.

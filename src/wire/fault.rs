@@ -142,6 +142,14 @@ struct AtServer {
     source: Source,
 }
 
+/// A failure, with what it usually means.
+#[derive(Debug, thiserror::Error)]
+#[error("{hint} ({source})")]
+struct Hinted {
+    hint: &'static str,
+    source: Source,
+}
+
 impl Fault {
     /// The fault for an error text of the server, which may be a whole answer or one entry of a batch. The whole text says
     /// which fault it is, whatever may be shown of it.
@@ -175,10 +183,10 @@ impl Fault {
             ErrorKind::AuthenticationFailed => Self::Permission(source(error)),
             ErrorKind::Server(_) | ErrorKind::Extension => match Self::from_text(&text(&error)) {
                 permission @ Self::Permission(_) => permission,
-                _ => Self::NotSent(source(error)),
+                _ => Self::NotSent(hinted(error)),
             },
             _ if text(&error).contains("WRONGPASS") => Self::Permission(source(error)),
-            _ => Self::NotSent(source(error)),
+            _ => Self::NotSent(hinted(error)),
         }
     }
 
@@ -322,6 +330,28 @@ fn source(error: RedisError) -> Source {
     let text = error.to_string();
     let shown = shown(&text);
     if shown == text { Arc::new(error) } else { said(shown) }
+}
+
+/// The source of an error that a new connection met, with what that usually means.
+fn hinted(error: RedisError) -> Source {
+    let Some(hint) = hint(&error) else { return source(error) };
+    Arc::new(Hinted { hint, source: source(error) })
+}
+
+fn hint(error: &RedisError) -> Option<&'static str> {
+    let text = text(error);
+    if error.kind() == ErrorKind::Parse {
+        Some("what answers there is not Redis")
+    } else if text.contains("NOPROTO") || text.contains("unknown command") && text.contains("HELLO")
+    {
+        Some("the server, or a proxy before it, does not know HELLO 3, and parklock needs RESP3")
+    } else if error.is_connection_dropped() {
+        Some(
+            "the server closed the new connection: does it have as many clients as its maxclients allows?",
+        )
+    } else {
+        None
+    }
 }
 
 /// An error of the server as sent over the wire: code, then detail.

@@ -31,6 +31,7 @@ mod parking;
 mod runtimes;
 #[cfg(feature = "serde")]
 mod settings;
+mod strangers;
 #[cfg(all(feature = "test-util", unix))]
 mod testing;
 mod tls;

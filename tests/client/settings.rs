@@ -137,3 +137,18 @@ fn the_password_in_a_url_is_not_shown() {
     assert!(shown.contains("redis://.."), "{shown}");
     assert!(settings.url.contains("sesame"), "it is for connecting");
 }
+
+/// In variables of the environment everything is text, and programs that read them pass it on as such.
+#[test]
+fn numbers_and_truths_may_be_text() {
+    let all = "max_waiters = \"1000\"\nreplicas = \"2\"\nplain_channels = \"true\"\n\
+               hand_off = { max_consecutive = \"7\" }";
+    let config: Config = toml::from_str(all).expect("it is understood");
+    let hand_off = HandOff { max_consecutive: 7, ..HandOff::default() };
+    let same = Config::default().max_waiters(1000).replicas(2).plain_channels(true);
+    assert_eq!(written(&config), written(&same.hand_off(hand_off)));
+    for wrong in ["max_waiters = \"many\"", "max_waiters = \"-1\"", "plain_channels = \"yes\""] {
+        let field = wrong.split(' ').next().expect("a field");
+        assert!(refusal_of(wrong).contains(field), "{wrong}");
+    }
+}

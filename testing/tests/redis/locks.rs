@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use parklock::{Config, Ended, Error};
+use parklock::{Config, Ended, Error, FencingToken, Hold};
 use parklock_testing::Redis;
 use tokio::time::{Instant, advance, sleep, timeout};
 
@@ -132,4 +132,24 @@ async fn clients_on_several_threads_share_a_server_in_real_time() {
         client.await.unwrap();
     }
     assert_eq!(*counter.lock().unwrap(), 60);
+}
+
+/// What runs under a lock, and takes what it gets from there.
+async fn handler(hold: Hold) -> Option<FencingToken> {
+    tokio::task::yield_now().await;
+    hold.is_valid().then(|| hold.token())
+}
+
+/// A handler is tested without the layer that usually gives it its hold.
+#[tokio::test(start_paused = true)]
+async fn a_test_makes_the_hold_that_a_handler_receives() {
+    let redis = Redis::start();
+    let client = redis.client(Config::default()).await.expect("it is there");
+    let guard = client.lock("a").lock().await.expect("it is free");
+    assert_eq!(handler(guard.hold()).await, Some(guard.token()));
+    redis.lose("a");
+    guard.ended().await;
+    assert_eq!(handler(guard.hold()).await, None, "its lock is lost");
+    let written: FencingToken = guard.token().to_string().parse().expect("a token");
+    assert_eq!(written, guard.token());
 }

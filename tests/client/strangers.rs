@@ -1,0 +1,66 @@
+//! Servers that are not what parklock needs: each error names what has answered, and what is missing (B5).
+
+use std::time::Duration;
+
+use parklock::{Client, Config, Error};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::common::fixture::SOON;
+use crate::common::port::{Port, listen};
+use crate::common::{Server, timeout};
+
+/// The error of a client that connects to something that answers each command with this.
+async fn refusal(answer: &'static str) -> Error {
+    let port = Port::reserve();
+    let listener = listen(port.address());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut asked = [0; 1024];
+                while let Ok(read @ 1..) = stream.read(&mut asked).await {
+                    // Each command begins with `*`.
+                    let commands = asked[..read].iter().filter(|byte| **byte == b'*').count();
+                    if stream.write_all(answer.repeat(commands).as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let config = Config::default().connect_timeout(Duration::from_secs(2));
+    let connecting = Client::connect_with(format!("redis://{}", port.address()), config);
+    timeout(SOON, connecting).await.expect("in time").expect_err("it is no Redis")
+}
+
+#[tokio::test]
+async fn what_answers_wrongly_is_named() {
+    for (answer, meaning) in [
+        ("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "is not Redis"),
+        (
+            "-ERR unknown command 'HELLO', with args beginning with: '3' \r\n",
+            "parklock needs RESP3",
+        ),
+        ("-NOPROTO unsupported protocol version\r\n", "parklock needs RESP3"),
+        ("220 mail.example.com ESMTP\r\n", "is not Redis"),
+        ("SSH-2.0-OpenSSH_9.2\r\n", "is not Redis"),
+    ] {
+        let error = refusal(answer).await;
+        let text = error.to_string();
+        eprintln!("{answer:?}: {text}");
+        assert!(matches!(error, Error::Unavailable { .. }), "{answer}: {error:?}");
+        assert!(text.contains(meaning), "{answer}: {text}");
+    }
+    let denied =
+        refusal("-NOAUTH HELLO must be called with the client already authenticated\r\n").await;
+    assert!(matches!(denied, Error::Permission { .. }), "{denied:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_more_clients_says_so() {
+    let server = Server::builder().set("maxclients", "1").start().await;
+    let _admin = server.admin().await;
+    let error = Client::connect(server.url()).await.expect_err("it is full");
+    eprintln!("{error}");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(error.to_string().contains("maxclients"), "{error}");
+}
