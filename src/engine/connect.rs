@@ -74,10 +74,11 @@ impl Engine {
         let began = Instant::now();
         let (mut pause, mut warn_at) = (SHORTEST_PAUSE, began);
         loop {
-            // In a box: otherwise the future of a program that connects is of so many types that its compiler may give up.
-            let attempt: BoxFuture<'_, _> =
+            // Boxed: otherwise the compiler looks into the futures of all layers wherever a program connects, and may find
+            // them too deep.
+            let connecting: BoxFuture<'_, _> =
                 Box::pin(Self::connect_to(to(&config)?, client.clone(), config.clone()));
-            let error = match attempt.await {
+            let error = match connecting.await {
                 Err(error) if error.is_transient() => error,
                 connected => return connected,
             };
@@ -164,11 +165,13 @@ impl Memory {
         let started = Instant::now();
         let timetable = Arc::new(Timetable::new(started));
         let outbox = Outbox { releaser, releases: Arc::default(), timetable };
-        let give_back = outbox.clone();
+        let releases = outbox.clone();
         Self {
             started,
             outbox,
-            table: Arc::new(Table::new(config.layout, move |tenure| give_back.give_back(tenure))),
+            table: Arc::new(Table::new(config.layout, move |tenure, ended| {
+                releases.release(tenure, ended);
+            })),
             secrets: Arc::new(Secrets::new(started, config.life())),
             tried: Arc::default(),
             debts: Debts::default(),
