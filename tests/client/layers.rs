@@ -255,7 +255,8 @@ fn comments(text: &str) -> String {
 
 #[test]
 fn every_file_that_is_named_exists() {
-    let folders = ["src", "tests", "examples", "benches", "tool"].map(|folder| (folder, "rs"));
+    let folders =
+        ["src", "tests", "examples", "benches", "testing", "tool"].map(|folder| (folder, "rs"));
     let below = |(folder, extension)| {
         let files = files(folder, extension).into_iter();
         files.map(move |(file, text)| (format!("/{folder}/{file}"), comments(&text)))
