@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use axum_handler::{Bank, app};
 use parklock::{Client, Config};
-use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,9 +25,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Ctrl-C, or SIGTERM from systemd, Docker or Kubernetes.
 async fn told_to_end() {
-    let mut terminated = signal(SignalKind::terminate()).expect("signals can be heard");
+    #[cfg(unix)]
+    let terminated = async {
+        let kind = tokio::signal::unix::SignalKind::terminate();
+        tokio::signal::unix::signal(kind).expect("signals can be heard").recv().await;
+    };
+    #[cfg(not(unix))]
+    let terminated = std::future::pending::<()>();
     tokio::select! {
-        _ = terminated.recv() => {}
+        () = terminated => {}
         _ = tokio::signal::ctrl_c() => {}
     }
 }

@@ -55,7 +55,6 @@ enum Mutation {
     WhoCountsIsFar,
     TheDeadThatHearStay,
     AWaiterAsksAgainAtOnce,
-    NobodySweeps,
     // Of the driver.
     NoNewOwnerField,
     NoGhost,
@@ -923,14 +922,6 @@ mod tests {
         for looks in [1, 2] {
             holds(&looking_at(looks, setting("a crowd dies", (2, 3, 1), 1, DEATH)));
         }
-    }
-
-    /// Takes some minutes in a debug build.
-    #[test]
-    #[ignore = "takes minutes"]
-    fn a_crowd_that_nobody_seeks_behind_the_front_is_found_out() {
-        let setting = looking_at(1, setting("two die", (4, 1, 1), 1, DEATHS));
-        finds(Mutation::NobodySweeps, &setting);
     }
 
     /// The callers of one client count as awake in a quick line, since one of them asks for all.

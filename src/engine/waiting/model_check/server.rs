@@ -575,7 +575,7 @@ impl<'a> Call<'a> {
             let had_sentry = self.server.guard > 0;
             let goes_on = self.terms.looks.is_some() && last.is_some();
             let lacks = self.post_sentry(&awake, goes_on);
-            if self.terms.looks.is_some() && !self.terms.is(Mutation::NobodySweeps) {
+            if self.terms.looks.is_some() {
                 self.sweep(last, &awake, lacks, had_sentry);
             }
         }
