@@ -300,10 +300,8 @@ mod tests {
         let mut contesting = Box::pin(first.contest(Box::pin(std::future::pending())));
         let mut queued = second.wait();
         for _ in 0..3 {
-            let waker = waker();
-            let mut context = Context::from_waker(&waker);
-            assert!(contesting.as_mut().poll(&mut context).is_pending());
-            assert!(queued.poll(&mut context).is_pending());
+            assert!(contesting.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
+            assert!(queued.poll(&mut Context::from_waker(&waker())).is_pending());
         }
         drop(contesting);
         drop(permit);
