@@ -24,7 +24,9 @@ impl Engine {
 
     /// All that the client owes are locks that nobody holds: an idle tenure has one debt, and so has a held one or a request.
     fn is_idle(&self) -> bool {
-        self.waiters.load(Ordering::Relaxed) == 0 && self.debts.len() <= self.timetable.idle()
+        let owes_idle_ones_only = |idle| self.debts.len() <= idle;
+        self.waiters.load(Ordering::Relaxed) == 0
+            && self.timetable.idle().is_some_and(owes_idle_ones_only)
     }
 
     /// Rejects waiters, notifies guards of their loss, releases all locks, and waits for the client's tasks to end.

@@ -109,13 +109,19 @@ impl<E: EntryPart> Timetable<E> {
         }
     }
 
-    /// How many tenures are held by nobody.
-    pub(crate) fn idle(&self) -> usize {
+    /// How many tenures are held by nobody. `None`: a caller holds one. The first such tenure ends the search, since a client may
+    /// have a hundred thousand of them.
+    pub(crate) fn idle(&self) -> Option<usize> {
         let plan = self.plan();
-        let idle = |tenure: &&Arc<Tenure<E>>| !tenure.is_over() && tenure.holds() == 0;
         // One that was in hand may be in the wheel again.
-        let all = plan.wheel.iter().chain(&plan.in_hand).filter(idle);
-        all.map(|tenure| tenure.id).collect::<BTreeSet<_>>().len()
+        let mut idle = BTreeSet::new();
+        for tenure in plan.wheel.iter().chain(&plan.in_hand).filter(|tenure| !tenure.is_over()) {
+            if tenure.holds() > 0 {
+                return None;
+            }
+            idle.insert(tenure.id);
+        }
+        Some(idle.len())
     }
 
     /// Returns every tenure, and accepts no more.
