@@ -29,6 +29,17 @@ async fn hold(client: &Client, count: usize) -> Vec<Guard> {
     stream::iter(0..count).map(take).buffer_unordered(256).collect().await
 }
 
+/// Fifty held locks, and twenty callers that wait for the first of them.
+async fn crowd(client: &Client) -> (Vec<Guard>, JoinSet<parklock::Result<Guard>>) {
+    let guards = hold(client, 50).await;
+    let mut waiting = JoinSet::new();
+    for lock in (0..20).map(|_| client.lock("lock 0")) {
+        waiting.spawn(async move { lock.lock().await });
+    }
+    sleep(A_WHILE).await;
+    (guards, waiting)
+}
+
 /// The warnings of one story that has lasted for so long: it begins, it goes on, it is over.
 fn story(lasted: Duration) -> usize {
     2 + (lasted.as_secs_f64() / APART.as_secs_f64()) as usize
@@ -56,12 +67,7 @@ async fn a_server_that_hangs_for_a_while_is_two_lines_with_counts_and_nothing_is
     let (log, _listening) = Log::here();
     let server = Server::start().await;
     let client = connect(&server.url(), config()).await;
-    let guards = hold(&client, 50).await;
-    let mut waiting = JoinSet::new();
-    for lock in (0..20).map(|_| client.lock("lock 0")) {
-        waiting.spawn(async move { lock.lock().await });
-    }
-    sleep(A_WHILE).await;
+    let (guards, _waiting) = crowd(&client).await;
     let began = Instant::now();
     server.pause();
     eventually(SOON, "it warns", async || log.lines_with("not renewed") > 0).await;
@@ -81,12 +87,7 @@ async fn each_lock_that_is_lost_has_its_line_and_the_story_says_how_many() {
     let (log, _listening) = Log::here();
     let server = Server::start().await;
     let client = connect(&server.url(), config()).await;
-    let guards = hold(&client, 50).await;
-    let mut waiting = JoinSet::new();
-    for lock in (0..20).map(|_| client.lock("lock 0")) {
-        waiting.spawn(async move { lock.lock().await });
-    }
-    sleep(A_WHILE).await;
+    let (guards, _waiting) = crowd(&client).await;
     let began = Instant::now();
     server.pause();
     join_all(guards.iter().map(Guard::ended)).await;
