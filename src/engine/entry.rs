@@ -13,8 +13,8 @@
 //!    (`Engine::look_after`).
 //!
 //! All that changes is one plain value (`entry/state.rs`) behind one mutex, except the gate, which is a semaphore, and the
-//! count of visitors. Whoever has this mutex takes no other one but those of the subscriptions, wakes nobody, and drops no
-//! tenure. The mutexes of a tenure and of the table may be held when this one is taken.
+//! count of visitors. Whoever has this mutex takes no other one but those of the subscriptions and of `Tried`. The mutexes of a
+//! tenure and of the table may be held when this one is taken.
 //!
 //! `entry/table.rs` finds entries, `entry/visit.rs` keeps one in the table, `entry/permit.rs` is what a tenure has of it.
 
@@ -253,7 +253,7 @@ impl Entry {
         self.state().holds_back(id)
     }
 
-    /// See [`State::hold_back`].
+    /// The ghosts that were [held back](Self::hold_back). None is any more.
     pub(crate) fn take_held_back(&self) -> Vec<Ghost> {
         self.state().take_held_back()
     }

@@ -82,9 +82,7 @@ impl EntryPermit {
         visit.pass_permit_on();
         visit
     }
-}
 
-impl EntryPermit {
     /// The contender leaves without the lock: passes the permit on, and the place in line with it.
     pub(crate) fn give_up(mut self, next_id: impl Fn() -> TenureId) -> Visit {
         let visit = self.visit.take().expect("the permit is passed on once");

@@ -100,15 +100,16 @@ impl Queue {
     }
 
     /// Takes the permit, or waits for it. Returns the ticket of its caller. `has_budget`: whether Tokio lets the task of this
-    /// caller go on. `waker` becomes the waker of the poll before, to be dropped.
+    /// caller go on. `former` becomes the waker of the poll before, to be dropped.
     ///
     /// # Errors
     /// [`Fault::Closed`].
     pub(crate) fn poll(
         &mut self,
         ticket: &mut Ticket,
-        waker: &mut Option<Waker>,
+        waker: &Waker,
         has_budget: bool,
+        former: &mut Option<Waker>,
     ) -> Poll<Result<u64, Fault>> {
         if self.closed {
             return Poll::Ready(Err(Fault::Closed));
@@ -122,7 +123,7 @@ impl Queue {
         let may_take = self.whose == Whose::Open || self.whose == Whose::Called(number);
         if has_budget && may_take {
             if std::mem::take(&mut ticket.queued) {
-                *waker = self.callers.remove(at).and_then(|caller| caller.waker);
+                *former = self.callers.remove(at).and_then(|caller| caller.waker);
             }
             (self.whose, self.looks) = (Whose::Taken, 0);
             return Poll::Ready(Ok(number));
@@ -132,8 +133,8 @@ impl Queue {
         if !std::mem::replace(&mut ticket.queued, true) {
             self.callers.insert(at, QueuedCaller { ticket: number, waker: None, silent: false });
         }
-        let own = waker.take().filter(|_| !may_take);
-        *waker = std::mem::replace(&mut self.callers[at].waker, own);
+        let own = (!may_take).then(|| waker.clone());
+        *former = std::mem::replace(&mut self.callers[at].waker, own);
         Poll::Pending
     }
 
@@ -308,8 +309,8 @@ mod tests {
         }
 
         fn poll(&mut self, has_budget: bool) -> Poll<Result<u64, Fault>> {
-            let mut waker = Some(Waker::noop().clone());
-            self.queue.0.borrow_mut().poll(&mut self.ticket, &mut waker, has_budget)
+            let mut queue = self.queue.0.borrow_mut();
+            queue.poll(&mut self.ticket, Waker::noop(), has_budget, &mut None)
         }
     }
 

@@ -1,7 +1,8 @@
 //! What a client knows of one lock: one plain value, behind the mutex of its [`Entry`](crate::engine::entry::Entry).
 //!
-//! Nothing here wakes a task, locks anything, or drops what somebody else made: a waker may poll its task at once, and a
-//! tenure that is dropped may leave the table. Methods leave that to be done [`After`] the state is unlocked.
+//! No method wakes a task, or drops a waker, a tenure or work. A waker may poll its task at once, and the drop of a tenure may
+//! remove the entry from the table. Both would lock this state again. So a method puts them into an [`After`], and the entry
+//! carries that out when the state is unlocked.
 
 use std::mem::{replace, take};
 use std::sync::Arc;

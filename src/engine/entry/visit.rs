@@ -162,9 +162,7 @@ impl Visit {
         let waker = Waker::from(Arc::clone(&self.entry));
         Contesting { visit: self, counted, waker, part: Part::New(work) }
     }
-}
 
-impl Visit {
     /// Counts the contender, as long as the lookout is not notified when it is woken.
     fn count(&self) -> Option<Stamp> {
         let lookout = self.entry.table.lookout();
@@ -235,13 +233,14 @@ impl<'a> InQueue<'a> {
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<EntryPermit, Fault>> {
         // A task that has used up its budget takes no permit now.
         let coop = poll_proceed(context);
-        let (entry, has_budget) = (&self.visit.entry, coop.is_ready());
-        let mut waker = Some(context.waker().clone());
-        let number = ready!(entry.state().queue.poll(&mut self.ticket, &mut waker, has_budget))?;
+        let Self { visit, ticket } = self;
+        let (waker, mut former) = (context.waker(), None);
+        let polled = visit.entry.state().queue.poll(ticket, waker, coop.is_ready(), &mut former);
+        let number = ready!(polled)?;
         if let Poll::Ready(coop) = coop {
             coop.made_progress();
         }
-        Poll::Ready(Ok(EntryPermit::new(self.visit.clone(), number)))
+        Poll::Ready(Ok(EntryPermit::new(visit.clone(), number)))
     }
 
     /// Leaves the queue. The last caller to leave gets its visit back, and has to check for tenures that were left for
