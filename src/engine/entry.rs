@@ -1,4 +1,4 @@
-//! The state of one lock within one client: the queue of its callers, the gate of its contender, its tenures.
+//! One lock within one client: its state (`entry/state.rs`) behind a mutex, and the gate of its contender.
 //!
 //! 1. The contender has the permit of the `queue`, or the tenure that it was granted. Otherwise the permit is free, or a
 //!    caller was called. The work of a contender lies in `contest`, so that the lookout can cancel a contender that
@@ -12,8 +12,8 @@
 //!    the queue, checks afterwards whether a caller still waits for it. If none does, it releases the tenure
 //!    (`Engine::look_after`).
 //!
-//! All that changes is one plain value (`entry/state.rs`) behind one mutex, except the gate, which is a semaphore, and the
-//! count of visitors. Whoever has this mutex takes no other one but those of the subscriptions and of `Tried`. The mutexes of a
+//! All that changes is one plain value behind that mutex, except the gate, which is a semaphore, and the count of
+//! visitors. Whoever has this mutex takes no other one but those of the subscriptions and of `Tried`. The mutexes of a
 //! tenure and of the table may be held when this one is taken.
 //!
 //! `entry/table.rs` finds entries, `entry/visit.rs` keeps one in the table, `entry/permit.rs` is what a tenure has of it.
