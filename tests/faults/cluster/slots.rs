@@ -228,24 +228,29 @@ async fn an_unlock_in_an_open_slot_that_finds_no_hold_is_lost() {
 /// waiter in cannot look whether anybody stands in it. What the waiter holds is counted all the same.
 #[tokio::test]
 async fn permits_that_are_given_out_in_an_open_slot_are_counted() {
-    let cluster = pair().await;
-    let (ours, theirs) = two(&cluster, patient()).await;
-    let (name, (from, to)) = ("a", ways(&cluster, "a"));
-    let first = ours.semaphore(name, 3).acquire().await.expect("it is free");
-    let others = theirs.semaphore(name, 3);
-    let waiter = tokio::spawn(async move { others.acquire_many(3).await });
-    stand_in_line(&cluster.admin(from).await, name, 1).await;
+    judged(async || {
+        let cluster = pair().await;
+        let (ours, theirs) = two(&cluster, patient()).await;
+        let (name, (from, to)) = ("a", ways(&cluster, "a"));
+        let first = ours.semaphore(name, 3).acquire().await.expect("it is free");
+        let others = theirs.semaphore(name, 3);
+        let waiter = tokio::spawn(async move { others.acquire_many(3).await });
+        stand_in_line(&cluster.admin(from).await, name, 1).await;
 
-    cluster.open(slot(name), from, to).await;
-    first.unlock().await.expect("it is ours");
-    while cluster.move_keys(slot(name), from, to, 10).await > 0 {}
-    cluster.close(slot(name), from, to).await;
+        cluster.open(slot(name), from, to).await;
+        first.unlock().await.expect("it is ours");
+        while cluster.move_keys(slot(name), from, to, 10).await > 0 {}
+        cluster.close(slot(name), from, to).await;
 
-    let second = granted(waiter).await;
-    let third = soon(ours.semaphore(name, 3).try_acquire()).await.expect("it is answered");
-    assert!(third.is_none(), "three of three are held");
-    second.unlock().await.expect("it is ours");
-    is_clean(&cluster).await;
+        let second = granted(waiter).await;
+        let third = soon(ours.semaphore(name, 3).try_acquire()).await.expect("it is answered");
+        // A hold that a message brought lasts as long as the waiter's last sign of life, and is then renewed: a machine that does not run
+        // us meanwhile lets it end.
+        assert!(third.is_none() || !second.is_valid(), "three of three are held");
+        second.unlock().await.expect("it is ours");
+        is_clean(&cluster).await;
+    })
+    .await;
 }
 
 /// A permit of a semaphore ends while the slot stands open, and its line ends with it, since the only waiter is dead. The permit
