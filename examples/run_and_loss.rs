@@ -30,7 +30,7 @@ async fn main() -> Result<()> {
             }
         })
         .await;
-    assert!(matches!(outcome, Err(Error::Lost)));
+    assert!(matches!(outcome, Err(Error::Lost { .. })));
     println!("lost; the work was stopped after {:.1?}", since.elapsed());
 
     // Work that cannot be stopped, like a request on its way, can still arrive late. The resource

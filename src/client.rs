@@ -187,7 +187,7 @@ impl Client {
     /// The name is 1 byte to 1 KiB of UTF-8, and the number is 1 to 2^30 - 1. The first call reports an invalid name or
     /// number.
     pub fn semaphore(&self, name: impl Into<String>, permits: u32) -> Semaphore {
-        Semaphore::new(self.engine.another(), name.into(), permits)
+        Semaphore::new(self.engine.another(), Kind::Semaphore { permits }, name.into())
     }
 
     /// Handles that exist only to share locks between Java and Rust programs. They differ from the usual handles only

@@ -15,6 +15,7 @@ use crate::meters::Labels;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
 
+pub(crate) use relations::LONGEST_NAMESPACE;
 #[cfg(feature = "serde")]
 pub use settings::Settings;
 
@@ -86,6 +87,8 @@ pub struct Config {
     ack_timeout: Option<Duration>,
     pub(crate) credentials: Option<Provider>,
     pub(crate) describe: Option<String>,
+    /// The process that the description names: this one, unless it works for another one.
+    pub(crate) pid: u32,
     pub(crate) labels: Labels,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
@@ -114,6 +117,7 @@ impl Default for Config {
             ack_timeout: None,
             credentials: None,
             describe: None,
+            pid: std::process::id(),
             labels: Labels::default(),
             #[cfg(feature = "tls")]
             tls: None,
@@ -453,7 +457,9 @@ impl Config {
     /// provider's errors appear in [`Error::Unavailable`] and in the log, so they must not contain a secret. The
     /// credentials are for the servers that store the locks; the URL has those for the sentinels.
     ///
-    /// A provider that panics has failed, like one that returns an error.
+    /// A provider that panics has failed, like one that returns an error, and so has one that does not answer within
+    /// `connect_timeout`: the client calls it again for its next attempt. It must not block its thread: use
+    /// [`spawn_blocking`](tokio::task::spawn_blocking) for work that blocks.
     ///
     /// ```
     /// use std::time::Duration;

@@ -37,8 +37,11 @@ pub enum Error {
     ///
     /// Work that the caller has done since then may have overlapped with another holder's work, unless the protected
     /// resource compares [`FencingToken`](crate::FencingToken)s. The next holder's lock is not affected.
-    #[error("the lock was lost")]
-    Lost,
+    #[error("the lock {name:?} was lost")]
+    Lost {
+        /// The name of the lock. For several locks at once, the first that is known to be lost.
+        name: String,
+    },
 
     /// Redis did not answer: the request may have run.
     ///
@@ -118,8 +121,11 @@ pub enum Error {
 
     /// The latch does not exist: it was never set, it was deleted, or its lease expired. Redis does not know whether it
     /// ever reached zero.
-    #[error("the latch does not exist")]
-    Unset,
+    #[error("the latch {name:?} does not exist")]
+    Unset {
+        /// The name of the latch.
+        name: String,
+    },
 
     /// The owner of a [`ReentrantRwLock`](crate::ReentrantRwLock) holds it to read and asked to write. It would wait
     /// for itself: release the read lock first.
@@ -141,7 +147,7 @@ pub enum Error {
     },
 
     /// [`Config::max_waiters`](crate::Config::max_waiters) callers are already waiting in this client.
-    #[error("{limit} callers wait for locks in this client already")]
+    #[error("{limit} {} for locks in this client already", if *limit == 1 { "caller waits" } else { "callers wait" })]
     TooManyWaiters {
         /// The limit that was reached.
         limit: usize,
@@ -175,6 +181,10 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn lost(name: impl Into<String>) -> Self {
+        Self::Lost { name: name.into() }
+    }
+
     pub(crate) fn config(reason: impl Into<String>) -> Self {
         Self::Config { reason: reason.into() }
     }
@@ -192,7 +202,7 @@ impl Error {
     /// The error's name in traces.
     pub(crate) fn word(&self) -> &'static str {
         match self {
-            Self::Lost => "lost",
+            Self::Lost { .. } => "lost",
             Self::Indeterminate { .. } => "indeterminate",
             Self::Unavailable { .. } => "unavailable",
             Self::Permission { .. } => "permission",
@@ -201,7 +211,7 @@ impl Error {
             Self::InvalidLease { .. } => "invalid_lease",
             Self::InvalidPermits { .. } => "invalid_permits",
             Self::InvalidCount { .. } => "invalid_count",
-            Self::Unset => "unset",
+            Self::Unset { .. } => "unset",
             Self::Upgrade => "upgrade",
             Self::InvalidLocks { .. } => "invalid_locks",
             Self::Config { .. } => "config",
@@ -265,4 +275,16 @@ pub(crate) struct Said(pub(crate) String);
 /// Makes a [`Said`] as the source of an error.
 pub(crate) fn said(words: impl Into<String>) -> Source {
     Arc::new(Said(words.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_caller_waits_and_several_wait() {
+        let text = |limit| Error::TooManyWaiters { limit }.to_string();
+        assert_eq!(text(1), "1 caller waits for locks in this client already");
+        assert_eq!(text(2), "2 callers wait for locks in this client already");
+    }
 }

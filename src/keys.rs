@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::config::Layout;
+use crate::config::{LONGEST_NAMESPACE, Layout};
 use crate::error::{Error, Result};
 use crate::kinds::{
     CLIENTS, Family, KeyFormat, Kind, Line, NOTES, OWN_PREFIXES, REDISSON_CHANNEL, REDISSON_TOKENS,
@@ -215,7 +215,7 @@ impl Keys {
         match format {
             KeyFormat::Tagged(before, after) => Key(self.first(), before, self.tag(), after),
             KeyFormat::Bare => Key(self.first(), "", self.written(), ""),
-            KeyFormat::Own(prefix) => self.own(prefix),
+            KeyFormat::Own(prefix) => self.own(prefix, "}", ":"),
         }
     }
 
@@ -239,43 +239,34 @@ impl Keys {
         self.key(self.row.keys.notes.0)
     }
 
-    /// A key that only parklock uses. Each name has its own, in the slot of the cluster in which the lock lies.
+    /// A key that only parklock uses, with the suffix for a name in braces or for a bare one. Each name has its own, in the
+    /// slot of the cluster in which the lock lies. With the prefix of the notes it needs no separate permission.
     ///
     /// Redisson gives the names `a` and `{a}` the same channels and keys, but parklock's keys must differ. So a name
     /// with a `}` is not put into braces, and its key ends differently. If that brace closes no tag, Redis hashes the
     /// whole name, and no longer key can lie in the same slot.
-    fn own(&self, prefix: &'static str) -> Key<'_> {
+    fn own(&self, prefix: &'static str, braced: &'static str, bare: &'static str) -> Key<'_> {
         let name = self.written();
         if name.contains('}') {
-            Key(self.first(), prefix.trim_end_matches('{'), name, ":")
+            Key(self.first(), prefix.trim_end_matches('{'), name, bare)
         } else {
-            Key(self.first(), prefix, name, "}")
+            Key(self.first(), prefix, name, braced)
         }
     }
 
     /// Where the leader of an election of this name announces itself.
     pub(crate) fn leader(&self) -> Key<'_> {
-        self.mark("}:leader", "::leader")
+        self.own(NOTES, "}:leader", "::leader")
     }
 
     /// Which hold has claimed the current interval, for a periodic job of this name.
     pub(crate) fn interval(&self) -> Key<'_> {
-        self.mark("}:interval", "::interval")
+        self.own(NOTES, "}:interval", "::interval")
     }
 
     /// The requests to a native latch or a condition of this name that the server has carried out.
     pub(crate) fn requests(&self) -> Key<'_> {
-        self.mark("}:requests", "::requests")
-    }
-
-    /// A key with the prefix of the notes and this suffix, with or without a closing brace: see [`own`](Self::own). So
-    /// it lies in the slot of the lock, and needs no separate permission. Without the brace its suffix differs, or
-    /// Redisson's names `a` and `{a}` would share it.
-    fn mark(&self, braced: &'static str, bare: &'static str) -> Key<'_> {
-        let name = self.written();
-        let (before, after) =
-            if name.contains('}') { (NOTES.trim_end_matches('{'), bare) } else { (NOTES, braced) };
-        Key(self.first(), before, name, after)
+        self.own(NOTES, "}:requests", "::requests")
     }
 
     /// The token counter.
@@ -336,6 +327,10 @@ impl Keys {
 }
 
 fn check(space: Space, prefix: &str, layout: Layout, name: &str) -> Result<()> {
+    // A client has a checked namespace. The tool takes one from whatever keys it finds.
+    if prefix.len() > LONGEST_NAMESPACE + 1 {
+        return Err(Error::InvalidName { reason: "its namespace is too long" });
+    }
     if layout == Layout::Redisson {
         // The first is for keys of this namespace, the second for those of clients that have none.
         check_as_key(space, name)?;
@@ -433,7 +428,8 @@ mod tests {
             let names = ["a", "a}", "{a}", "a:leader", "a}:leader", "a}:leader:", "a:leader:"];
             let keys = names.map(|name| Keys::new(layout, Kind::Lock, name.to_owned()).unwrap());
             let of = |keys: &Keys| {
-                [keys.own(NOTES), keys.leader(), keys.interval()].map(|key| key.to_string())
+                [keys.own(NOTES, "}", ":"), keys.leader(), keys.interval()]
+                    .map(|key| key.to_string())
             };
             let all: Vec<_> = keys.iter().flat_map(of).collect();
             let distinct: std::collections::BTreeSet<_> = all.iter().collect();

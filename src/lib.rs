@@ -124,11 +124,11 @@ mod wire;
 mod config;
 mod credentials;
 mod error;
-mod jitter;
 mod keys;
 mod kinds;
 mod meters;
 mod owner;
+mod pause;
 mod slot;
 #[cfg(feature = "tls")]
 mod tls;

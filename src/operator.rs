@@ -9,6 +9,13 @@ use crate::kinds::{CLIENTS, Kind, NATIVE_LINE, NATIVE_LOCK, NOTES, PERMITS, REDI
 use crate::slot::Slot;
 use crate::wire::{self, Target};
 
+/// The settings of a client that works for another process: [`Config::describe`] names that process.
+#[must_use]
+pub fn on_behalf_of(process: u32, mut config: Config) -> Config {
+    config.pid = process;
+    config
+}
+
 /// The servers that a URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Servers {
@@ -59,6 +66,12 @@ impl Password {
 #[must_use]
 pub fn shown(text: &str) -> String {
     wire::shown(text)
+}
+
+/// What may be shown of a server's answer to `TYPE`.
+#[must_use]
+pub fn shown_type(answer: String) -> String {
+    wire::shown_type(answer)
 }
 
 /// What a key is for. Without a word about Redisson's layout, it is a key of the native layout.
@@ -219,7 +232,8 @@ pub struct Place {
 /// Where the lock of this name and kind is stored: in this database, or in a cluster.
 ///
 /// # Errors
-/// [`Error::InvalidName`](crate::Error::InvalidName), as for a handle of this name.
+/// [`Error::InvalidName`](crate::Error::InvalidName), as for a handle of this name, and for a namespace that is longer than any
+/// client's.
 pub fn place(
     layout: Layout,
     kind: &str,
@@ -269,6 +283,9 @@ mod tests {
                 assert_eq!(part_of(&place.line), Some((part, name.to_owned())), "{}", place.line);
             }
         }
+        // A stranger's key may look like one of ours, in a namespace that no client can have.
+        let long = "x".repeat(255);
+        assert!(place(Layout::Native, "lock", (Some(&long), "a"), Some(0)).is_err());
         for key in ["lock:grants", "lock:grants:{7}", "lock:{}", "lock:{a}b}", "clock:{a}", ""] {
             assert_eq!(part_of(key), None, "{key}");
         }

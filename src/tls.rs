@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Certificates for `rediss://`, in PEM. See [`Config::tls`](crate::Config::tls).
+/// Certificates for `rediss://`, in PEM. The client speaks TLS 1.2 and 1.3. See [`Config::tls`](crate::Config::tls).
 ///
 /// The client reads the certificates when it connects, and then reports what is not PEM. It uses the cryptography
 /// provider that the process has chosen for rustls. If there is none, it chooses `ring` for the whole process.

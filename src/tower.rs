@@ -25,6 +25,9 @@
 //! # Ok::<(), parklock::Error>(()) }).unwrap();
 //! ```
 
+#[cfg(feature = "axum")]
+mod no_hold;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::future::poll_fn;
@@ -33,9 +36,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Request, Response, StatusCode};
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -43,6 +46,9 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::guards::Guard;
 use crate::locks::Lock;
+
+#[cfg(feature = "axum")]
+pub use no_hold::NoHold;
 
 type LockOf<B> = dyn Fn(&Request<B>) -> Option<Lock> + Send + Sync;
 type AnswerTo<R> = dyn Fn(Refusal) -> Response<R> + Send + Sync;
@@ -54,7 +60,7 @@ type Answering<R, E> = Pin<Box<dyn Future<Output = Result<Response<R>, E>> + Sen
 /// The lock is released after the inner service has returned its response and before the layer returns it: the lock does
 /// not protect a body that is still streaming after that. If the caller hangs up, the server drops the future, and the
 /// lock is released in the background. The inner service finds the [`Hold`](crate::Hold), with its token, among the
-/// request's extensions.
+/// request's extensions. With the feature `axum`, a handler of axum takes it as an argument.
 ///
 /// Each request waits separately. So [`Config::max_waiters`](crate::Config::max_waiters), and a limit on concurrent
 /// requests outside this layer, also limit how many of them wait. A limit inside this layer does not: a request waits for
@@ -147,7 +153,7 @@ impl Refusal {
                 | Error::Indeterminate { .. }
                 | Error::TooManyWaiters { .. }
                 | Error::Closed
-                | Error::Lost,
+                | Error::Lost { .. },
             ) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Lost | Self::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -167,7 +173,34 @@ impl Refusal {
         }
         response
     }
+
+    /// A response without a body, whose headers are what gRPC otherwise sends after the body.
+    fn grpc<R: Default>(&self) -> Response<R> {
+        let code = match self.status() {
+            StatusCode::LOCKED => GRPC_ABORTED,
+            StatusCode::SERVICE_UNAVAILABLE => GRPC_UNAVAILABLE,
+            StatusCode::BAD_REQUEST => GRPC_INVALID_ARGUMENT,
+            _ => GRPC_INTERNAL,
+        };
+        let words = utf8_percent_encode(&self.to_string(), GRPC_ENCODED).to_string();
+        let mut response = Response::new(R::default());
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert("grpc-status", HeaderValue::from_static(code));
+        headers.extend(HeaderValue::try_from(words).map(|words| (GRPC_MESSAGE, words)));
+        response
+    }
 }
+
+// <https://grpc.io/docs/guides/status-codes/>
+const GRPC_INVALID_ARGUMENT: &str = "3";
+const GRPC_ABORTED: &str = "10";
+const GRPC_INTERNAL: &str = "13";
+const GRPC_UNAVAILABLE: &str = "14";
+
+/// The message is percent-encoded.
+const GRPC_ENCODED: &AsciiSet = &CONTROLS.add(b'%');
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
 impl<B, R: Default> LockLayer<B, R> {
     /// The plain lock whose name the closure derives from the request. A request for which it returns `None` passes
@@ -204,8 +237,7 @@ impl<B, R: Default> LockLayer<B, R> {
     /// - `GET`, `HEAD` or `OPTIONS` (a CORS preflight) should pass: return `None` for them.
     /// - The router takes `/a` and `/a/` to the same handler: they would be two locks.
     /// - Several services share a Redis: give each client a [namespace](crate::Config::namespace).
-    /// - gRPC: the path is the method, so all calls of a method would be one lock. And [`answer`](Self::answer) with a status of
-    ///   gRPC: a client of tonic takes a 423 for `Unknown`.
+    /// - gRPC: the path is the method, so all calls of a method would be one lock. See also [`grpc`](Self::grpc).
     pub fn by_path(client: &Client) -> Self {
         Self::new(client, |request| Some(format!("path:{}", decoded(request.uri().path()))))
     }
@@ -223,6 +255,37 @@ impl<B, R: Default> LockLayer<B, R> {
             let value = request.headers().get(&header)?;
             Some(format!("header:{}", String::from_utf8_lossy(value.as_bytes())))
         })
+    }
+
+    /// Answers a refused request in the words of gRPC, with an empty body: `ABORTED` if the lock is busy, `UNAVAILABLE` where HTTP
+    /// has a 503, `INVALID_ARGUMENT` if the name is invalid, and `INTERNAL` otherwise. A client of tonic would take the statuses of
+    /// HTTP for `UNKNOWN`. `R` is the body of the responses, such as `tonic::body::Body`.
+    ///
+    /// Derive the name of the lock from a header (metadata) of the call, since the path of a request is its method.
+    ///
+    /// ```
+    /// use http::{Request, Response, StatusCode};
+    /// use parklock::tower::LockLayer;
+    /// use std::convert::Infallible;
+    /// use tower::{ServiceBuilder, ServiceExt, service_fn};
+    ///
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let layer = LockLayer::by_header(&client, "x-order").grpc();
+    /// let service = ServiceBuilder::new().layer(layer).service(service_fn(
+    ///     async |_: Request<String>| Ok::<_, Infallible>(Response::new("done".to_owned())),
+    /// ));
+    /// let other_call = client.lock("header:grpc-42").lock().await?;
+    /// let call = Request::post("/shop.Orders/Pay").header("x-order", "grpc-42").body(String::new());
+    /// let response = service.oneshot(call.unwrap()).await.unwrap();
+    /// assert_eq!(response.status(), StatusCode::OK); // as gRPC has it
+    /// assert_eq!(response.headers()["grpc-status"], "10"); // ABORTED
+    /// other_call.unlock().await?;
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    pub fn grpc(self) -> Self {
+        self.answer(|refusal| refusal.grpc())
     }
 }
 
@@ -278,7 +341,13 @@ impl<B, R> LockLayer<B, R> {
 
     fn refuse(&self, lock: &Lock, refusal: Refusal) -> Response<R> {
         let (name, status) = (lock.name(), refusal.status());
-        if status.is_server_error() {
+        if matches!(refusal, Refusal::Lost) {
+            tracing::warn!(
+                ?name,
+                status = status.as_u16(),
+                "a request has lost its lock, and is dropped"
+            );
+        } else if status.is_server_error() {
             tracing::warn!(?name, status = status.as_u16(), %refusal, "a request is refused");
         } else {
             tracing::debug!(?name, status = status.as_u16(), %refusal, "a request is refused");
@@ -303,7 +372,7 @@ impl<B, R> LockLayer<B, R> {
         // The lock may be lost before the inner service is ready. Then the request has not begun, and may be repeated.
         tokio::select! {
             ready = ready(&mut inner) => ready?,
-            _ = guard.ended() => return Ok(self.refuse(&lock, Refusal::Failed(Error::Lost))),
+            _ = guard.ended() => return Ok(self.refuse(&lock, Refusal::Failed(Error::lost(lock.name())))),
         }
         request.extensions_mut().insert(guard.hold());
         let work = inner.call(request);
@@ -314,7 +383,7 @@ impl<B, R> LockLayer<B, R> {
             },
             OnLoss::Mark => {
                 let mut response = work.await?;
-                if matches!(guard.finish().await, Err(Error::Lost)) {
+                if matches!(guard.finish().await, Err(Error::Lost { .. })) {
                     response.extensions_mut().insert(LockLost);
                 }
                 Ok(response)

@@ -21,7 +21,7 @@ mod error;
     reason = "a module of the crate, of which this uses a part"
 )]
 mod slot;
-#[path = "../../src/engine/tenure/wheel.rs"]
+#[path = "../../src/engine/entry/tenure/wheel.rs"]
 #[allow(
     dead_code,
     unused_imports,
@@ -40,6 +40,10 @@ mod wire {
     pub(crate) mod fault;
     pub(crate) mod passwords;
     pub(crate) mod replies;
+    pub(crate) mod socket {
+        mod broken;
+        pub(crate) use broken::Broken;
+    }
 }
 
 use std::future::poll_fn;

@@ -26,15 +26,20 @@ const STEP: Duration = Duration::from_millis(5);
 const BACKLOG: usize = 20;
 const PROGRESS: Duration = Duration::from_secs(10);
 
-pub async fn run(topology: Topology, seed: u64, length: Duration) -> Verdict {
+pub async fn run(
+    topology: Topology,
+    seed: u64,
+    length: Duration,
+    (beside, history): (Option<PathBuf>, Option<PathBuf>),
+) -> Verdict {
     let mut stage = Stage::set(topology, seed).await;
     let mut network = Network::before(&stage, seed).await;
     let urls = (0..WORKERS).map(|worker| network.url(worker, &stage)).collect();
     let records = records();
     let (started, mut tally) = (clock::now(), Tally::new());
-    let mut crew = Crew::hire((urls, topology), seed, started, records.clone());
+    let mut crew = Crew::hire((urls, topology, beside), seed, started, records.clone());
 
-    let eavesdropper = stage.front().map(|front| Eavesdropper::at(front, seed));
+    let eavesdropper = Eavesdropper::at(stage.place(), seed);
     let silences = pulse::watch_servers(stage.addresses(), topology.is_acknowledged());
 
     let (faults, inbox) = mpsc::unbounded_channel();
@@ -42,8 +47,7 @@ pub async fn run(topology: Topology, seed: u64, length: Duration) -> Verdict {
     let spared = stage.spared();
     let conducted = conduct(plan, length, &mut crew, &mut network, faults, &spared, &mut tally);
     tokio::join!(conducted, operate(&mut stage, inbox, started));
-    let forged = eavesdropper.map_or(0, Eavesdropper::end);
-    tally.add("messages forged by an eavesdropper", forged);
+    tally.add("messages forged by an eavesdropper", eavesdropper.end());
     network.heal(&mut tally).await;
     crew.dismiss(STUCK + LEASE * 4, &mut tally).await;
     let left = left(&stage).await;
@@ -52,7 +56,7 @@ pub async fn run(topology: Topology, seed: u64, length: Duration) -> Verdict {
     tally.merge(&log.tally);
     tally.late.extend(silences.try_iter());
     let records_of_all = records.clone();
-    let evidence = Evidence { records: records_of_all, gone, log, tally, left, started };
+    let evidence = Evidence { records: records_of_all, gone, log, tally, left, started, history };
     let verdict = verdict::pronounce(evidence, topology, length);
     if verdict == Verdict::Right {
         let _ = fs::remove_dir_all(&records);

@@ -42,6 +42,8 @@ pub struct Crew {
     berths: Vec<Berth>,
     urls: Vec<String>,
     topology: Topology,
+    /// The program of half of the workers, if they are of another version.
+    beside: Option<PathBuf>,
     seed: u64,
     started: u64,
     pub records: PathBuf,
@@ -50,19 +52,23 @@ pub struct Crew {
 
 impl Crew {
     pub fn hire(
-        (urls, topology): (Vec<String>, Topology),
+        (urls, topology, beside): (Vec<String>, Topology, Option<PathBuf>),
         seed: u64,
         started: u64,
         records: PathBuf,
     ) -> Self {
         let (berths, gone) = (Vec::new(), Vec::new());
-        let mut crew = Self { berths, urls, topology, seed, started, records, gone };
+        let mut crew = Self { berths, urls, topology, beside, seed, started, records, gone };
         crew.berths = (0..WORKERS).map(|worker| crew.start(worker, 0)).collect();
         crew
     }
 
     fn start(&self, worker: usize, incarnation: u64) -> Berth {
-        let mut command = child::command(std::env::current_exe().expect("our own path"));
+        // Workers of both versions are in each namespace, and the successor of a dead one is of the other version.
+        let is_other = (worker as u64 / 2 + incarnation) % 2 == 1;
+        let beside = self.beside.clone().filter(|_| is_other);
+        let program = beside.unwrap_or_else(|| std::env::current_exe().expect("our own path"));
+        let mut command = child::command(program);
         let seed = self.seed.wrapping_mul(31).wrapping_add(incarnation * 100 + worker as u64);
         let name = name(worker, incarnation);
         let record = self.records.join(&name);

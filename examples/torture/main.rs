@@ -3,7 +3,9 @@
 //! `cargo run --release --example torture -- --seconds 600 --seed 7`; without a seed it draws one and prints it. It
 //! needs `redis-server` (or what `PARKLOCK_SERVER` names). With `--topology cluster` it takes place on a Redis Cluster of six nodes,
 //! with slots that move and primaries that fail; with `--replicas all` besides, grants count only when every replica has
-//! them, and then no failover excuses anything. It ends with the counters of the paths that were taken and
+//! them, and then no failover excuses anything. With `--beside PROGRAM`, half of the workers are processes of that program, the torture
+//! run of another version: see `scripts/fleet`. With `--history FILE` it writes what its clients did as a history for
+//! `tests/witness`. It ends with the counters of the paths that were taken and
 //! the violations that were found. Its exit code is 1 if there is a violation, 2 if a run of a minute, or of five in
 //! a cluster, missed a path.
 
@@ -17,6 +19,7 @@ mod judge;
 mod conductor;
 mod crew;
 mod eavesdropper;
+mod history;
 mod kept;
 mod network;
 mod nodes;
@@ -32,6 +35,7 @@ mod verdict;
 mod worker;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -64,11 +68,14 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let length = Duration::from_secs(number("--seconds").unwrap_or(60));
+    let history = options.get("--history").map(PathBuf::from);
+    let beside = options.get("--beside").map(PathBuf::from);
     let words = topology.words().join(" ");
     println!("torture --seconds {} --seed {seed} {words}", length.as_secs());
+    beside.iter().for_each(|other| println!("half of the workers run {}", other.display()));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     // Proxies and switch have threads of their own, which end with us.
-    match runtime.block_on(conductor::run(topology, seed, length)) {
+    match runtime.block_on(conductor::run(topology, seed, length, (beside, history))) {
         Verdict::Right => ExitCode::SUCCESS,
         Verdict::Wrong => ExitCode::from(1),
         Verdict::Incomplete => ExitCode::from(2),

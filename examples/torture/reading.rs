@@ -6,7 +6,8 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::crew::Gone;
-use crate::judge::Claim;
+use crate::history;
+use crate::judge::{Claim, Operation, operation};
 use crate::settings::{LEASE, nanos};
 use crate::verdict::Tally;
 
@@ -21,6 +22,7 @@ pub fn claims(records: &Path, gone: &Gone, tally: &mut Tally) -> Vec<Claim> {
     });
     let mut claims = Vec::new();
     let (mut places, mut closed) = (HashMap::new(), HashMap::new());
+    let mut asked = HashMap::new();
     let mut several: HashMap<&str, (u64, Vec<&str>)> = HashMap::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split('\t').collect();
@@ -32,6 +34,7 @@ pub fn claims(records: &Path, gone: &Gone, tally: &mut Tally) -> Vec<Claim> {
             ("v", _) => tally.wrong(format!("{}: {id}", gone.name)),
             ("l", _) => tally.late.push((number(id), number(words[2]))),
             ("o", None) => {
+                asked.remove(id);
                 places.insert(id, claims.len());
                 claims.push(opened(&gone.name, &words));
             }
@@ -53,9 +56,22 @@ pub fn claims(records: &Path, gone: &Gone, tally: &mut Tally) -> Vec<Claim> {
                 let (from, names) = several.remove(id).expect("it has begun");
                 tally.may_hold_a_part(&names, from, number(words[2]));
             }
+            ("a", _) => {
+                asked.insert(id, begun(&gone.name, &words));
+            }
+            ("r", _) => {
+                let call = asked.get_mut(id).expect("it has begun");
+                (call.returned, call.outcome) = (Some(number(words[2])), words[3].to_owned());
+            }
+            ("g", Some(claim)) => claim.given_back = Some(number(words[2])),
             ("u", Some(claim)) => claim.lost_at = Some(number(words[2])),
             _ => tally.wrong(format!("{}: a strange line: {line}", gone.name)),
         }
+    }
+    // Of what the dead asked for, nobody knows what became.
+    for mut call in asked.into_values() {
+        call.returned = call.returned.or(gone.killed);
+        tally.calls.push(call);
     }
     // What the dead have is free when its lease is over.
     let freed = gone.killed.map_or(u64::MAX, |killed| killed + nanos(LEASE));
@@ -66,6 +82,21 @@ pub fn claims(records: &Path, gone: &Gone, tally: &mut Tally) -> Vec<Claim> {
         claim.by_kill = true;
     }
     claims
+}
+
+/// A call of which nothing is known yet but that it was made.
+fn begun(worker: &str, words: &[&str]) -> Operation {
+    Operation {
+        process: operation::process(worker, number(words[2])),
+        called: number(words[3]),
+        returned: None,
+        name: words[4].to_owned(),
+        kind: history::kind(words[4]),
+        operation: words[5].to_owned(),
+        argument: words[6].to_owned(),
+        outcome: "unknown".to_owned(),
+        token: None,
+    }
 }
 
 fn opened(worker: &str, words: &[&str]) -> Claim {
@@ -82,6 +113,7 @@ fn opened(worker: &str, words: &[&str]) -> Claim {
         ended: None,
         lost_at: None,
         by_kill: false,
+        given_back: None,
         seat: number(words[10]),
         part: number(words[11]),
         of: number(words[12]),

@@ -96,6 +96,9 @@ pub const KEEPER: usize = WORKERS - 1;
 /// A lock that is asked for through a `RedLock` alone.
 pub const MAJORITY: &str = "majority";
 
+/// A lock for which nobody waits: each call tries once.
+pub const TRIED: &str = "tried";
+
 /// The lock of the buffer that all workers share.
 pub const BUFFER: &str = "buffer";
 
@@ -119,7 +122,8 @@ pub fn bare(key: &str) -> &str {
 
 /// Every name that is not made up on the way.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    let others = FAMILY.iter().map(|(name, _)| *name).chain([KEPT, HAUNTED, MAJORITY, BUFFER]);
+    let others =
+        FAMILY.iter().map(|(name, _)| *name).chain([KEPT, HAUNTED, MAJORITY, TRIED, BUFFER]);
     LOCKS.into_iter().chain(others)
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use parklock::Client;
 
 use crate::common::{Proxy, clock};
+use crate::eavesdropper::Place;
 use crate::nodes::Nodes;
 use crate::pair::Pair;
 use crate::schedule::{ServerFault, Takes, Trial, Upheaval};
@@ -66,11 +67,11 @@ impl Stage {
         }
     }
 
-    /// The address under which the primary is found. In a cluster there is none.
-    pub fn front(&self) -> Option<SocketAddr> {
+    /// Where an eavesdropper hears everything.
+    pub fn place(&self) -> Place {
         match self {
-            Self::Pair(pair) => Some(pair.switch.address()),
-            Self::Cluster(_) => None,
+            Self::Pair(pair) => Place::Front(pair.switch.address()),
+            Self::Cluster(nodes) => Place::Nodes(nodes.addresses()),
         }
     }
 

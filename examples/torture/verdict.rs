@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use crate::common::clock;
 use crate::crew::Gone;
+use crate::history;
 pub use crate::judge::Break;
 use crate::judge::history::History;
 use crate::judge::history::Violation;
-use crate::judge::{Claim, Epochs, rules};
+use crate::judge::{Claim, Epochs, Operation, rules};
 use crate::prompt;
 use crate::reading;
 use crate::settings::{Topology, bare};
 use crate::stage::{Log, Span};
 
 /// A run of a minute, or of five in a cluster, must have taken each of these.
-const PATHS: [&str; 52] = [
+const PATHS: [&str; 53] = [
     "hand-off",
     "held together",
     "held in two namespaces at once",
@@ -69,6 +70,7 @@ const PATHS: [&str; 52] = [
     "server: FLUSHALL",
     "server: force_unlock",
     "server: tried the keeper",
+    "messages forged by an eavesdropper",
 ];
 
 /// And these with a primary and its replica.
@@ -130,6 +132,8 @@ pub struct Tally {
     pub late: Vec<(u64, u64)>,
     /// For each lock, when a call for several locks may have had it before it had all.
     pub parts: HashMap<String, Vec<(u64, u64)>>,
+    /// The calls that were granted nothing, or may not have been.
+    pub calls: Vec<Operation>,
 }
 
 impl Tally {
@@ -171,6 +175,8 @@ pub struct Evidence {
     pub tally: Tally,
     pub left: Vec<(String, String)>,
     pub started: u64,
+    /// Where to write it for another checker.
+    pub history: Option<PathBuf>,
 }
 
 /// How a run ended.
@@ -184,7 +190,7 @@ pub enum Verdict {
 
 /// Prints the counters and what was wrong.
 pub fn pronounce(evidence: Evidence, topology: Topology, length: Duration) -> Verdict {
-    let Evidence { records, gone, log, mut tally, left, started } = evidence;
+    let Evidence { records, gone, log, mut tally, left, started, history: witnessed } = evidence;
     let Log { breaks, restarts, spans, .. } = log;
     let read = gone.iter().flat_map(|gone| reading::claims(&records, gone, &mut tally));
     let claims: Vec<Claim> = read.collect();
@@ -192,6 +198,9 @@ pub fn pronounce(evidence: Evidence, topology: Topology, length: Duration) -> Ve
     // What befalls a cluster takes seconds each time.
     let enough = if topology.is_cluster() { 300 } else { 60 };
     let demanded = if length.as_secs() < enough { Vec::new() } else { demanded(topology) };
+    if let Some(path) = &witnessed {
+        history::write(path, &claims, &tally.calls, &epochs);
+    }
     let mut history = History::expecting(demanded);
     spans.iter().for_each(|span| outlived(span, &claims, &mut tally));
     tally.add("overlaps that a failover excuses", excused(&claims, &epochs));

@@ -99,20 +99,25 @@ install_with_apt() {
         else service redis-server stop; update-rc.d redis-server disable
         fi || true'
 }
-# Some servers come in Python wheels (scripts/servers).
-need_pip() {
-    ! python3 -m pip --version >/dev/null 2>&1 || return 0
-    have apt-get || die "pip is missing, and there is no apt-get to install it with."
-    say "pip is missing: installing it ..."
+# Installs packages of Debian and its family that start nothing.
+need_packages() {
+    have apt-get || die "missing: $*, and there is no apt-get to install it with."
+    say "installing $* ..."
     # shellcheck disable=SC2016 # expanded by the inner shell
     as_root sh -c '
         export DEBIAN_FRONTEND=noninteractive
         apt-get update || echo "apt-get update failed; trying with the lists that are here" >&2
-        apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=120 python3-pip
-    ' >"$scratch/install.log" 2>&1 </dev/null && python3 -m pip --version >/dev/null 2>&1 || {
+        apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=120 "$@"
+    ' sh "$@" >"$scratch/install.log" 2>&1 </dev/null || {
         tail -n 20 "$scratch/install.log" >&2
-        die "pip could not be installed (the end of the log is above)."
+        die "it could not be installed (the end of the log is above)."
     }
+}
+
+# Some servers come in Python wheels (scripts/servers).
+need_pip() {
+    python3 -m pip --version >/dev/null 2>&1 || need_packages python3-pip
+    python3 -m pip --version >/dev/null 2>&1 || die "pip is installed, and does not run."
 }
 
 install_with_dnf() { as_root dnf install -y redis || as_root dnf install -y valkey; }

@@ -17,24 +17,14 @@ impl Config {
     /// # Errors
     /// [`Error::Config`], naming the first relation that does not hold.
     pub(crate) fn check(&self) -> Result<()> {
+        let longest = *LEASE.end();
+        let in_namespace = |holds: &dyn Fn(&str) -> bool| self.in_namespace().is_none_or(holds);
+        let is_blank = |c: char| c.is_whitespace() || c.is_control();
+        // Whether each relation holds, and the error message if it does not.
         let relations = [
-            &self.relations_of_leases()[..],
-            &self.relations_of_answers(),
-            &self.relations_of_acks(),
-            &self.relations_of_waiting(),
-            &self.relations_of_words(),
-            &self.relations_of_namespaces(),
-        ];
-        match relations.into_iter().flatten().find(|(holds, _)| !holds) {
-            None => Ok(()),
-            Some((_, relation)) => Err(Error::config(*relation)),
-        }
-    }
-
-    fn relations_of_leases(&self) -> [Relation; 5] {
-        [
+            // Leases.
             (
-                (SHORTEST_WATCH..=*LEASE.end()).contains(&self.watchdog_timeout),
+                (SHORTEST_WATCH..=longest).contains(&self.watchdog_timeout),
                 "watchdog_timeout must be between 100 ms and 24 h",
             ),
             (
@@ -46,16 +36,12 @@ impl Config {
                 self.hand_off.max_consecutive <= MOST_HAND_OVERS,
                 "hand_off.max_consecutive must be at most 1,023, the hand-overs that a token can count",
             ),
-            (self.keep <= *LEASE.end(), "keep must be at most 24 h"),
+            (self.keep <= longest, "keep must be at most 24 h"),
             (
                 self.keep.is_zero() || self.layout == Layout::Native,
                 "keep must be zero in Redisson's layout, since Redisson asks nobody to give up a lock",
             ),
-        ]
-    }
-
-    fn relations_of_answers(&self) -> [Relation; 5] {
-        [
+            // Answers.
             (
                 self.response() <= self.watchdog_timeout / 4,
                 "response_timeout must be at most a quarter of watchdog_timeout, \
@@ -63,13 +49,9 @@ impl Config {
             ),
             (self.response() >= SHORTEST_ANSWER, "response_timeout must be at least 1 ms"),
             (!self.connect_timeout.is_zero(), "connect_timeout must not be zero"),
-            (self.connect_timeout <= *LEASE.end(), "connect_timeout must be at most 24 h"),
-            (self.start_timeout <= *LEASE.end(), "start_timeout must be at most 24 h"),
-        ]
-    }
-
-    fn relations_of_acks(&self) -> [Relation; 2] {
-        [
+            (self.connect_timeout <= longest, "connect_timeout must be at most 24 h"),
+            (self.start_timeout <= longest, "start_timeout must be at most 24 h"),
+            // Acknowledgements by replicas.
             (
                 self.replicas == 0 || self.acks().saturating_add(ACK_DELAY) <= self.response(),
                 "ack_timeout must be at least 100 ms less than response_timeout, \
@@ -79,42 +61,11 @@ impl Config {
                 self.replicas == 0 || self.acks() >= SHORTEST_ANSWER,
                 "ack_timeout must be at least 1 ms, or nothing would ever be acknowledged",
             ),
-        ]
-    }
-
-    fn relations_of_words(&self) -> [Relation; 1] {
-        [(
-            self.describe.as_deref().is_none_or(is_plain_word),
-            "describe must be 1 to 64 letters, digits and . _ - : / @",
-        )]
-    }
-
-    fn relations_of_namespaces(&self) -> [Relation; 4] {
-        let is = |holds: &dyn Fn(&str) -> bool| self.in_namespace().is_none_or(holds);
-        let is_blank = |c: char| c.is_whitespace() || c.is_control();
-        [
-            (is(&|name| !name.is_empty()), "namespace must not be empty"),
-            (
-                is(&|name| name.len() <= LONGEST_NAMESPACE),
-                "namespace must be at most 64 bytes long",
-            ),
-            (
-                is(&|name| !name.contains(['{', '}'])),
-                "namespace must have no braces, since the names of locks stand in braces",
-            ),
-            (
-                is(&|name| !name.contains(is_blank)),
-                "namespace must have no blanks and no control characters",
-            ),
-        ]
-    }
-
-    fn relations_of_waiting(&self) -> [Relation; 9] {
-        [
+            // Waiting.
             (!self.max_park.is_zero(), "max_park must not be zero, or waiters would poll"),
-            (self.max_park <= *LEASE.end(), "max_park must be at most 24 h"),
+            (self.max_park <= longest, "max_park must be at most 24 h"),
             (self.max_waiters > 0, "max_waiters must be at least 1"),
-            (self.subscription_linger <= *LEASE.end(), "subscription_linger must be at most 24 h"),
+            (self.subscription_linger <= longest, "subscription_linger must be at most 24 h"),
             (
                 self.life() <= self.watchdog_timeout / 2,
                 "waiter_ttl must be at most half of watchdog_timeout, \
@@ -136,7 +87,29 @@ impl Config {
                  or a lock could run out between two callers",
             ),
             (self.pickup() >= SHORTEST_ANSWER, "pickup_timeout must be at least 1 ms"),
-        ]
+            // Words.
+            (
+                self.describe.as_deref().is_none_or(is_plain_word),
+                "describe must be 1 to 64 letters, digits and . _ - : / @",
+            ),
+            (in_namespace(&|name| !name.is_empty()), "namespace must not be empty"),
+            (
+                in_namespace(&|name| name.len() <= LONGEST_NAMESPACE),
+                "namespace must be at most 64 bytes long",
+            ),
+            (
+                in_namespace(&|name| !name.contains(['{', '}'])),
+                "namespace must have no braces, since the names of locks stand in braces",
+            ),
+            (
+                in_namespace(&|name| !name.contains(is_blank)),
+                "namespace must have no blanks and no control characters",
+            ),
+        ];
+        match relations.into_iter().find(|(holds, _)| !holds) {
+            None => Ok(()),
+            Some((_, relation)) => Err(Error::config(relation)),
+        }
     }
 }
 
@@ -144,16 +117,13 @@ impl Config {
 const LONGEST_APP: usize = 64;
 
 /// The longest namespace, in bytes.
-const LONGEST_NAMESPACE: usize = 64;
+pub(crate) const LONGEST_NAMESPACE: usize = 64;
 
 /// Such a name needs no quotes wherever it is written.
 fn is_plain_word(word: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:/@".contains(&byte);
     (1..=LONGEST_APP).contains(&word.len()) && word.bytes().all(is_plain)
 }
-
-/// Whether a relation between settings holds, and the error message if it does not.
-type Relation = (bool, &'static str);
 
 #[cfg(test)]
 mod tests {

@@ -23,20 +23,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use futures_util::{FutureExt, TryFutureExt};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::engine::core::{Engine, rules};
-use crate::engine::entry::{Contested, Entry, EntryPermit, InQueue, Ticket, Visit};
+use crate::engine::entry::{Contested, Entry, EntryPermit, Hold, InQueue, Ticket, Visit};
 use crate::engine::grant::{Grant, Holder, Lease, Wish};
-use crate::engine::hold::Hold;
 use crate::engine::keep::until_given_back;
 use crate::engine::waiting::Rules;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::kinds::Holders;
 use crate::owner::OwnerId;
-use crate::wire::Fault;
+use crate::wire::{Acquired, Fault};
 
 pub(crate) use acquire_all::{AllOrNone, acquire_all};
 pub(crate) use contender::Contender;
@@ -161,19 +159,21 @@ impl Caller {
         let has_failed = self.engine.releases.has_failed(&entry.keys);
         let asked = Instant::now();
         let mut attempted = self.ask_once(&entry, offer).await;
-        if self.options.keepers != Keepers::None && matches!(attempted, Ok(Attempt::Kept(_))) {
+        if self.options.keepers != Keepers::None
+            && matches!(attempted, Ok(Attempt::Other(Acquired::Kept(_))))
+        {
             // Perhaps no caller holds it. The script has told the holder's client to give it back if it is idle.
             sleep(until_given_back(asked.elapsed())).await;
             attempted = self.ask_once(&entry, None).await;
         }
-        let is_refused = matches!(&attempted, Ok(answer) if !matches!(answer, Attempt::Granted(_)));
+        let is_refused = matches!(attempted, Ok(Attempt::Other(_)));
         if is_refused && has_failed {
             self.engine.await_repeated_releases(&entry.keys).await?;
             attempted = self.ask_once(&entry, None).await;
         }
         match attempted {
             Ok(Attempt::Granted(grant)) => self.begin(contender.granted(), grant).map(Some),
-            Ok(_) => {
+            Ok(Attempt::Other(_)) => {
                 entry.went_elsewhere();
                 Ok(None)
             }
@@ -296,7 +296,7 @@ impl Caller {
     }
 
     fn holder(&self) -> Holder {
-        self.options.wish.by(OwnerId::current())
+        self.options.wish.by_caller()
     }
 }
 
@@ -306,15 +306,9 @@ impl Caller {
 /// it.
 fn contest(
     visit: &Visit,
-    work: impl Future<Output = Result<Option<Hold>>> + Send + 'static,
-) -> impl Future<Output = Option<Result<Option<Hold>>>> + Send {
-    // An entry does not know the type `Hold`.
-    let work = work.map_ok(|held| held.map(|hold| (hold.tenure, hold.hand_over)));
-    visit.contest(Box::pin(work)).map(|contested| contested.map(held))
-}
-
-fn held(contested: Contested) -> Result<Option<Hold>> {
-    Ok(contested?.map(|(tenure, hand_over)| Hold::new(tenure, hand_over)))
+    work: impl Future<Output = Contested> + Send + 'static,
+) -> impl Future<Output = Option<Contested>> + Send {
+    visit.contest(Box::pin(work))
 }
 
 /// A caller in the queue, from the call on and until it has the permit. Its drop checks for a tenure that may have been left

@@ -7,16 +7,15 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::config::Config;
 use crate::engine::core::{Core, Engine, rules};
-use crate::engine::cut_off::CutOff;
 use crate::engine::debts::Debts;
-use crate::engine::describe::describe;
+use crate::engine::entry::tenure::{Budget, Idle};
 use crate::engine::entry::{Table, Timetable};
 use crate::engine::grant::Loss;
 use crate::engine::keep;
@@ -26,16 +25,15 @@ use crate::engine::outages::Outages;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::{Job, Outbox, Releaser};
 use crate::engine::secrets::Secrets;
-use crate::engine::tenure::{Budget, Idle};
 use crate::engine::unpolled::look_out;
 use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::Result;
-use crate::jitter::jittered;
 use crate::keys::{Space, of_client};
 use crate::meters;
+use crate::pause::jittered;
 use crate::wire::{
     Acquire, Acquired, Address, Addresses, Answer, Card, Cluster, Commands, CommonArgs, Crew,
-    Destination, FailoverWatch, Fault, Guide, Heard, Requests, Sentinels, Subscriber, Target,
+    Destination, Fault, Heard, Requests, Sentinels, Subscriber, Target, watch_failovers,
 };
 
 /// The pauses between attempts to connect to a server that is not there yet.
@@ -118,7 +116,6 @@ impl Engine {
     /// Starts the tasks that need no link of their own.
     fn start(&self, jobs: UnboundedReceiver<Job>, stop: CancellationToken) {
         let watchdog = Watchdog {
-            timetable: Arc::clone(&self.timetable),
             commands: self.commands.clone(),
             outbox: self.outbox.clone(),
             outages: Arc::clone(&self.outages),
@@ -136,7 +133,8 @@ impl Engine {
         self.spawn(releaser.run(self.closing.clone(), stop.clone()));
         if let Some(app) = &self.config.describe {
             let key = of_client(&self.config.prefix, &self.client);
-            let card = Card::new(app, key, matches!(self.space, Space::Cluster));
+            let in_cluster = matches!(self.space, Space::Cluster);
+            let card = Card::new(app, self.config.pid, key, in_cluster);
             self.spawn(describe(card, self.commands.clone(), stop.clone()));
         }
         self.spawn(look_out(self.weak(), stop));
@@ -169,8 +167,8 @@ impl Memory {
         Self {
             started,
             outbox,
-            table: Arc::new(Table::new(config.layout, move |tenure, ended| {
-                releases.release(tenure, ended);
+            table: Arc::new(Table::new(config.layout, move |tenure, stay| {
+                releases.release(tenure, stay);
             })),
             secrets: Arc::new(Secrets::new(started, config.life())),
             tried: Arc::default(),
@@ -192,7 +190,6 @@ impl Memory {
     fn listener(&self, client: &str, config: &Config) -> Listener {
         Listener {
             table: Arc::clone(&self.table),
-            timetable: Arc::clone(&self.outbox.timetable),
             outbox: self.outbox.clone(),
             debts: self.debts.clone(),
             secrets: Arc::clone(&self.secrets),
@@ -232,7 +229,7 @@ impl Memory {
             orders: AtomicU64::new(0),
             outages: Arc::new(Outages::new(Arc::clone(&waiters))),
             waiters,
-            cut_off: CutOff::default(),
+            cut_off: Arc::default(),
             debts,
             releases: Arc::clone(&outbox.releases),
             outbox,
@@ -294,17 +291,15 @@ impl To {
                 let sentinels = Arc::new(*sentinels);
                 let destination = Destination::Primary(Arc::clone(&sentinels));
                 let linked = link_to_one(destination, common, &crew, config, heard).await?;
-                (crew.spawn)(Box::pin(FailoverWatch::new(&sentinels).run(crew.stop.clone())));
+                (crew.spawn)(Box::pin(watch_failovers(sentinels, crew.stop.clone())));
                 Ok(linked)
             }
             Self::Cluster(addresses) => {
                 let cluster = Arc::new(Cluster::new(*addresses, config, crew));
-                let guide = Guide::new(Arc::clone(&cluster));
-                guide.start().await?;
+                cluster.get_map().await?;
                 let linger = config.linger();
                 let subscriber = Subscriber::in_cluster(Arc::clone(&cluster), linger, heard);
-                let told = subscriber.clone();
-                cluster.run(|stop| guide.run(told, stop));
+                cluster.run(|stop| Arc::clone(&cluster).keep_map(subscriber.clone(), stop));
                 Ok((Commands::in_cluster(cluster, common), subscriber))
             }
         }
@@ -363,6 +358,19 @@ fn line_ttl(config: &Config) -> Duration {
 fn rhythm(config: &Config) -> Rhythm {
     let Config { watchdog_timeout: timeout, max_hold, keep, .. } = *config;
     Rhythm { timeout, max_hold, idle: Idle { pickup: config.pickup(), keep } }
+}
+
+/// Writes to Redis who this client is, periodically until `stop`. The key then expires.
+async fn describe(mut card: Card, commands: Commands, stop: CancellationToken) {
+    let mut period = interval(Card::period());
+    period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while stop.run_until_cancelled(period.tick()).await.is_some() {
+        let shown = stop.run_until_cancelled(commands.show(&mut card)).await;
+        if let Some(Err(fault)) = shown {
+            // Nothing depends on it.
+            tracing::debug!(?fault, "could not write the description of the client");
+        }
+    }
 }
 
 /// Closes the client when a task ends, since the client cannot continue without it. Waiters are rejected and tenures

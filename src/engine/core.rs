@@ -12,17 +12,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Layout};
-use crate::engine::cut_off::CutOff;
 use crate::engine::debts::Debts;
-use crate::engine::entry::{Entry, EntryPermit, Table, Tenure, Timetable, Visit};
+use crate::engine::entry::tenure::Budget;
+use crate::engine::entry::{Entry, EntryPermit, Hold, Table, Tenure, Timetable, Visit};
 use crate::engine::grant::{Grant, Holder, Lease};
-use crate::engine::hold::Hold;
 use crate::engine::keep::Tried;
 use crate::engine::outages::Outages;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::{Job, Outbox, ReleasesUnderWay};
 use crate::engine::secrets::Secrets;
-use crate::engine::tenure::Budget;
 use crate::engine::waiting::Rules;
 use crate::engine::watchdog::Rhythm;
 use crate::error::{Error, Result};
@@ -70,7 +68,8 @@ pub(crate) struct Core {
     pub(crate) orders: AtomicU64,
     pub(crate) waiters: Arc<AtomicUsize>,
     pub(crate) outages: Arc<Outages>,
-    pub(crate) cut_off: CutOff,
+    /// Each caller that waits for a connection has a clone.
+    pub(crate) cut_off: Arc<()>,
     pub(crate) debts: Debts,
     pub(crate) releases: Arc<ReleasesUnderWay>,
     pub(crate) closing: CancellationToken,
@@ -94,8 +93,13 @@ impl Engine {
     }
 
     /// A reference that does not keep the client alive.
-    pub(crate) fn weak(&self) -> WeakEngine {
-        WeakEngine(Arc::downgrade(&self.0))
+    pub(crate) fn weak(&self) -> Weak<Core> {
+        Arc::downgrade(&self.0)
+    }
+
+    /// See [`weak`](Self::weak).
+    pub(crate) fn of(weak: &Weak<Core>) -> Option<Self> {
+        weak.upgrade().map(Self)
     }
 
     /// Ends a tenure of a closed client.
@@ -282,15 +286,6 @@ impl Engine {
             Ok(_) => Ok(Counted { waiters: &self.waiters, _waits: keys.meters.waits() }),
             Err(_) => Err(Error::TooManyWaiters { limit }),
         }
-    }
-}
-
-/// See [`Engine::weak`].
-pub(crate) struct WeakEngine(Weak<Core>);
-
-impl WeakEngine {
-    pub(crate) fn upgrade(&self) -> Option<Engine> {
-        self.0.upgrade().map(Engine)
     }
 }
 

@@ -16,38 +16,44 @@
 //! visitors. Whoever has this mutex takes no other one but those of the subscriptions and of `Tried`. The mutexes of a
 //! tenure and of the table may be held when this one is taken.
 //!
-//! `entry/table.rs` finds entries, `entry/visit.rs` keeps one in the table, `entry/permit.rs` is what a tenure has of it.
+//! `entry/table.rs` finds entries, `entry/visit.rs` keeps one in the table, `entry/permit.rs` is what a tenure has of it,
+//! and `entry/tenure.rs` is the tenure: one grant by Redis.
 
 mod alarms;
 mod behind;
 mod contest;
 mod gate;
+mod hold;
 mod lookout;
 mod permit;
 mod queue;
 mod side_by_side;
 mod state;
 mod table;
+pub(crate) mod tenure;
 mod visit;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Wake, Waker};
 
 use tokio::time::Instant;
 
+use crate::engine::compact_instant::CompactInstant;
 use crate::engine::ghost::Ghost;
 use crate::engine::keep::Keep;
-use crate::engine::tenure;
 use crate::engine::waiting::{Event, Rules, Turns};
-use crate::error::Result as Answer;
+use crate::error::Result;
 use crate::keys::{Keys, TenureId};
 use crate::wire::{Fault, Manner, Subscription};
 
 pub(crate) use alarms::Alarms;
+pub use hold::Hold;
 pub(crate) use permit::{EntryPermit, Stay};
 pub(crate) use queue::{LOOKS, Look, Ticket};
 pub(crate) use table::Table;
+pub(crate) use tenure::{OwnerHolds, Tenure, Timetable};
 pub(crate) use visit::{InQueue, Visit};
 
 use contest::{Contest, Place, Work};
@@ -56,15 +62,6 @@ use permit::Seat;
 use side_by_side::SideBySide;
 use state::{After, State};
 use table::EntryKey;
-
-/// One grant by Redis to this client, with its part of the entry.
-pub(crate) type Tenure = tenure::Tenure<Stay>;
-
-/// When the watchdog has to look at which tenure.
-pub(crate) type Timetable = tenure::Timetable<Stay>;
-
-/// What the holds of one owner share.
-pub(crate) type OwnerHolds = tenure::OwnerHolds<Stay>;
 
 /// The place in the table of an entry that is not for a plain lock.
 struct Listed {
@@ -84,9 +81,8 @@ pub(crate) struct Entry {
     state: Mutex<State>,
 }
 
-/// The outcome of a contest: the tenure with its number of hand-overs; `None` after a release, or if one attempt was
-/// not enough; or an error.
-pub(crate) type Contested = Answer<Option<(Arc<Tenure>, u16)>>;
+/// The outcome of a contest: the hold; `None` after a release, or if one attempt was not enough; or an error.
+pub(crate) type Contested = Result<Option<Hold>>;
 
 impl Entry {
     fn new(table: &Arc<Table>, keys: Arc<Keys>) -> Self {
@@ -196,14 +192,23 @@ impl Entry {
         self.state().is_far()
     }
 
-    /// See [`State::can_watch`].
-    pub(crate) fn can_watch(&self) -> bool {
-        self.state().can_watch()
+    /// Whether an event for those near the front concerns its contender, if there is one.
+    pub(crate) fn is_stirred(&self) -> bool {
+        self.state().waiting.as_ref().is_none_or(|waiting| waiting.is_stirred())
     }
 
-    /// See [`State::holder`].
+    /// Whether its contender is far from the front, and can ask for others. A contender that was notified and not
+    /// polled since may never be polled.
+    pub(crate) fn can_watch(&self) -> bool {
+        let state = self.state();
+        state.is_far() && !state.contest.is_late()
+    }
+
+    /// The tenure of this owner field.
     pub(crate) fn holder(&self, id: TenureId) -> Option<Arc<Tenure>> {
-        self.state().holder(id)
+        let state = self.state();
+        let together = state.side_by_side.as_ref().and_then(|shared| shared.find(id));
+        together.or_else(|| state.tenure.as_ref().filter(|tenure| tenure.id == id).cloned())
     }
 
     /// The rules for a grant by message to this line.
@@ -215,6 +220,12 @@ impl Entry {
     pub(crate) fn step(&self, event: Event, rules: Rules) {
         self.notes(event, rules);
         self.gate.open();
+    }
+
+    /// See [`Waiting::is_named`](crate::engine::waiting::Waiting::is_named). The gate has to be opened then.
+    fn is_named(&self, now: Instant, event: Event, turns: &mut Turns, rules: Rules) {
+        let mut state = self.state();
+        state.waiting.iter_mut().for_each(|waiting| waiting.is_named(now, event, turns, rules));
     }
 
     /// Same as a [`step`](Self::step) with [`Event::Roused`], one contender of the line after the other. Returns whether the gate has
@@ -248,9 +259,11 @@ impl Entry {
         self.state().hold_back(ghost, &mut after);
     }
 
-    /// See [`State::holds_back`].
-    pub(crate) fn holds_back(&self, id: TenureId) -> bool {
-        self.state().holds_back(id)
+    /// Removes the owner fields of the ghosts that are [held back](Self::hold_back). Returns whether there was one.
+    pub(crate) fn takes_held_back_from(&self, ids: &mut BTreeSet<TenureId>) -> bool {
+        let before = ids.len();
+        self.state().held_back.iter().for_each(|ghost| _ = ids.remove(&ghost.id));
+        ids.len() < before
     }
 
     /// The ghosts that were [held back](Self::hold_back). None is any more.
@@ -284,7 +297,9 @@ impl Entry {
         listen: impl FnOnce() -> Vec<Subscription>,
         is_tried: impl FnOnce() -> bool,
     ) {
-        let mut first = self.state().keep.is_none().then(|| Box::new(Keep::new(listen())));
+        // A statement of its own: `listen` joins the channels when the entry is not locked.
+        let is_first = self.state().keep.is_none();
+        let mut first = is_first.then(|| Box::new(Keep::new(listen())));
         let mut state = self.state();
         if state.keep.is_none() {
             state.keep = first.take();
@@ -296,12 +311,12 @@ impl Entry {
 
     /// The client must not keep the tenure that it has or is about to get. Returns `false` if it keeps no locks.
     pub(crate) fn forbid_keeping(&self) -> bool {
-        self.state().keep.as_mut().map(|keep| keep.forbid()).is_some()
+        self.state().keep.as_mut().map(|keep| keep.is_allowed = false).is_some()
     }
 
     /// Whether the client may keep its tenure idle: it would have heard if another client wanted the lock.
     pub(crate) fn may_keep(&self) -> bool {
-        self.state().keep.as_ref().is_some_and(|keep| keep.is_allowed())
+        self.state().keep.as_ref().is_some_and(|keep| keep.is_allowed)
     }
 
     /// Has the lookout check whether a caller that was notified has come.
@@ -365,10 +380,7 @@ impl Entry {
 
     /// Checks whether a notified contender was polled. If it is silent and blocks another caller, returns its work, for
     /// the caller to drop.
-    pub(crate) fn look_for_contender(
-        self: &Arc<Self>,
-        now: Instant,
-    ) -> (Look, Option<Work<Contested>>) {
+    pub(crate) fn look_for_contender(self: &Arc<Self>, now: Instant) -> (Look, Option<Work>) {
         let (look, stands) = self.change(|state, after| {
             let (look, late) = state.contest.look(now);
             after.called = late;
@@ -393,18 +405,18 @@ impl Entry {
             && self.table.all_of(&self.keys.channel).iter().any(waits_too)
     }
 
-    /// See [`State::failed`].
+    /// An attempt failed. Returns since when all attempts have failed.
     pub(crate) fn failed(&self, now: Instant) -> Instant {
-        self.state().failed(now.into()).instant()
+        self.state().failing.get_or_insert(now.into()).instant()
     }
 
-    /// See [`State::answered`].
+    /// An attempt was answered.
     pub(crate) fn answered(&self) {
-        self.state().answered();
+        self.state().failing = None;
     }
 
     pub(crate) fn is_failing(&self) -> bool {
-        self.state().is_failing()
+        self.state().failing.is_some()
     }
 
     /// Records that another client has the lock, or is ahead.
@@ -428,31 +440,25 @@ impl Entry {
         elsewhere || tenure.is_some_and(|tenure| !tenure.is_over())
     }
 
-    /// Records that the lock has a holder now.
-    pub(crate) fn note_holder(&self) {
-        self.note_holder_since(Instant::now());
-    }
-
     /// See [`State::note_holder`].
     pub(crate) fn note_holder_since(&self, then: Instant) {
         self.state().note_holder(then.into());
     }
 
-    /// See [`State::note_loss`].
+    /// A message says that somebody has lost the lock, perhaps a caller that was granted it and does not hold it yet.
     pub(crate) fn note_loss(&self) {
-        self.state().note_loss();
+        let mut state = self.state();
+        state.lost = state.lost.max(Some(CompactInstant::now()));
     }
 
-    /// See [`State::was_taken_since`].
+    /// Whether a holder was known at this time or later.
     pub(crate) fn was_taken_since(&self, then: Instant) -> bool {
-        self.state().was_taken_since(then.into())
+        self.state().taken.is_some_and(|taken| taken >= then.into())
     }
 }
 
 impl Place for Entry {
-    type Done = Contested;
-
-    fn contest<R>(&self, change: impl FnOnce(&mut Contest<Contested>) -> R) -> R {
+    fn contest<R>(&self, change: impl FnOnce(&mut Contest) -> R) -> R {
         change(&mut self.state().contest)
     }
 }

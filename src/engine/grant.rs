@@ -94,8 +94,8 @@ pub(crate) struct Wish {
 
 impl Wish {
     /// The holder that asks for it in this task or thread.
-    pub(crate) fn by(self, asked_by: OwnerId) -> Holder {
-        Holder { wish: self, asked_by }
+    pub(crate) fn by_caller(self) -> Holder {
+        Holder { wish: self, asked_by: OwnerId::current() }
     }
 }
 

@@ -15,12 +15,11 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::config::checked_lease;
 use crate::engine::caller::Patience;
 use crate::engine::core::{Engine, RETRY_PAUSE};
-use crate::engine::entry::Tenure;
+use crate::engine::entry::{Hold, Tenure};
 use crate::engine::grant::{Ended, Lease, Loss};
-use crate::engine::hold::Hold;
 use crate::engine::releaser::{Job, Outcome};
 use crate::error::{Error, Result, said};
-use crate::jitter::jittered;
+use crate::pause::jittered;
 use crate::wire::{Fault, Renewal};
 
 pub use condition::Woken;
@@ -47,7 +46,7 @@ impl Engine {
         };
         match timeout(limit, self.nest_again(hold, lease, patience)).await {
             Ok(nested) => nested,
-            Err(_) if hold.outcome() == Some(Ended::Lost) => Err(Error::Lost),
+            Err(_) if hold.outcome() == Some(Ended::Lost) => Err(hold.lost()),
             Err(_) => Err(Error::Unavailable {
                 source: said(format!("no answer within the limit of {limit:?}")),
             }),
@@ -59,7 +58,7 @@ impl Engine {
         loop {
             let fault = match self.nest_once(hold, lease).await {
                 Ok(entered) => return entered,
-                Err(_) if hold.outcome() == Some(Ended::Lost) => return Err(Error::Lost),
+                Err(_) if hold.outcome() == Some(Ended::Lost) => return Err(hold.lost()),
                 Err(fault) => fault,
             };
             let keys = &hold.tenure.keys;
@@ -76,7 +75,7 @@ impl Engine {
     async fn nest_once(&self, hold: &Hold, lease: Lease) -> Result<Result<bool>, Fault> {
         let tenure = &hold.tenure;
         let holds = match (hold.outcome(), tenure.holds()) {
-            (Some(Ended::Lost), _) => return Ok(Err(Error::Lost)),
+            (Some(Ended::Lost), _) => return Ok(Err(hold.lost())),
             (Some(Ended::Released), _) => return Ok(Ok(false)),
             (None, MOST_HOLDS..) => return Ok(Err(Error::TooManyHolds { limit: MOST_HOLDS })),
             (None, holds) => holds + 1,
@@ -95,7 +94,7 @@ impl Engine {
         if !tenure.prolong(sent, ttl) {
             unanswered.confirmed();
             return Ok(if hold.outcome() == Some(Ended::Lost) {
-                Err(Error::Lost)
+                Err(hold.lost())
             } else {
                 Ok(false)
             });
@@ -117,13 +116,13 @@ impl Engine {
     /// The server no longer has the tenure. That is a loss, unless the tenure was released meanwhile.
     pub(crate) fn gone(&self, hold: &Hold) -> Result<()> {
         let debt = hold.tenure.lose(Loss::Gone);
-        self.timetable.leave(hold.tenure.slot());
+        self.timetable.leave(&hold.tenure);
         if let Some(job) = Job::after_loss(&hold.tenure, debt) {
             self.later(job);
         }
         match hold.outcome() {
             Some(Ended::Released) => Ok(()),
-            _ => Err(Error::Lost),
+            _ => Err(hold.lost()),
         }
     }
 
@@ -131,15 +130,15 @@ impl Engine {
     pub(crate) async fn extend(&self, hold: &Hold, lease: Duration) -> Result<()> {
         let (tenure, lease) = (&hold.tenure, checked_lease(lease)?);
         if hold.remaining().is_zero() {
-            return Err(Error::Lost);
+            return Err(hold.lost());
         }
         let (ttl, sent) = (tenure.at_least(lease), Instant::now());
         match self.renew_once(tenure, ttl).await {
             // Meanwhile another guard of the owner may have left, and the tenure may have another holder.
             Ok(true) if tenure.prolong(sent, ttl) && hold.outcome().is_none() => Ok(()),
-            Ok(true) => Err(Error::Lost),
+            Ok(true) => Err(hold.lost()),
             // Even if another caller has released it meanwhile, this one does not have it.
-            Ok(false) => self.gone(hold).and(Err(Error::Lost)),
+            Ok(false) => self.gone(hold).and(Err(hold.lost())),
             Err(fault) => Err(self.commands.explained(fault, &tenure.keys).await),
         }
     }

@@ -8,22 +8,24 @@
 //!    (`lua/line/keeper.lua`). The keeper gives the lock back at once if no caller holds it, or else when its
 //!    holder unlocks.
 //! 3. A client that only tries asks once more after a pause. For 300 ms the keeper may take that lock again, but does not keep
-//!    it (`tried.rs`).
+//!    it ([`Tried`]).
 //! 4. An idle tenure is renewed, and can be lost, like a held one. Its next holder checks its deadline.
 
-mod tried;
-
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use crate::wire::Subscription;
+use tokio::time::Instant;
 
-pub(crate) use tried::Tried;
+use crate::engine::compact_instant::CompactInstant;
+use crate::wire::Subscription;
 
 /// Whether a client may keep a lock that none of its callers holds.
 pub(crate) struct Keep {
     subscriptions: Vec<Subscription>,
-    is_allowed: bool,
+    /// False if another client wants the lock, or this one does not hear it.
+    pub(crate) is_allowed: bool,
 }
 
 impl Keep {
@@ -36,24 +38,58 @@ impl Keep {
     pub(crate) fn allow(&mut self, is_tried: impl FnOnce() -> bool) {
         self.is_allowed = !is_tried() && self.subscriptions.iter().all(Subscription::is_live);
     }
-
-    /// Another client wants the lock, or this one does not hear it.
-    pub(crate) fn forbid(&mut self) {
-        self.is_allowed = false;
-    }
-
-    pub(crate) fn is_allowed(&self) -> bool {
-        self.is_allowed
-    }
 }
 
 /// How long a `try_lock` pauses before its second request.
-pub(crate) const SECOND_TRY_PAUSE: RangeInclusive<Duration> =
+const SECOND_TRY_PAUSE: RangeInclusive<Duration> =
     Duration::from_millis(2)..=Duration::from_millis(50);
 
 /// How long another client usually needs to give an idle lock back: as long as the caller's own request took.
 pub(crate) fn until_given_back(asked: Duration) -> Duration {
     asked.clamp(*SECOND_TRY_PAUSE.start(), *SECOND_TRY_PAUSE.end())
+}
+
+/// Names share these slots by their hash, so that the list never grows. If one of two names in a slot was tried, the
+/// client does not keep the lock of the other one for a moment either.
+const SLOTS: usize = 256;
+
+/// When another client last tried the names of each slot, in vain. Such a caller stands in no line, and asks once more after a
+/// pause. This client may take the lock again within that pause, but must not keep it: otherwise it could refuse every call.
+pub(crate) struct Tried {
+    last: Mutex<Box<[Option<CompactInstant>; SLOTS]>>,
+}
+
+impl Default for Tried {
+    fn default() -> Self {
+        Self { last: Mutex::new(Box::new([None; SLOTS])) }
+    }
+}
+
+impl Tried {
+    /// Another client has tried the lock of this channel.
+    pub(crate) fn note(&self, channel: &str, now: Instant) {
+        self.last()[slot(channel)] = Some(now.into());
+    }
+
+    /// Whether the second request of a caller that has tried this lock may be on its way.
+    pub(crate) fn is_expected_again(&self, channel: &str, now: Instant) -> bool {
+        self.last()[slot(channel)].is_some_and(|last| now < last.instant() + longest())
+    }
+
+    fn last(&self) -> MutexGuard<'_, Box<[Option<CompactInstant>; SLOTS]>> {
+        self.last.lock().expect("no panic under this lock")
+    }
+}
+
+/// The longest pause of the caller, and five times as long for its requests: a caller may be far away.
+fn longest() -> Duration {
+    *SECOND_TRY_PAUSE.end() * 6
+}
+
+fn slot(channel: &str) -> usize {
+    let mut hasher = DefaultHasher::new();
+    channel.hash(&mut hasher);
+    (hasher.finish() % SLOTS as u64) as usize
 }
 
 /// The place in a client's id, a UUID of version 8, that says whether the client keeps idle locks.
@@ -83,5 +119,21 @@ mod tests {
             assert_eq!(keeper, format!("01234567-89ab-8fbc-8bcd-0123456789ab"));
             assert_eq!(other, format!("01234567-89ab-{plain}-8bcd-0123456789ab"));
         }
+    }
+
+    #[test]
+    fn a_name_that_was_tried_is_expected_again_for_a_moment() {
+        let (tried, now) = (Tried::default(), Instant::now());
+        assert!(!tried.is_expected_again("a", now));
+        tried.note("a", now);
+        assert!(tried.is_expected_again("a", now + longest() / 2));
+        assert!(!tried.is_expected_again("a", now + longest()));
+    }
+
+    #[test]
+    fn few_names_share_a_slot() {
+        let slots: std::collections::BTreeSet<_> =
+            (0..SLOTS).map(|number| slot(&format!("lock_channel:{{{number}}}"))).collect();
+        assert!(slots.len() > SLOTS / 2, "{}", slots.len());
     }
 }

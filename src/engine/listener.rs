@@ -2,12 +2,13 @@
 //! splits it into words, one for each waiter or holder. `entry/table.rs` finds whom a word concerns, and `entry.rs` passes it
 //! to its waiter, and opens its gate (`gate.rs`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use crate::engine::debts::Debts;
-use crate::engine::entry::{Entry, Table, Timetable};
+use crate::engine::entry::{Entry, Table};
 use crate::engine::keep::Tried;
 use crate::engine::releaser::{Job, Outbox};
 use crate::engine::secrets::Secrets;
@@ -20,7 +21,6 @@ use crate::wire::{Heard, What, Word, publisher, words};
 /// Turns messages into events for contenders, and into checks of tenures.
 pub(crate) struct Listener {
     pub(crate) table: Arc<Table>,
-    pub(crate) timetable: Arc<Timetable>,
     pub(crate) outbox: Outbox,
     pub(crate) debts: Debts,
     pub(crate) secrets: Arc<Secrets>,
@@ -56,9 +56,18 @@ impl Listener {
     /// A message to this client alone.
     fn hear_words(&self, channel: &str, message: &[u8]) {
         let (now, mut has_left) = (Instant::now(), false);
+        let (mut found, mut given_up) = (None, BTreeSet::new());
         for word in words(message, &self.client) {
             let signed = self.proved(channel, word, now);
-            let entry = self.table.find_waiting(channel, word.id);
+            let entry = self.table.find_waiting(channel, word.id).or_else(|| {
+                // Whoever may publish can name hundreds of owner fields at once: look for all of them together.
+                let search = || {
+                    let unknown = |id: &TenureId| self.table.find_waiting(channel, *id).is_none();
+                    let ids = words(message, &self.client).map(|word| word.id).filter(unknown);
+                    self.table.find_all_waiting(channel, ids.collect())
+                };
+                found.get_or_insert_with(search).get(&word.id).map(Arc::clone)
+            });
             if let Some(entry) = &entry {
                 meters::woken("message", || usize::from(entry.was_told_to_wait()));
             }
@@ -75,33 +84,43 @@ impl Listener {
                     has_left |= matches!(what, What::Near { at_once: true });
                     // The server has made this grant. A message that any client could publish releases nothing.
                     if signed.is_some() {
-                        self.give_up(channel, word.id);
+                        given_up.insert(word.id);
                     }
                 }
                 (What::Granted { number, .. }, Some(entry)) => {
                     // A grant without a proof may come from any client: it only makes the contender ask.
-                    let event = match signed {
+                    match signed {
                         Some(signed) if self.believes => {
-                            Event::Told(PushedGrant { id: word.id, number, signed })
+                            let grant = PushedGrant { id: word.id, number, signed };
+                            entry.step(Event::Told(grant), self.rules);
                         }
-                        _ => Event::Roused,
-                    };
-                    entry.step(event, self.rules);
+                        Some(_) => entry.step(Event::Roused, self.rules),
+                        None => self.table.name(&entry, Event::Roused, self.rules),
+                    }
                 }
-                (What::Near { at_once }, Some(entry)) => {
-                    entry.step(Event::Near { at_once }, self.rules);
+                (What::Near { at_once: true }, Some(entry)) => {
+                    self.table.name(&entry, Event::Near { at_once: true }, self.rules);
+                }
+                (What::Near { at_once: false }, Some(entry)) => {
+                    entry.step(Event::Near { at_once: false }, self.rules);
                 }
                 // Any client may send this word. It concerns the holder with this owner field, or a contender that was granted the
                 // lock by message and is about to hold it. The contender is told first: if its tenure begins just now, either the
                 // contender knows by then, or it is found as the holder.
                 (What::Out, Some(entry)) => {
                     entry.step(Event::Lost(Some(word.id)), self.rules);
-                    entry.holder(word.id).iter().for_each(|tenure| self.timetable.hasten(tenure));
+                    entry
+                        .holder(word.id)
+                        .iter()
+                        .for_each(|tenure| self.outbox.timetable.hasten(tenure));
                 }
             }
         }
         if has_left {
             self.show_life(channel);
+        }
+        if !given_up.is_empty() {
+            self.give_up(channel, given_up);
         }
     }
 
@@ -118,7 +137,7 @@ impl Listener {
         let near = entries.iter().filter(|entry| !entry.is_far());
         let far = || entries.iter().find(|entry| entry.is_far());
         let one_far = entries.iter().find(|entry| entry.can_watch()).or_else(far);
-        near.chain(one_far).for_each(|entry| entry.step(Event::Roused, self.rules));
+        near.chain(one_far).for_each(|entry| self.table.name(entry, Event::Roused, self.rules));
     }
 
     /// When the client has shown the sign of life for which the server made this grant, if the server has made it.
@@ -127,22 +146,26 @@ impl Listener {
         self.secrets.accept(proof, (&word.id.of(&self.client).to_string(), number), now, channel)
     }
 
-    /// Releases the grant to a waiter that this client does not have. The waiter has just left. Or the server has lost its last
+    /// Releases the grants to waiters that this client does not have. Such a waiter has just left. Or the server has lost its last
     /// writes, as a promoted replica can: then its line has waiters that were granted the lock long ago, or have left. Their
     /// client is alive, so each of them would block the line for a `waiter_ttl`.
-    fn give_up(&self, channel: &str, id: TenureId) {
+    fn give_up(&self, channel: &str, mut ids: BTreeSet<TenureId>) {
         let entries = self.table.all_of(channel);
         // A contender here had this place under a former owner field, and got no answer. If the grant were released
         // before the contender has asked under its new owner field, the waiters behind it would be let in. So it asks
         // at once, and releases the former one after the answer.
-        if let Some(entry) = entries.iter().find(|entry| entry.holds_back(id)) {
-            return entry.step(Event::Roused, self.rules);
+        for entry in &entries {
+            if entry.takes_held_back_from(&mut ids) {
+                entry.step(Event::Roused, self.rules);
+            }
         }
         // The waiters of one line are of one kind.
         let Some(entry) = entries.iter().find(|entry| entry.keys.row.line.is_ours()) else {
             return;
         };
-        self.outbox.put(Job::leave_line(&entry.keys, id, self.debts.tidying()));
+        for id in ids {
+            self.outbox.put(Job::leave_line(&entry.keys, id, self.debts.tidying()));
+        }
     }
 
     /// A message to all clients: one of them used force, or found that a lock was lost.
@@ -153,21 +176,16 @@ impl Listener {
         let names_ours = words(message, &self.client).any(|word| matches!(word.what, What::Out));
         meters::woken("message", || self.waiting(channel));
         self.give_back_kept(channel);
-        let entries = self.table.all_of(channel);
-        let is_condition = entries.iter().any(|entry| entry.keys.row.holders == Holders::Notified);
-        let for_each = match (is_force, is_condition) {
-            // A client that used force has let in the next waiter.
-            (true, _) => Some(Event::Stirred),
-            // `notify_all` notifies each waiter.
-            (false, true) => Some(Event::Roused),
-            // A client that found a lock gone may have found the line gone too, and with it the entries of waiters far from the front.
-            (false, false) => None,
-        };
-        if for_each.is_none() {
+        if !is_force {
+            // `notify_all` notifies each waiter. A client that found a lock gone may have found the line gone too, and with it the
+            // entries of waiters far from the front.
             self.table.rouse(channel, self.rules);
         }
-        for entry in entries {
-            for_each.iter().for_each(|event| entry.step(*event, self.rules));
+        for entry in self.table.all_of(channel) {
+            // A client that used force has let in the next waiter.
+            if is_force && entry.is_stirred() {
+                self.table.name(&entry, Event::Stirred, self.rules);
+            }
             if is_anothers && !names_holders {
                 self.doubt(&entry);
             }
@@ -191,7 +209,7 @@ impl Listener {
         }
         // If several clients hold a lock of Redisson's, the release of one says nothing about the others.
         if row.holders.is_one() || row.line.is_ours() {
-            entry.tenure().iter().for_each(|tenure| self.timetable.hasten(tenure));
+            entry.tenure().iter().for_each(|tenure| self.outbox.timetable.hasten(tenure));
         }
     }
 }
@@ -204,20 +222,20 @@ fn shared_channel<'a>(channel: &'a str, client: &str) -> (&'a str, bool) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
     use super::*;
     use crate::config::Layout;
-    use crate::engine::entry::Visit;
+    use crate::engine::entry::tenure::{Due, Idle};
+    use crate::engine::entry::{Timetable, Visit};
     use crate::engine::ghost::Ghost;
     use crate::engine::grant::{Grant, Lease, Wish};
-    use crate::engine::tenure::{Due, Idle};
     use crate::engine::waiting::Next;
     use crate::keys::Keys;
     use crate::kinds::Kind;
-    use crate::owner::OwnerId;
 
     const TTL: Duration = Duration::from_secs(1);
     const FORMER: TenureId = TenureId(7);
@@ -226,12 +244,10 @@ mod tests {
     fn listener() -> (Listener, UnboundedReceiver<Job>) {
         let (now, (releaser, jobs)) = (Instant::now(), unbounded_channel());
         let timetable = Arc::new(Timetable::new(now));
-        let outbox =
-            Outbox { releaser, releases: Arc::default(), timetable: Arc::clone(&timetable) };
+        let outbox = Outbox { releaser, releases: Arc::default(), timetable };
         let rules = Rules { waiter_ttl: TTL, pushed_lease: TTL, max_park: TTL, rests: true };
         let listener = Listener {
             table: Arc::new(Table::default()),
-            timetable,
             outbox,
             debts: Debts::default(),
             secrets: Arc::new(Secrets::new(now, TTL)),
@@ -308,7 +324,7 @@ mod tests {
             hear_all(&listener, &keys, message);
             let grant = Grant { id: FORMER, number: 1, awaited: false, lease: TTL, sent, debt };
             let lease = Lease::Fixed(TTL);
-            let holder = Wish { owner: None, lease, permits: 1 }.by(OwnerId::current());
+            let holder = Wish { owner: None, lease, permits: 1 }.by_caller();
             let tenure = permit.begin(grant, holder, sent + TTL);
             let due = tenure.due(Instant::now(), None, Idle { pickup: TTL, keep: TTL });
             assert_eq!(due == Due::Renew, is_checked, "{message:?} of a {}: {due:?}", kind.word());
@@ -335,7 +351,7 @@ mod tests {
             let sent = if sent_first { before } else { Instant::now() };
             let (lease, debt) = (Lease::Fixed(TTL), listener.debts.tidying());
             let grant = Grant { id: FORMER, number: 1, awaited: false, lease: TTL, sent, debt };
-            let holder = Wish { owner: None, lease, permits: 1 }.by(OwnerId::current());
+            let holder = Wish { owner: None, lease, permits: 1 }.by_caller();
             let tenure = if keys.row.holders.are_several() {
                 visit.begin_beside(grant, holder, sent + TTL, false)
             } else {
@@ -354,11 +370,10 @@ mod tests {
         assert_eq!(jobs.try_recv().unwrap().id, FORMER);
     }
 
-    #[tokio::test]
-    async fn a_sign_of_life_for_a_caller_that_has_gone_takes_one_far_contender() {
-        let ((listener, _jobs), keys) = (listener(), fair());
+    /// So many contenders that wait separately in one line, far from its front.
+    fn crowd(listener: &Listener, keys: &Arc<Keys>, size: u64) -> Vec<Visit> {
         let enter = |id| {
-            let visit = listener.table.enter_alone(&keys, keys.channel.clone(), TenureId(id));
+            let visit = listener.table.enter_alone(keys, keys.channel.clone(), TenureId(id));
             let visit = visit.unwrap();
             visit.entry.ask(|| TenureId(id), listener.rules);
             let sent = Instant::now();
@@ -367,10 +382,104 @@ mod tests {
             visit.entry.step(event, listener.rules);
             visit
         };
-        let far: Vec<_> = (1..4).map(enter).collect();
-        listener.hear(&format!("{}:us", keys.channel), Heard::Message(b"other us:98! us:99!"));
+        (1..=size).map(enter).collect()
+    }
+
+    /// How many of them ask now.
+    fn asking(crowd: &[Visit], listener: &Listener) -> usize {
         let asks = |visit: &&Visit| matches!(visit.next(true, listener.rules), Next::Ask);
-        assert_eq!(far.iter().filter(asks).count(), 1);
+        crowd.iter().filter(asks).count()
+    }
+
+    #[tokio::test]
+    async fn a_sign_of_life_for_a_caller_that_has_gone_takes_one_far_contender() {
+        let ((listener, _jobs), keys) = (listener(), fair());
+        let far = crowd(&listener, &keys, 3);
+        listener.hear(&format!("{}:us", keys.channel), Heard::Message(b"other us:98! us:99!"));
+        assert_eq!(asking(&far, &listener), 1);
+    }
+
+    /// Anybody who may publish can write these messages, as often as they like.
+    #[tokio::test(start_paused = true)]
+    async fn no_message_makes_a_whole_crowd_ask_at_once() {
+        let words = |word| (1..=200).map(|id| format!(" us:{id}{word}")).collect::<String>();
+        let (near, at_once, forged) = (words("?"), words("!"), words("=5@0123456789abcdef0123"));
+        for (kind, own, to_all, last) in [
+            (Kind::Fair, &at_once, "other", Duration::from_millis(300)),
+            (Kind::Fair, &forged, "other", Duration::from_millis(300)),
+            (Kind::Fair, &near, "force_unlock", Duration::from_millis(300)),
+            (Kind::Fair, &near, "other", Duration::from_millis(300)),
+            (Kind::Condition, &String::new(), "notify_all", Duration::from_millis(15)),
+        ] {
+            let (listener, _jobs) = listener();
+            let keys = Arc::new(Keys::new(Layout::Native, kind, "a".to_owned()).unwrap());
+            let crowd = crowd(&listener, &keys, 200);
+            let own = format!("other{own}");
+            for _ in 0..10 {
+                let channel = format!("{}:us", keys.channel);
+                listener.hear(&channel, Heard::Message(own.as_bytes()));
+                hear_all(&listener, &keys, to_all);
+            }
+            let at_once = asking(&crowd, &listener);
+            assert!((60..=130).contains(&at_once), "{at_once} of {kind:?} after {to_all}");
+            tokio::time::advance(last).await;
+            assert_eq!(asking(&crowd, &listener), 200, "each has its turn after {to_all}");
+        }
+    }
+
+    /// Anybody who may publish can write as many words, also those that repeat the proofs of grants.
+    #[tokio::test]
+    async fn a_message_of_many_words_does_not_look_at_all_callers_for_each() {
+        let (listener, mut jobs) = listener();
+        let (keys, passes) = (fair(), || listener.table.passes.swap(0, Ordering::Relaxed));
+        let crowd = crowd(&listener, &keys, 200);
+        let (secret, _) = listener.secrets.make(Instant::now(), &keys.channel);
+        let proved = |id: u64| format!("={id}@{}", secret.proof(&format!("us:{id}"), id));
+        type Said<'a> = &'a dyn Fn(u64) -> String;
+        let words: [(Said<'_>, usize); 5] = [
+            (&|_| "?".to_owned(), 0),
+            (&|_| "!".to_owned(), 0),
+            (&|_| String::new(), 0),
+            (&|id| format!("={id}@0000004200112233445566778899"), 0),
+            (&proved, 250),
+        ];
+        for (said, released) in words {
+            let gone = (1_000..1_250).map(|id| format!(" us:{id}{}", said(id)));
+            let message = format!("other{}", gone.collect::<String>());
+            passes();
+            listener.hear(&format!("{}:us", keys.channel), Heard::Message(message.as_bytes()));
+            let own = passes();
+            assert!(own <= 2, "{own} passes for words like {:?}", said(1));
+            hear_all(&listener, &keys, &message);
+            let to_all = passes();
+            assert!(to_all <= 6, "{to_all} passes for words like {:?}", said(1));
+            // A proof counts once.
+            let jobs = std::iter::from_fn(|| jobs.try_recv().ok()).count();
+            assert_eq!(jobs, released, "{:?}", said(1));
+        }
+        drop(crowd);
+    }
+
+    /// Its last request was not answered, so it has another owner field than its entry.
+    #[tokio::test]
+    async fn a_contender_under_a_later_owner_field_is_found_among_many_words() {
+        let (listener, _jobs) = listener();
+        let keys = fair();
+        let crowd = crowd(&listener, &keys, 20);
+        for (contender, id) in crowd[10..].iter().zip([900, 901]) {
+            contender.entry.ask(|| TenureId(id), listener.rules);
+            contender.entry.notes(Event::Unanswered, listener.rules);
+            contender.entry.ask(|| TenureId(id), listener.rules);
+            let event =
+                Event::Waits { place: id, near: false, sent: Instant::now(), again: Some(TTL) };
+            contender.entry.step(event, listener.rules);
+        }
+        let gone = (1_000..1_100).map(|id| format!(" us:{id}?")).collect::<String>();
+        let message = format!("other{gone} us:900! us:5! us:901!");
+        listener.hear(&format!("{}:us", keys.channel), Heard::Message(message.as_bytes()));
+        let asks = |visit: &Visit| matches!(visit.next(true, listener.rules), Next::Ask);
+        let asking: Vec<_> = (1..).zip(&crowd).filter(|(_, visit)| asks(visit)).collect();
+        assert_eq!(asking.into_iter().map(|(id, _)| id).collect::<Vec<u32>>(), [5, 11, 12]);
     }
 
     /// If the grant were released, the waiters behind this contender would be let in before it asks again.

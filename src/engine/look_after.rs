@@ -38,8 +38,8 @@ impl Engine {
 
     /// Releases an idle tenure, and then the permit.
     pub(crate) fn retire(&self, tenure: &Tenure, permit: Option<EntryPermit>) {
-        if let Some((stay, slot)) = tenure.retire() {
-            self.timetable.leave(slot);
+        if let Some(stay) = tenure.retire() {
+            self.timetable.leave(tenure);
             // A kept tenure has no permit. So its job keeps this one until the server has answered.
             let stay = stay.filter(|stay| permit.is_none() || !matches!(stay, Stay::Kept(_)));
             self.later(Job::release(tenure, stay.or(permit.map(Stay::Permit))));

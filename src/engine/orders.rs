@@ -6,8 +6,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::engine::core::{Engine, RETRY_PAUSE};
 use crate::error::{Error, Result};
-use crate::jitter::jittered;
 use crate::keys::Keys;
+use crate::pause::jittered;
 use crate::wire::{Fault, Order};
 
 /// How long the client repeats an order that may have been carried out, and how much longer than twice that the server
@@ -27,11 +27,9 @@ impl Engine {
         let (request, mut may_have_run) = ((self.next_order(), longest * 2 + LONGER), false);
         loop {
             let asked = Instant::now();
-            let answer = match self.connected_to_change(keys).await {
-                Ok(mut connection) => connection.order(keys, order, request).await,
-                Err(fault) => Err(fault),
-            };
-            let fault = match answer {
+            let answer =
+                async { self.connected_to_change(keys).await?.order(keys, order, request).await };
+            let fault = match answer.await {
                 Ok(answer) => return Ok(answer),
                 Err(fault) => fault,
             };

@@ -5,18 +5,18 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tracing::field::{debug, display};
 
 use crate::engine::entry::Tenure;
 use crate::keys::TenureId;
 use crate::kinds::Holders;
+use crate::pause::sleep_until_if;
 use crate::wire::{Fault, Node};
 
 /// Callers ride out a shorter outage, and it is not worth a warning.
@@ -37,8 +37,7 @@ const NAMED: usize = 5;
 /// The servers of one client that fail now.
 pub(crate) struct Outages {
     is_on: AtomicBool,
-    /// Nodes of a cluster by name; `None` is the only server.
-    servers: Mutex<BTreeMap<Option<Node>, Outage>>,
+    outages: Mutex<Vec<Outage>>,
     /// There may be something to say sooner than planned.
     news: Notify,
     /// How many callers of this client wait.
@@ -47,6 +46,8 @@ pub(crate) struct Outages {
 
 /// The outage of one server.
 struct Outage {
+    /// A node of a cluster. `None`: the only server.
+    server: Option<Node>,
     since: Instant,
     /// When something last failed, and how.
     failed: Instant,
@@ -72,8 +73,8 @@ struct Outage {
 
 impl Outages {
     pub(crate) fn new(waiters: Arc<AtomicUsize>) -> Self {
-        let (is_on, servers, news) = (AtomicBool::new(false), Mutex::default(), Notify::new());
-        Self { is_on, servers, news, waiters }
+        let (is_on, outages, news) = (AtomicBool::new(false), Mutex::default(), Notify::new());
+        Self { is_on, outages, news, waiters }
     }
 
     /// A request for a lock has failed at this server.
@@ -91,12 +92,14 @@ impl Outages {
         if !self.is_on.load(Ordering::SeqCst) {
             return;
         }
-        let (server, mut servers) = (server(), self.servers());
-        let Some(outage) = servers.get_mut(&server) else { return };
+        let (server, mut outages) = (server(), self.outages());
+        let Some(outage) = outages.iter_mut().find(|outage| outage.server == server) else {
+            return;
+        };
         // If too few replicas acknowledge, only a grant says that this is over.
         if is_grant || !matches!(outage.fault, Fault::Unacknowledged(_)) {
             (outage.calls, outage.works) = (None, true);
-            self.clear(&mut servers);
+            self.clear(&mut outages);
         }
     }
 
@@ -126,66 +129,64 @@ impl Outages {
         if !self.is_on.load(Ordering::SeqCst) {
             return;
         }
-        let mut servers = self.servers();
+        let mut outages = self.outages();
         // Meanwhile its slot may have moved: so look at all of them.
-        for outage in servers.values_mut() {
+        for outage in &mut *outages {
             if let Some(tenure) = outage.unrenewed.remove(&tenure.id) {
                 outage.works |= is_renewed;
                 outage.notes_loss(&tenure);
             }
         }
-        self.clear(&mut servers);
+        self.clear(&mut outages);
     }
 
     /// Writes the lines whose time has come.
     pub(crate) async fn tell(&self) -> Infallible {
         loop {
-            let due = async {
-                match self.next_line() {
-                    Some(at) => sleep_until(at).await,
-                    None => pending().await,
-                }
-            };
             tokio::select! {
-                () = due => self.tell_now(),
+                () = sleep_until_if(self.next_line()) => self.tell_now(),
                 () = self.news.notified() => {}
             }
         }
     }
 
-    fn servers(&self) -> MutexGuard<'_, BTreeMap<Option<Node>, Outage>> {
-        self.servers.lock().expect("no panic under this lock")
+    fn outages(&self) -> MutexGuard<'_, Vec<Outage>> {
+        self.outages.lock().expect("no panic under this lock")
     }
 
     /// Something has failed. `notes` says whether that is to be said now, if nothing was said before.
     fn fails(&self, server: Option<Node>, fault: &Fault, notes: impl FnOnce(&mut Outage) -> bool) {
-        let (now, mut servers) = (Instant::now(), self.servers());
+        let (now, mut outages) = (Instant::now(), self.outages());
         // Under the mutex: otherwise an answer could clear it in between, and the outage would stay.
         self.is_on.store(true, Ordering::SeqCst);
-        let node = server.clone();
-        let outage = servers.entry(server).or_insert_with(|| Outage::new(now, fault.clone()));
-        let planned = outage.next_line(node.as_ref());
+        let known = outages.iter().position(|outage| outage.server == server);
+        let at = known.unwrap_or_else(|| {
+            outages.push(Outage::new(server, now, fault.clone()));
+            outages.len() - 1
+        });
+        let outage = &mut outages[at];
+        let planned = outage.next_line();
         (outage.failed, outage.fault, outage.works) = (now, fault.clone(), false);
         if notes(outage) && outage.said.is_none() {
-            outage.begins(node.as_ref(), self.waiting());
+            outage.begins(self.waiting());
         }
-        if outage.next_line(node.as_ref()) != planned {
+        if outage.next_line() != planned {
             self.news.notify_one();
         }
     }
 
     fn next_line(&self) -> Option<Instant> {
-        self.servers().iter().filter_map(|(node, outage)| outage.next_line(node.as_ref())).min()
+        self.outages().iter().filter_map(Outage::next_line).min()
     }
 
     fn tell_now(&self) {
-        let (now, mut servers) = (Instant::now(), self.servers());
-        for (node, outage) in &mut *servers {
-            if outage.next_line(node.as_ref()).is_some_and(|at| at <= now) {
-                outage.tell(node.as_ref(), self.waiting(), now);
+        let (now, mut outages) = (Instant::now(), self.outages());
+        for outage in &mut *outages {
+            if outage.next_line().is_some_and(|at| at <= now) {
+                outage.tell(self.waiting(), now);
             }
         }
-        self.clear(&mut servers);
+        self.clear(&mut outages);
     }
 
     fn waiting(&self) -> usize {
@@ -193,24 +194,25 @@ impl Outages {
     }
 
     /// Removes the outages that are over.
-    fn clear(&self, servers: &mut BTreeMap<Option<Node>, Outage>) {
-        servers.retain(|node, outage| {
-            outage.waits_for_success(node.as_ref());
+    fn clear(&self, outages: &mut Vec<Outage>) {
+        outages.retain_mut(|outage| {
+            outage.waits_for_success();
             let goes_on = outage.calls.is_some() || !outage.unrenewed.is_empty();
             if !goes_on {
-                outage.ends(node.as_ref(), self.waiting());
+                outage.ends(self.waiting());
             }
             goes_on
         });
-        if servers.is_empty() {
+        if outages.is_empty() {
             self.is_on.store(false, Ordering::SeqCst);
         }
     }
 }
 
 impl Outage {
-    fn new(now: Instant, fault: Fault) -> Self {
+    fn new(server: Option<Node>, now: Instant, fault: Fault) -> Self {
         Self {
+            server,
             since: now,
             failed: now,
             fault,
@@ -228,17 +230,17 @@ impl Outage {
     }
 
     /// When there is something to say or to find out next.
-    fn next_line(&self, node: Option<&Node>) -> Option<Instant> {
+    fn next_line(&self) -> Option<Instant> {
         match self.said {
             None if !self.unrenewed.is_empty() => Some(self.since + GATHER),
             Some(said) if self.failed > said || self.works || !self.unrenewed.is_empty() => {
                 Some(said + APART)
             }
-            _ => node.map(|_| self.failed + OUT_OF_USE),
+            _ => self.server.as_ref().map(|_| self.failed + OUT_OF_USE),
         }
     }
 
-    fn tell(&mut self, node: Option<&Node>, waiting: usize, now: Instant) {
+    fn tell(&mut self, waiting: usize, now: Instant) {
         // A holder that gives its lock back does not say so here.
         let (over, rest): (BTreeMap<_, _>, _) =
             std::mem::take(&mut self.unrenewed).into_iter().partition(|(_, held)| held.is_over());
@@ -248,12 +250,12 @@ impl Outage {
             if self.unrenewed.is_empty() {
                 self.calls = None;
             } else {
-                self.begins(node, waiting);
+                self.begins(waiting);
             }
             return;
         };
         if self.failed > said {
-            self.goes_on(node, waiting);
+            self.goes_on(waiting);
         } else if self.works || self.unrenewed.is_empty() {
             // Locks are renewed, and nobody asks for one; or the cluster does not use this node any more.
             self.calls = None;
@@ -264,14 +266,15 @@ impl Outage {
     }
 
     /// If all locks that were not renewed have ended, that does not say that the server works: this is over when it does.
-    fn waits_for_success(&mut self, node: Option<&Node>) {
+    fn waits_for_success(&mut self) {
         let is_known = self.works || self.is_out_of_use || self.said.is_none();
         if is_known || self.calls.is_some() || !self.unrenewed.is_empty() {
             return;
         }
         self.calls = Some(self.failed);
         if self.lost > 0 {
-            let (server, lost, names) = (node.map(display), self.lost, debug(&self.names));
+            let (server, lost, names) =
+                (self.server.as_ref().map(display), self.lost, debug(&self.names));
             tracing::warn!(server, lost, names, "the locks that were not renewed have ended");
         }
     }
@@ -285,9 +288,10 @@ impl Outage {
         }
     }
 
-    fn begins(&mut self, node: Option<&Node>, waiting: usize) {
+    fn begins(&mut self, waiting: usize) {
         self.said = Some(Instant::now());
-        let (server, name, locks, fault) = (node.map(display), &self.name, self.most, &self.fault);
+        let server = self.server.as_ref().map(display);
+        let (name, locks, fault) = (&self.name, self.most, &self.fault);
         if self.most > 0 {
             let name = name.as_ref().map(debug);
             tracing::warn!(server, locks, name, waiting, %fault, "locks are not renewed: the client tries again");
@@ -296,28 +300,35 @@ impl Outage {
         }
     }
 
-    fn goes_on(&mut self, node: Option<&Node>, waiting: usize) {
+    fn goes_on(&mut self, waiting: usize) {
         self.said = Some(Instant::now());
-        let (server, since, fault) = (node.map(display), self.since.elapsed(), &self.fault);
+        let server = self.server.as_ref().map(display);
+        let (since, fault) = (in_ms(self.since.elapsed()), &self.fault);
         let (locks, lost, requests) = (self.unrenewed.len(), self.lost, self.requests);
         tracing::warn!(server, ?since, locks, lost, waiting, requests, %fault, "the server still fails");
     }
 
-    fn ends(&mut self, node: Option<&Node>, waiting: usize) {
+    fn ends(&mut self, waiting: usize) {
         if self.said.is_none() {
             if self.most == 0 {
                 return;
             }
-            self.begins(node, waiting);
+            self.begins(waiting);
         }
-        let (server, lost, names) = (node.map(display), self.lost, &self.names);
+        let server = self.server.as_ref().map(display);
+        let (lost, names) = (self.lost, &self.names);
         let names = (lost > 0).then_some(debug(names));
         if self.works {
-            let after = self.since.elapsed();
+            let after = in_ms(self.since.elapsed());
             tracing::warn!(server, ?after, lost, names, "requests for locks succeed again");
         } else {
-            let after = self.failed - self.since;
+            let after = in_ms(self.failed - self.since);
             tracing::warn!(server, ?after, lost, names, "nothing is asked there any more");
         }
     }
+}
+
+/// Nobody reads more digits of it.
+fn in_ms(time: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }

@@ -22,19 +22,20 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::debts::Debts;
 use crate::engine::entry::Tenure;
 use crate::meters;
-use crate::wire::{Commands, Connection, Fault};
+use crate::pause::sleep_until_if;
+use crate::wire::{Commands, Fault};
 
-pub(crate) use job::{Job, Lane, Outcome};
+pub(crate) use job::{Job, Outcome};
 pub(crate) use outbox::Outbox;
 pub(crate) use releases_under_way::ReleasesUnderWay;
 
-use backlog::{Answers, Ask, Backlog};
+use backlog::{Answers, Backlog};
 use job::What;
 
 /// The task that releases locks in the background.
@@ -68,7 +69,6 @@ impl Releaser {
 
     async fn serve(self, closing: &CancellationToken) {
         let Self { mut jobs, commands, debts, .. } = self;
-        let asker = Asker { commands: commands.clone() };
         let mut backlog = Backlog::scattered(commands.is_scattered());
         let mut asked = FuturesUnordered::new();
         let (settled, closed) = (debts.settled(), closing.cancelled());
@@ -82,8 +82,8 @@ impl Releaser {
                 changes.mark_unchanged();
                 backlog.hasten();
             }
-            while let Some(ask) = backlog.next(Instant::now()) {
-                asked.push(asker.ask(ask));
+            while let Some(jobs) = backlog.next(Instant::now()) {
+                asked.push(ask(&commands, jobs));
             }
             tokio::select! {
                 Some(job) = jobs.recv() => {
@@ -93,7 +93,7 @@ impl Releaser {
                     }
                 }
                 Some(answered) = asked.next() => backlog.answered(answered, Instant::now()),
-                () = due(backlog.wakes_at()) => {}
+                () = sleep_until_if(backlog.wakes_at()) => {}
                 Ok(()) = changes.changed(), if backlog.wakes_at().is_some() => backlog.hasten(),
                 () = &mut closed, if !backlog.is_closing() => backlog.close(),
                 () = &mut settled => return,
@@ -102,73 +102,47 @@ impl Releaser {
     }
 }
 
-async fn due(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
-    }
+/// Sends one request to the server.
+async fn ask(commands: &Commands, jobs: Vec<Job>) -> Answers {
+    let (generation, outcomes) = match &jobs[0].what {
+        // A count goes alone.
+        What::Count(tenure) => (0, vec![count(commands, tenure).await]),
+        _ => release(commands, &jobs).await,
+    };
+    Answers { jobs: jobs.into_iter().zip(outcomes).collect(), generation }
 }
 
-/// Sends the requests to the server.
-struct Asker {
-    commands: Commands,
+/// The connection on which the request was sent, and the outcome for each job.
+async fn release(commands: &Commands, jobs: &[Job]) -> (u64, Vec<Outcome>) {
+    meters::batch("release", jobs.len());
+    let releases: Vec<_> = jobs.iter().map(Job::request).collect();
+    // The link of the acquire that this job cleans up after, if that was sent on a separate link.
+    let connection = match jobs[0].what {
+        What::Ghost { .. } => commands.behind_acknowledged(&jobs[0].keys),
+        _ => commands.connection(&jobs[0].keys),
+    };
+    let (generation, answer) = match connection {
+        Ok(mut connection) => {
+            let answer = connection.release(&releases).await;
+            (connection.generation(), answer)
+        }
+        Err(fault) => (0, Err(fault)),
+    };
+    let failed = |fault: Fault| jobs.iter().map(|_| Err(fault.clone())).collect();
+    (generation, answer.unwrap_or_else(failed))
 }
 
-impl Asker {
-    async fn ask(&self, Ask { lane, jobs }: Ask) -> Answers {
-        let (generation, outcomes) = match lane {
-            Lane::Releases => self.release(&jobs).await,
-            Lane::Counts => (0, self.count_all(&jobs).await),
-        };
-        Answers { lane, jobs: jobs.into_iter().zip(outcomes).collect(), generation }
-    }
-
-    /// The connection on which the request was sent, and the outcome for each job.
-    async fn release(&self, jobs: &[Job]) -> (u64, Vec<Outcome>) {
-        meters::batch("release", jobs.len());
-        let releases: Vec<_> = jobs.iter().map(Job::request).collect();
-        let (generation, answer) = match self.connection(&jobs[0]) {
-            Ok(mut connection) => {
-                let answer = connection.release(&releases).await;
-                (connection.generation(), answer)
-            }
-            Err(fault) => (0, Err(fault)),
-        };
-        let failed = |fault: Fault| jobs.iter().map(|_| Err(fault.clone())).collect();
-        (generation, answer.unwrap_or_else(failed))
-    }
-
-    /// The link of the acquire that this job cleans up after, if that was sent on a separate link.
-    fn connection(&self, job: &Job) -> Result<Connection<'_>, Fault> {
-        match job.what {
-            What::Ghost { .. } => self.commands.behind_acknowledged(&job.keys),
-            _ => self.commands.connection(&job.keys),
+/// Writes the hold count, and again if it has changed meanwhile.
+async fn count(commands: &Commands, tenure: &Arc<Tenure>) -> Outcome {
+    loop {
+        if tenure.is_over() {
+            return Ok(true);
         }
-    }
-
-    async fn count_all(&self, jobs: &[Job]) -> Vec<Outcome> {
-        let mut outcomes = Vec::with_capacity(jobs.len());
-        for job in jobs {
-            outcomes.push(match &job.what {
-                What::Count(tenure) => self.count(tenure).await,
-                _ => Ok(true),
-            });
-        }
-        outcomes
-    }
-
-    /// Writes the hold count, and again if it has changed meanwhile.
-    async fn count(&self, tenure: &Arc<Tenure>) -> Outcome {
-        loop {
-            if tenure.is_over() {
-                return Ok(true);
-            }
-            let (holds, ttl) = (tenure.holds_to_tell(), tenure.at_least(Duration::ZERO));
-            let mut connection = self.commands.behind_acknowledged(&tenure.keys)?;
-            let found = connection.count(&tenure.keys, tenure.id, holds, ttl).await?;
-            if !found || tenure.told(holds) {
-                return Ok(found);
-            }
+        let (holds, ttl) = (tenure.holds_to_tell(), tenure.at_least(Duration::ZERO));
+        let mut connection = commands.behind_acknowledged(&tenure.keys)?;
+        let found = connection.count(&tenure.keys, tenure.id, holds, ttl).await?;
+        if !found || tenure.told(holds) {
+            return Ok(found);
         }
     }
 }

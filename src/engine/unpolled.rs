@@ -8,25 +8,24 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::core::{Engine, WeakEngine};
+use crate::engine::core::{Core, Engine};
 use crate::engine::entry::{Alarms, Entry, LOOKS, Look};
 
 /// The shortest pause between two looks: a busy runtime takes some time to poll a caller.
 const SHORTEST: Duration = Duration::from_millis(5);
 
 /// Looks until the client is gone. It does not keep the client alive.
-pub(crate) async fn look_out(engine: WeakEngine, stop: CancellationToken) {
+pub(crate) async fn look_out(engine: Weak<Core>, stop: CancellationToken) {
     stop.run_until_cancelled(look(engine)).await;
     // The end of this task closes the client. But a client that has no handle left may still owe releases, and its
     // watchdog still gives back what rests.
     stop.cancelled().await;
 }
 
-async fn look(engine: WeakEngine) {
+async fn look(engine: Weak<Core>) {
     let mut alarms = Alarms::<Entry>::default();
     loop {
-        let Some((lookout, pause)) = engine
-            .upgrade()
+        let Some((lookout, pause)) = Engine::of(&engine)
             .map(|engine| (Arc::clone(engine.table.lookout()), engine.rhythm.idle.pickup / LOOKS))
         else {
             return;
@@ -38,7 +37,7 @@ async fn look(engine: WeakEngine) {
             entry.have_watched();
         }
         let (watched, takes_long) = lookout.next(pause.max(SHORTEST)).await;
-        let Some(engine) = engine.upgrade() else { return };
+        let Some(engine) = Engine::of(&engine) else { return };
         let now = Instant::now();
         let due = if takes_long { engine.table.due(now) } else { Vec::new() };
         due.iter().for_each(Entry::have_watched);

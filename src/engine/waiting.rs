@@ -202,6 +202,12 @@ impl Waiting {
         self.stands && !self.near
     }
 
+    /// Whether it is concerned by an event for those near the front. A message that comes while a request is in flight may be newer
+    /// than the answer to it.
+    pub(crate) fn is_stirred(&self) -> bool {
+        !self.is_far() || self.under_way
+    }
+
     /// Whether the server has told it to wait.
     pub(crate) fn was_told_to_wait(&self) -> bool {
         self.signed.is_some() || self.place > 0
@@ -247,8 +253,7 @@ impl Waiting {
             Event::Told(_) => {}
             Event::Near { at_once } => self.comes_near(now, at_once, rules),
             Event::Lost(id) => self.doubted |= id.is_none_or(|id| id == self.id),
-            // A message that comes while a request is in flight may be newer than the answer to it.
-            Event::Stirred if self.is_far() && !self.under_way => {}
+            Event::Stirred if !self.is_stirred() => {}
             Event::Stirred | Event::Roused => {
                 self.wake();
                 self.ask_by(self.pace.next(now, rules.pause()));
@@ -256,18 +261,30 @@ impl Waiting {
         }
     }
 
-    /// The contender may have missed something, and so may many others of its client in the same line. It asks at once if it is near
-    /// the front, and otherwise when its turn comes. Returns whether that is earlier than it would have asked.
+    /// The contender may have missed something, and so may many others of its client in the same line. It asks when its turn comes.
+    /// Returns whether that is earlier than it would have asked.
     pub(crate) fn takes_turn(&mut self, now: Instant, turns: &mut Turns, rules: Rules) -> bool {
-        let at = if self.near { now } else { turns.next(now) };
-        if self.ask_at.is_some_and(|ask_at| ask_at <= at) {
-            return false;
+        let (at, is_earlier) = self.turn(now, self.near, turns);
+        if is_earlier {
+            self.step(at, Event::Roused, rules);
         }
-        if !self.near {
-            turns.take(now);
+        is_earlier
+    }
+
+    /// A message names this contender, and makes it ask: when its turn comes, unless it asks earlier anyway.
+    pub(crate) fn is_named(&mut self, now: Instant, event: Event, turns: &mut Turns, rules: Rules) {
+        let (at, _) = self.turn(now, true, turns);
+        self.step(at, event, rules);
+    }
+
+    /// When its turn comes. It takes the turn if that is earlier than it would have asked.
+    fn turn(&self, now: Instant, is_near: bool, turns: &mut Turns) -> (Instant, bool) {
+        let at = turns.next(now, is_near);
+        let is_earlier = self.ask_at.is_none_or(|ask_at| ask_at > at);
+        if is_earlier {
+            turns.take(now, is_near);
         }
-        self.step(at, Event::Roused, rules);
-        true
+        (at, is_earlier)
     }
 
     fn asked(&mut self, now: Instant, rules: Rules) {

@@ -16,11 +16,11 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::entry::{Tenure, Timetable};
+use crate::engine::entry::Tenure;
+use crate::engine::entry::tenure::Due;
 use crate::engine::grant::Loss;
 use crate::engine::outages::Outages;
 use crate::engine::releaser::{Job, Outbox};
-use crate::engine::tenure::Due;
 use crate::meters;
 use crate::wire::{Commands, Fault, Renewal};
 
@@ -31,7 +31,6 @@ const BATCH: usize = 128;
 
 /// The task that renews.
 pub(crate) struct Watchdog {
-    pub(crate) timetable: Arc<Timetable>,
     pub(crate) commands: Commands,
     pub(crate) outbox: Outbox,
     pub(crate) outages: Arc<Outages>,
@@ -49,7 +48,7 @@ impl Watchdog {
         let mut renewals = FuturesUnordered::new();
         loop {
             tokio::select! {
-                due = self.timetable.next() => {
+                due = self.outbox.timetable.next() => {
                     let due = self.sorted(due);
                     // A slow request delays no other renewal.
                     let together = self.commands.together(BATCH);
@@ -72,7 +71,7 @@ impl Watchdog {
                     return self.look_again(tenure);
                 }
                 Due::At(then) => {
-                    self.timetable.enter(tenure, then);
+                    self.outbox.timetable.enter(tenure, then);
                     return false;
                 }
                 // Redis may still have it, and it would block all callers until its TTL is over.
@@ -146,7 +145,7 @@ impl Watchdog {
             }
             Ok(false) => {
                 let debt = tenure.lose(Loss::Gone);
-                self.timetable.leave(tenure.slot());
+                self.outbox.timetable.leave(tenure);
                 self.outages.passes(tenure, true);
                 if let Some(job) = Job::after_loss(tenure, debt) {
                     self.later(job);
@@ -171,6 +170,6 @@ impl Watchdog {
 
     /// Schedules another look at the tenure. Returns `false` if the client is closed.
     fn look_again(&self, tenure: &Arc<Tenure>) -> bool {
-        self.timetable.enter(tenure, tenure.next_look(self.rhythm.idle))
+        self.outbox.timetable.enter(tenure, tenure.next_look(self.rhythm.idle))
     }
 }

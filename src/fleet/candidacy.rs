@@ -6,14 +6,8 @@ use tokio::sync::watch;
 
 use crate::fleet::term::Term;
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Candidacy(Arc<watch::Sender<Option<Term>>>);
-
-impl Default for Candidacy {
-    fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(None)))
-    }
-}
 
 impl Candidacy {
     pub(crate) fn term(&self) -> Option<Term> {

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::engine::{Engine, RETRY_PAUSE};
+use crate::engine::{Engine, Keepers, RETRY_PAUSE};
 use crate::error::{Error, Result};
 use crate::fleet::candidacy::Candidacy;
 use crate::fleet::changes::Changes;
-use crate::fleet::leader::{Leader, Observer, Office};
+use crate::fleet::leader::{Leader, Observer};
 use crate::fleet::leadership::Leadership;
 use crate::fleet::term::Term;
 use crate::guards::Guard;
-use crate::jitter::jittered;
 use crate::kinds::Kind;
 use crate::locks::Lock;
+use crate::pause::jittered;
 
 /// The longest identity of a leader, in bytes.
 const LONGEST_IDENTITY: usize = 1024;
@@ -55,7 +55,6 @@ const LONGEST_IDENTITY: usize = 1024;
 #[derive(Clone)]
 #[must_use = "a candidate does nothing until it campaigns"]
 pub struct Election {
-    office: Office,
     lock: Lock,
     who: Arc<str>,
     margin: Duration,
@@ -64,13 +63,11 @@ pub struct Election {
 
 impl Election {
     pub(crate) fn new(engine: Arc<Engine>, name: String) -> Self {
-        let keys = engine.keys(Kind::Lock, name.clone()).map(Arc::new);
         Self {
-            lock: Lock::new(Arc::clone(&engine), Kind::Lock, name).never_kept_anywhere(),
             who: engine.client.as_str().into(),
             margin: engine.config.watchdog_timeout / 6,
             candidacy: Candidacy::default(),
-            office: Office { engine, keys },
+            lock: Lock::new(engine, Kind::Lock, name).kept_by(Keepers::None),
         }
     }
 
@@ -111,7 +108,7 @@ impl Election {
             let guard = self.lock.lock().await?;
             // This candidate may have waited for long. So it does not give the lock up because one answer is missing.
             match self.begin(guard, true).await {
-                Err(Error::Lost) => {}
+                Err(Error::Lost { .. }) => {}
                 begun => return begun,
             }
         }
@@ -178,8 +175,8 @@ impl Election {
                 }
                 output = work => output,
             };
-            return match leadership.finish(self.office.engine.config.response()).await {
-                Err(Error::Lost) => Err(Error::Lost),
+            return match leadership.finish(self.engine().config.response()).await {
+                Err(lost @ Error::Lost { .. }) => Err(lost),
                 // The work was done in time, even if the release fails.
                 _ => Ok(output),
             };
@@ -215,14 +212,14 @@ impl Election {
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
     pub async fn leader(&self) -> Result<Option<Leader>> {
-        self.office.leader().await
+        Leader::of(&self.lock).await
     }
 
     /// Reports who leads, whenever that changes. The observer asks Redis every two seconds, or as often as
     /// [`Observer::every`] says: an observer stands in no line, so no message wakes it.
     #[must_use]
     pub fn observe(&self) -> Observer {
-        Observer::new(self.office.clone())
+        Observer::new(self.lock.clone())
     }
 
     /// Begins a term, when it has asked for the whole lease. Until a grant by message is confirmed, its lease may be shorter
@@ -237,7 +234,7 @@ impl Election {
             // If the answer took so long that the lease is about to expire, ask again.
             if guard.remaining() > self.margin {
                 let candidate = (&self.candidacy, self.margin, &self.who);
-                return Ok(Leadership::begin(&self.office.engine, guard, candidate));
+                return Ok(Leadership::begin(self.engine(), guard, candidate));
             }
         }
     }
@@ -256,7 +253,11 @@ impl Election {
     }
 
     fn lease(&self) -> Duration {
-        self.office.engine.config.watchdog_timeout
+        self.engine().config.watchdog_timeout
+    }
+
+    fn engine(&self) -> &Arc<Engine> {
+        &self.lock.handle.engine
     }
 }
 

@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use crate::engine::{Engine, Hold};
+use crate::engine::{Engine, Hold, Keepers};
 use crate::error::{Error, Result};
 use crate::guards::Guard;
-use crate::jitter::jittered;
-use crate::keys::Keys;
 use crate::kinds::Kind;
 use crate::locks::Lock;
+use crate::pause::jittered;
 use crate::wire::Claim;
 
 /// From the shortest lease to a year.
@@ -31,10 +30,13 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// A job that one process of a fleet does in each interval: cron for many servers, of which one does the work.
 ///
-/// In any span of one period, at most one run begins in the whole fleet. The server measures the period, from the claim
-/// of one run to the claim of the next. A run begins when the answer to its claim arrives, up to one response timeout
-/// later. If that answer is lost, the client claims again, and the period begins again. The processes' own clocks are not used, so they may differ by any amount. A run
-/// may take longer than the period: then the next run waits for its end, since each run holds the lock of that name.
+/// Each run claims its period. In any span of one period, at most one run in the whole fleet has its claim. The server
+/// measures the period, from claim to claim. The processes' own clocks are not used, so they may differ by any amount.
+///
+/// A run begins when its process has read the answer to its claim, and only while it holds the lock of that name: usually
+/// at once, but up to one response timeout later, or up to a lease later if the process was stopped. So two runs may begin
+/// closer to each other than a period, by that time. If the answer is lost, the client claims again, and the period begins
+/// again. A run may take longer than the period: then the next run waits for its end.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -72,8 +74,6 @@ const AGAIN: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 #[must_use = "nothing is done until it is run"]
 pub struct Every {
-    engine: Arc<Engine>,
-    keys: Result<Arc<Keys>>,
     lock: Lock,
     period: Duration,
     at_most: Option<Duration>,
@@ -82,11 +82,9 @@ pub struct Every {
 impl Every {
     pub(crate) fn new(engine: Arc<Engine>, name: String, period: Duration) -> Self {
         Self {
-            keys: engine.keys(Kind::Lock, name.clone()).map(Arc::new),
-            lock: Lock::new(Arc::clone(&engine), Kind::Lock, name).never_kept_anywhere(),
+            lock: Lock::new(engine, Kind::Lock, name).kept_by(Keepers::None),
             period,
             at_most: None,
-            engine,
         }
     }
 
@@ -122,7 +120,7 @@ impl Every {
         loop {
             match self.turn(&mut work).await {
                 Ok(left) => sleep(left).await,
-                Err(error @ (Error::Lost | Error::TooLong { .. })) => {
+                Err(error @ (Error::Lost { .. } | Error::TooLong { .. })) => {
                     tracing::warn!(name = &*self.lock.name(), %error, "the work of a job was dropped");
                 }
                 Err(error) if error.is_transient() => {
@@ -167,7 +165,7 @@ impl Every {
         F: Future<Output = T>,
     {
         self.check()?;
-        if !self.engine.interval_left(self.keys()?).await?.is_zero() {
+        if !self.left().await?.is_zero() {
             return Ok(None);
         }
         let Some(guard) = self.lock.try_lock().await? else { return Ok(None) };
@@ -184,7 +182,7 @@ impl Every {
         F: Future<Output = ()>,
     {
         // Most processes end here, after one request, without contending for the lock.
-        let left = self.engine.interval_left(self.keys()?).await?;
+        let left = self.left().await?;
         if !left.is_zero() {
             return Ok(self.spread(left));
         }
@@ -195,12 +193,17 @@ impl Every {
         }
     }
 
+    /// How long the claim of the current interval lasts; zero if there is none.
+    async fn left(&self) -> Result<Duration> {
+        self.lock.handle.engine.interval_left(self.lock.handle.keys()?).await
+    }
+
     /// Claims the interval. If another run has claimed it, returns how long that claim lasts.
     async fn claim(&self, guard: &Guard) -> Result<Option<Duration>> {
-        match self.engine.claim(&guard.hold(), self.period).await? {
+        match self.lock.handle.engine.claim(&guard.hold(), self.period).await? {
             Claim::Ours => Ok(None),
             Claim::Taken(left) => Ok(Some(left)),
-            Claim::Gone => Err(Error::Lost),
+            Claim::Gone => Err(guard.hold().lost()),
         }
     }
 
@@ -223,10 +226,6 @@ impl Every {
         } else {
             Err(Error::config("the period of a job must be between 10 ms and 366 days"))
         }
-    }
-
-    fn keys(&self) -> Result<&Arc<Keys>> {
-        self.keys.as_ref().map_err(Clone::clone)
     }
 }
 

@@ -1,14 +1,12 @@
 //! The leader, as any process can see it.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::engine::Engine;
 use crate::error::Result;
-use crate::keys::Keys;
+use crate::locks::Lock;
 use crate::token::FencingToken;
 
 /// How often an observer asks by default.
@@ -28,18 +26,11 @@ pub struct Leader {
     pub identity: String,
 }
 
-/// What is needed to ask who leads.
-#[derive(Clone)]
-pub(crate) struct Office {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) keys: Result<Arc<Keys>>,
-}
-
-impl Office {
-    pub(crate) async fn leader(&self) -> Result<Option<Leader>> {
-        let keys = self.keys.as_ref().map_err(Clone::clone)?;
-        let told = self.engine.leader(keys).await?;
-        Ok(told.map(|(token, identity)| Leader { token, identity }))
+impl Leader {
+    /// The current leader of the election that has this lock.
+    pub(crate) async fn of(lock: &Lock) -> Result<Option<Self>> {
+        let told = lock.handle.engine.leader(lock.handle.keys()?).await?;
+        Ok(told.map(|(token, identity)| Self { token, identity }))
     }
 }
 
@@ -47,15 +38,15 @@ impl Office {
 ///
 /// It is a snapshot every few seconds: it misses a leader whose term begins and ends between two requests.
 pub struct Observer {
-    office: Office,
+    lock: Lock,
     step: Duration,
     ask_at: Instant,
     told: Option<Option<Leader>>,
 }
 
 impl Observer {
-    pub(crate) fn new(office: Office) -> Self {
-        Self { office, step: STEP, ask_at: Instant::now(), told: None }
+    pub(crate) fn new(lock: Lock) -> Self {
+        Self { lock, step: STEP, ask_at: Instant::now(), told: None }
     }
 
     /// How often to ask Redis. Default 2 s; more than 24 h counts as 24 h. Each query is one request.
@@ -99,7 +90,7 @@ impl Observer {
     pub async fn next(&mut self) -> Result<Option<Leader>> {
         loop {
             sleep_until(self.ask_at).await;
-            let answer = self.office.leader().await;
+            let answer = Leader::of(&self.lock).await;
             self.ask_at = Instant::now() + self.step.min(LONGEST_STEP);
             match answer {
                 Err(error) if error.is_transient() => {

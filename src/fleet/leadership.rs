@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fleet::candidacy::Candidacy;
 use crate::fleet::reign::Reign;
 use crate::fleet::term::Term;
@@ -62,7 +62,7 @@ impl Leadership {
             stepped_down: stepped_down.clone(),
             who: Arc::clone(who),
         };
-        tracing::info!(name = &*term.hold().name(), token = %term.token(), "began to lead");
+        tracing::info!(name = &*term.hold.name(), token = %term.token(), "began to lead");
         // The runtime that campaigned may stand still. Then the leader would not step down, and `close` would wait for it.
         engine.tasks.spawn_on(reign.run(guard, told), &engine.runtime);
         Self { term, stepped_down, given_back }
@@ -109,7 +109,7 @@ impl Leadership {
     /// From the first poll on, the leader steps down in any case.
     ///
     /// # Errors
-    /// Same as [`Guard::unlock`](crate::Guard::unlock). [`Error::Lost`] if the lock was lost before, or the runtime on
+    /// Same as [`Guard::unlock`](crate::Guard::unlock). [`Error::Lost`](crate::Error::Lost) if the lock was lost before, or the runtime on
     /// which the client was connected has ended.
     pub async fn step_down(self) -> Result<()> {
         self.give_up();
@@ -130,7 +130,8 @@ impl Leadership {
 
     /// Waits until the lock of a term that is over is released.
     pub(crate) async fn given_back(mut self) -> Result<()> {
-        (&mut self.given_back).await.unwrap_or(Err(Error::Lost))
+        let told = (&mut self.given_back).await;
+        told.unwrap_or_else(|_| Err(self.term.hold.lost()))
     }
 }
 

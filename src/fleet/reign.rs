@@ -34,7 +34,7 @@ impl Reign {
             () = self.announces() => {}
         }
         let Self { leading, engine, term, stepped_down, who: _ } = self;
-        tracing::info!(name = &*term.hold().name(), token = %term.token(), "stopped leading");
+        tracing::info!(name = &*term.hold.name(), token = %term.token(), "stopped leading");
         drop(leading);
         // From here on only the guard keeps the client alive: the last handle may be gone.
         drop(engine);
@@ -42,7 +42,7 @@ impl Reign {
         tokio::select! {
             () = stepped_down.cancelled() => {}
             _ = guard.ended() => {}
-            () = sleep(term.margin()) => {}
+            () = sleep(term.margin) => {}
         }
         let _ = told.send(guard.unlock().await); // fails if the leadership was dropped
     }
@@ -53,7 +53,7 @@ impl Reign {
         let lease = self.engine.config.watchdog_timeout;
         let (again, mut is_failing) = (lease / 3, false);
         loop {
-            let said = self.engine.announce(self.term.hold(), &self.who, lease * 2).await;
+            let said = self.engine.announce(&self.term.hold, &self.who, lease * 2).await;
             match &said {
                 Ok(_) => {}
                 Err(error) if is_failing => {

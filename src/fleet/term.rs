@@ -32,9 +32,9 @@ use crate::token::FencingToken;
 /// ```
 #[derive(Clone)]
 pub struct Term {
-    hold: Hold,
+    pub(crate) hold: Hold,
     /// How long before the end of the lease the term ends.
-    margin: Duration,
+    pub(crate) margin: Duration,
     /// Cancelled when the term is over, by whichever observer sees it first.
     over: CancellationToken,
 }
@@ -102,14 +102,6 @@ impl Term {
 
     pub(crate) fn end(&self) {
         self.over.cancel();
-    }
-
-    pub(crate) fn margin(&self) -> Duration {
-        self.margin
-    }
-
-    pub(crate) fn hold(&self) -> &Hold {
-        &self.hold
     }
 }
 

@@ -1,4 +1,4 @@
-//! The proof of holding a lock. It learns of a loss from its tenure (`engine/tenure.rs`).
+//! The proof of holding a lock. It learns of a loss from its tenure (`engine/entry/tenure.rs`).
 
 use std::fmt;
 use std::pin::pin;
@@ -115,12 +115,21 @@ impl Guard {
         Ok((guard, woken))
     }
 
+    /// Waits until the hold has ended. The error says that it was lost.
+    fn lost(&self) -> impl Future<Output = Error> + Send + 'static {
+        let (ended, hold) = (self.ended(), self.hold());
+        async move {
+            ended.await;
+            hold.lost()
+        }
+    }
+
     /// Runs `work` while the lock is held, and then unlocks. If the lock is lost first, drops `work`.
     pub(crate) async fn run<T, F>(self, work: impl FnOnce(Hold) -> F) -> Result<T>
     where
         F: Future<Output = T>,
     {
-        let (lost, work) = (self.ended(), work(self.hold()));
+        let (lost, work) = (self.lost(), work(self.hold()));
         while_held(lost, work, self.finish()).await
     }
 
@@ -201,7 +210,7 @@ impl Guard {
 
     fn has_left(mut self, left: Result<()>) -> Result<()> {
         if let Some(notice) = self.notice.take()
-            && !matches!(left, Err(Error::Lost))
+            && !matches!(left, Err(Error::Lost { .. }))
         {
             notice.taken();
         }
@@ -334,18 +343,18 @@ impl fmt::Debug for Guard {
 /// Runs `work` until it is done or the lock is lost, then unlocks with [`Guard::finish`]: while Redis is away, the output of
 /// the work does not wait for it. Until it is polled, the future that unlocks keeps the guard.
 pub(crate) async fn while_held<T>(
-    lost: impl Future<Output = Ended>,
+    lost: impl Future<Output = Error>,
     work: impl Future<Output = T>,
     unlock: impl Future<Output = Result<()>>,
 ) -> Result<T> {
     let output = tokio::select! {
         // If the loss is already known, do not poll the work again.
         biased;
-        _ = lost => return Err(Error::Lost),
+        lost = lost => return Err(lost),
         output = work => output,
     };
     match unlock.await {
-        Err(Error::Lost) => Err(Error::Lost),
+        Err(lost @ Error::Lost { .. }) => Err(lost),
         // The work was done in time, even if the release fails.
         _ => Ok(output),
     }

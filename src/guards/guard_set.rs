@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::engine::{Ended, Hold};
 use crate::error::{Error, Result};
-use crate::guards::guard::Guard;
+use crate::guards::guard::{Guard, while_held};
 
 /// The shortest time for which a call waits for the other servers after a majority has answered. A holder releases the
 /// lock on all servers at once. So a waiter that was granted the lock on one server waits as long for the others.
@@ -24,7 +24,7 @@ pub(crate) fn grace(took: Duration) -> Duration {
 /// The guards of one hold.
 pub(crate) struct GuardSet {
     guards: Vec<Guard>,
-    view: View,
+    pub(crate) view: View,
 }
 
 impl GuardSet {
@@ -34,32 +34,31 @@ impl GuardSet {
         Self { guards, view }
     }
 
-    /// A view of the holds. It does not keep them.
-    pub(crate) fn view(&self) -> &View {
-        &self.view
-    }
-
     /// Releases all of them at once.
     pub(crate) async fn unlock(self) -> Result<()> {
         let mut released = self.guards.into_iter().map(Guard::unlock).collect();
-        agreed(&mut released, self.view.needed).await
+        agreed(&mut released, &self.view).await
     }
 
-    /// See [`Guard::finish`].
-    pub(crate) async fn finish(self) -> Result<()> {
-        let mut released = self.guards.into_iter().map(Guard::finish).collect();
-        agreed(&mut released, self.view.needed).await
+    /// Runs `work`, and then releases all of them: see [`Guard::finish`]. Drops `work` if the hold is lost first.
+    pub(crate) async fn run<T>(self, work: impl Future<Output = T>) -> Result<T> {
+        let lost = self.view.until_lost();
+        let finish = async {
+            let mut released = self.guards.into_iter().map(Guard::finish).collect();
+            agreed(&mut released, &self.view).await
+        };
+        while_held(lost, work, finish).await
     }
 
     /// Extends each lease to at least `lease` from now, all at once. If too few guards are still valid, it extends
     /// none: a longer lease would only delay the next holder.
     pub(crate) async fn extend(&self, lease: Duration) -> Result<()> {
         if !self.view.is_valid() {
-            return Err(Error::Lost);
+            return Err(self.view.lost());
         }
         let asked = Instant::now();
         let mut extended = self.guards.iter().map(|guard| guard.extend(lease)).collect();
-        agreed(&mut extended, self.view.needed).await?;
+        agreed(&mut extended, &self.view).await?;
         // A guard whose answer is not read keeps its old deadline.
         let rest = extended.collect::<Vec<_>>();
         let _ = timeout(grace(asked.elapsed()), rest).await;
@@ -107,6 +106,22 @@ impl View {
         }
     }
 
+    /// The error of a call that finds too few of them: it names the first that is not ours any more.
+    pub(crate) fn lost(&self) -> Error {
+        let lost = self.parts.iter().find(|part| !part.is_valid());
+        let named = lost.or_else(|| self.parts.first()).map(Hold::name);
+        Error::lost(named.unwrap_or_default())
+    }
+
+    /// Waits until they have ended. The error says that they were lost.
+    pub(crate) fn until_lost(&self) -> impl Future<Output = Error> + Send + 'static {
+        let (ended, view) = (self.ended(), self.clone());
+        async move {
+            ended.await;
+            view.lost()
+        }
+    }
+
     pub(crate) fn described(&self, mut described: fmt::DebugStruct<'_, '_>) -> fmt::Result {
         described
             .field("parts", &self.parts)
@@ -118,7 +133,7 @@ impl View {
 
 /// Returns as soon as enough of these requests have succeeded, and leaves the others in `asked`. If too few succeed,
 /// the error is a loss if any request reports one.
-async fn agreed<F>(asked: &mut FuturesUnordered<F>, needed: usize) -> Result<()>
+async fn agreed<F>(asked: &mut FuturesUnordered<F>, view: &View) -> Result<()>
 where
     F: Future<Output = Result<()>>,
 {
@@ -126,12 +141,12 @@ where
     while let Some(said) = asked.next().await {
         match said {
             Ok(()) => agreed += 1,
-            Err(Error::Lost) => worst = Some(Error::Lost),
+            Err(lost @ Error::Lost { .. }) => worst = Some(lost),
             Err(error) => worst = worst.or(Some(error)),
         }
-        if agreed >= needed {
+        if agreed >= view.needed {
             return Ok(());
         }
     }
-    Err(worst.unwrap_or(Error::Lost))
+    Err(worst.unwrap_or_else(|| view.lost()))
 }

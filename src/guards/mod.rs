@@ -7,7 +7,6 @@ mod red_guard;
 mod write_guard;
 
 pub use guard::Guard;
-pub(crate) use guard::while_held;
 pub(crate) use guard_set::{STRAGGLERS, grace};
 pub use multi_guard::{MultiGuard, MultiHold};
 pub use red_guard::{RedGuard, RedHold};

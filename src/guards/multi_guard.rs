@@ -42,9 +42,13 @@ impl MultiGuard {
         self.parts.unlock().await
     }
 
-    /// See [`Guard::finish`].
-    pub(crate) async fn finish(self) -> Result<()> {
-        self.parts.finish().await
+    /// See [`GuardSet::run`].
+    pub(crate) async fn run<T, F>(self, work: impl FnOnce(MultiHold) -> F) -> Result<T>
+    where
+        F: Future<Output = T>,
+    {
+        let work = work(self.hold());
+        self.parts.run(work).await
     }
 
     /// Extends the lease of each lock to at least `lease` from now, between 10 ms and 24 h.
@@ -65,19 +69,19 @@ impl MultiGuard {
     /// different locks are not comparable: give each protected resource the token of its own lock.
     #[must_use]
     pub fn tokens(&self) -> Vec<FencingToken> {
-        tokens(&self.parts.view().parts)
+        tokens(&self.parts.view.parts)
     }
 
     /// Whether all of them are valid: see [`Guard::is_valid`].
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.parts.view().is_valid()
+        self.parts.view.is_valid()
     }
 
     /// How long all of them stay ours if no renewal is confirmed from now on.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.parts.view().remaining()
+        self.parts.view.remaining()
     }
 
     /// Resolves when the locks are no longer all held: released, or one of them lost.
@@ -88,17 +92,17 @@ impl MultiGuard {
     /// # Panics
     /// Same as [`Guard::ended`].
     pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
-        self.parts.view().ended()
+        self.parts.view.ended()
     }
 
     pub(crate) fn hold(&self) -> MultiHold {
-        MultiHold { view: self.parts.view().clone() }
+        MultiHold { view: self.parts.view.clone() }
     }
 }
 
 impl fmt::Debug for MultiGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.parts.view().described(f.debug_struct("MultiGuard"))
+        self.parts.view.described(f.debug_struct("MultiGuard"))
     }
 }
 

@@ -55,9 +55,13 @@ impl RedGuard {
         self.parts.unlock().await
     }
 
-    /// See [`Guard::finish`].
-    pub(crate) async fn finish(self) -> Result<()> {
-        self.parts.finish().await
+    /// See [`GuardSet::run`].
+    pub(crate) async fn run<T, F>(self, work: impl FnOnce(RedHold) -> F) -> Result<T>
+    where
+        F: Future<Output = T>,
+    {
+        let work = work(self.hold());
+        self.parts.run(work).await
     }
 
     /// Extends the lease to at least `lease` from now, between 10 ms and 24 h, on all servers at once.
@@ -77,13 +81,13 @@ impl RedGuard {
     /// Whether a majority of the parts is valid: see [`Guard::is_valid`].
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.parts.view().is_valid()
+        self.parts.view.is_valid()
     }
 
     /// How long a majority stays ours if no renewal is confirmed from now on.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.parts.view().remaining()
+        self.parts.view.remaining()
     }
 
     /// Resolves when the lock is no longer held: released, or no longer held on a majority.
@@ -94,23 +98,23 @@ impl RedGuard {
     /// # Panics
     /// Same as [`Guard::ended`].
     pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
-        self.parts.view().ended()
+        self.parts.view.ended()
     }
 
     pub(crate) fn hold(&self) -> RedHold {
-        RedHold { view: self.parts.view().clone() }
+        RedHold { view: self.parts.view.clone() }
     }
 
     /// The number of servers on which the lock is held now.
     #[must_use]
     pub fn servers(&self) -> usize {
-        self.parts.view().parts.iter().filter(|part| part.is_valid()).count()
+        self.parts.view.parts.iter().filter(|part| part.is_valid()).count()
     }
 }
 
 impl fmt::Debug for RedGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.parts.view().described(f.debug_struct("RedGuard"))
+        self.parts.view.described(f.debug_struct("RedGuard"))
     }
 }
 

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::engine::{AcquireOptions, Woken};
+use crate::engine::AcquireOptions;
 use crate::error::{Error, Result};
 use crate::guards::guard::Guard;
 use crate::keys::Keys;
@@ -77,26 +76,20 @@ impl WriteGuard {
         let reading = tokio::select! {
             // If the write is lost, others may hold the lock, and the read would wait for them.
             biased;
-            _ = self.guard.ended() => return Err(Error::Lost),
+            _ = self.guard.ended() => return Err(self.guard.hold().lost()),
             reading = self.guard.acquire_within(keys, options.clone()) => reading,
         };
         let reading = match reading {
             // Only a read outside a write has to wait. So the server has lost the write.
-            Err(Error::TooManyWaiters { .. }) => return Err(Error::Lost),
+            Err(Error::TooManyWaiters { .. }) => return Err(self.guard.hold().lost()),
             reading => reading?,
         };
         self.guard.unlock().await?;
         reading.ok_or(Error::Closed)
     }
 
-    pub(crate) async fn wait_at(
-        self,
-        condition: &Arc<Keys>,
-        limit: Option<Duration>,
-    ) -> Result<(Self, Woken)> {
-        let Self { guard, read } = self;
-        let (guard, woken) = guard.wait_at(condition, limit).await?;
-        Ok((Self { guard, read }, woken))
+    pub(crate) fn into_parts(self) -> (Guard, (Arc<Keys>, AcquireOptions)) {
+        (self.guard, self.read)
     }
 
     /// The same hold as a plain guard, which has no `downgrade`.

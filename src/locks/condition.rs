@@ -132,7 +132,7 @@ impl Condition {
     fn keys_for(&self, guard: &Guard) -> Result<&Arc<Keys>> {
         let keys = self.handle.keys()?;
         // The condition of another client may lie on another server, where the client of the guard would wait forever.
-        if !self.handle.is_of_client(guard.engine()) {
+        if !self.handle.engine.is_of_same_client(guard.engine()) {
             return Err(Error::Unsupported { reason: "the condition is of another client" });
         }
         Ok(keys)
@@ -323,8 +323,8 @@ impl WriteGuard {
     /// # Panics
     /// Same as [`Guard::wait`].
     pub async fn wait(self, condition: &Condition) -> Result<Self> {
-        let keys = condition.keys_for(&self)?;
-        Ok(self.wait_at(keys, None).await?.0)
+        let (guard, read) = self.into_parts();
+        Ok(Self::new(guard.wait(condition).await?, read))
     }
 
     /// Same as [`Guard::wait_for`].
@@ -338,8 +338,9 @@ impl WriteGuard {
     /// # Panics
     /// Same as [`Guard::wait`].
     pub async fn wait_for(self, condition: &Condition, limit: Duration) -> Result<(Self, Woken)> {
-        let keys = condition.keys_for(&self)?;
-        self.wait_at(keys, Some(limit)).await
+        let (guard, read) = self.into_parts();
+        let (guard, woken) = guard.wait_for(condition, limit).await?;
+        Ok((Self::new(guard, read), woken))
     }
 
     /// Same as [`Guard::wait_while`].
@@ -367,18 +368,16 @@ impl WriteGuard {
     /// # Panics
     /// Same as [`Guard::wait_while`].
     pub async fn wait_while<E, F>(
-        mut self,
+        self,
         condition: &Condition,
-        mut is_to_wait: impl FnMut() -> F,
+        is_to_wait: impl FnMut() -> F,
     ) -> Result<Self, E>
     where
         E: From<Error>,
         F: Future<Output = Result<bool, E>>,
     {
-        while is_to_wait().await? {
-            self = self.wait(condition).await?;
-        }
-        Ok(self)
+        let (guard, read) = self.into_parts();
+        Ok(Self::new(guard.wait_while(condition, is_to_wait).await?, read))
     }
 
     /// Same as [`Guard::wait_while_for`].
@@ -392,23 +391,17 @@ impl WriteGuard {
     /// # Panics
     /// Same as [`Guard::wait_while`].
     pub async fn wait_while_for<E, F>(
-        mut self,
+        self,
         condition: &Condition,
         limit: Duration,
-        mut is_to_wait: impl FnMut() -> F,
+        is_to_wait: impl FnMut() -> F,
     ) -> Result<(Self, Woken), E>
     where
         E: From<Error>,
         F: Future<Output = Result<bool, E>>,
     {
-        let started = Instant::now();
-        while is_to_wait().await? {
-            let left = limit.saturating_sub(started.elapsed());
-            if left.is_zero() {
-                return Ok((self, Woken::TimedOut));
-            }
-            (self, _) = self.wait_for(condition, left).await?;
-        }
-        Ok((self, Woken::Notified))
+        let (guard, read) = self.into_parts();
+        let (guard, woken) = guard.wait_while_for(condition, limit, is_to_wait).await?;
+        Ok((Self::new(guard, read), woken))
     }
 }

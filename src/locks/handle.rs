@@ -23,10 +23,10 @@ use crate::wire::{Fault, Order, Status};
 /// an invalid lease. So making a handle needs no error handling.
 #[derive(Clone)]
 pub(crate) struct Handle {
-    engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
     keys: Result<Arc<Keys>>,
     lease: Result<Lease>,
-    keepers: Keepers,
+    pub(crate) keepers: Keepers,
 }
 
 impl Handle {
@@ -38,16 +38,6 @@ impl Handle {
     /// A handle whose every call returns this error, or reports the invalid name.
     pub(crate) fn failing(self, error: Error) -> Self {
         Self { keys: self.keys.and(Err(error)), ..self }
-    }
-
-    /// A handle whose lock the client never keeps idle: whether it is held means something to other clients.
-    pub(crate) fn never_kept(self) -> Self {
-        Self { keepers: Keepers::Others, ..self }
-    }
-
-    /// A handle for a lock that no client keeps idle: a call that does not wait asks once.
-    pub(crate) fn never_kept_anywhere(self) -> Self {
-        Self { keepers: Keepers::None, ..self }
     }
 
     pub(crate) fn lease(self, lease: Duration) -> Self {
@@ -275,6 +265,11 @@ impl Handle {
         self.lease.clone().map(|lease| self.engine.lease(lease))
     }
 
+    /// The lease that each hold begins with, or zero if it is invalid.
+    pub(crate) fn whole_lease(&self) -> Duration {
+        self.checked_lease().unwrap_or_default()
+    }
+
     /// Whether a missing latch counts as open: Redisson deletes a latch when it opens.
     pub(crate) fn is_open_if_absent(&self) -> bool {
         self.keys.as_ref().is_ok_and(|keys| keys.row.family == Family::RedissonLatch)
@@ -283,14 +278,6 @@ impl Handle {
     /// How long a call keeps trying while the server is unreachable.
     pub(crate) fn ride_out(&self) -> Duration {
         self.engine.config.riding_out()
-    }
-
-    pub(crate) fn is_of_same_client(&self, other: &Self) -> bool {
-        self.is_of_client(&other.engine)
-    }
-
-    pub(crate) fn is_of_client(&self, engine: &Engine) -> bool {
-        self.engine.is_of_same_client(engine)
     }
 
     /// Reports an invalid name or lease.
@@ -311,8 +298,12 @@ impl Handle {
             .is_ok_and(|keys| keys.row.holders == Holders::Plain && keys.slot.is_none())
     }
 
-    pub(crate) fn kind(&self) -> Option<Kind> {
-        self.keys.as_ref().ok().map(|keys| keys.kind)
+    /// Whether both are the same lock, as far as one client can know.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let kind = |handle: &Self| handle.keys.as_ref().ok().map(|keys| keys.kind);
+        self.engine.is_of_same_client(&other.engine)
+            && kind(self) == kind(other)
+            && self.full_name() == other.full_name()
     }
 
     async fn answered<T>(&self, answer: std::result::Result<T, Fault>) -> Result<T> {

@@ -167,7 +167,7 @@ impl CountDownLatch {
     /// migrated.set(1).await?;
     /// assert!(migrated.delete().await?);
     /// assert_eq!(migrated.count().await?, None);
-    /// assert!(matches!(migrated.wait().await, Err(Error::Unset))); // gone is not open
+    /// assert!(matches!(migrated.wait().await, Err(Error::Unset { .. }))); // gone is not open
     /// # Ok::<(), parklock::Error>(()) }).unwrap();
     /// ```
     ///
@@ -187,7 +187,7 @@ impl CountDownLatch {
         match self.count().await? {
             Some(left) => Ok(left == 0),
             None if self.handle.is_open_if_absent() => Ok(true),
-            None => Err(Error::Unset),
+            None => Err(Error::Unset { name: self.handle.full_name().0.into_owned() }),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, Hold, Patience};
+use crate::engine::{Engine, Hold, Keepers, Patience};
 use crate::error::Result;
 use crate::guards::Guard;
 use crate::kinds::Kind;
@@ -33,7 +33,7 @@ use crate::locks::handle::Handle;
 #[derive(Clone)]
 #[must_use = "a handle does nothing until it is locked"]
 pub struct Lock {
-    handle: Handle,
+    pub(crate) handle: Handle,
 }
 
 impl Lock {
@@ -41,14 +41,10 @@ impl Lock {
         Self { handle: Handle::new(engine, kind, name) }
     }
 
-    /// A handle whose lock the client never keeps idle.
-    pub(crate) fn never_kept(self) -> Self {
-        Self { handle: self.handle.never_kept() }
-    }
-
-    /// A handle for a lock that no client keeps idle.
-    pub(crate) fn never_kept_anywhere(self) -> Self {
-        Self { handle: self.handle.never_kept_anywhere() }
+    /// A handle for a lock that only these clients may keep idle.
+    pub(crate) fn kept_by(mut self, keepers: Keepers) -> Self {
+        self.handle.keepers = keepers;
+        self
     }
 
     /// Holds the lock for a fixed time, between 10 ms and 24 h, instead of renewing it.
@@ -203,7 +199,7 @@ impl Lock {
     /// let guard = ours.lock("doc:force").lock().await?;
     /// assert!(operators.lock("doc:force").force_unlock().await?);
     /// assert!(!ours.lock("doc:force").is_locked().await?);
-    /// assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    /// assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     /// # Ok::<(), parklock::Error>(()) }).unwrap();
     /// ```
     ///
@@ -251,72 +247,8 @@ impl Lock {
         self.handle.run(None, work).await
     }
 
-    /// Gets the lock, or `None` if it was not free before the patience ran out.
-    pub(crate) async fn acquire(&self, patience: Patience) -> Result<Option<Guard>> {
-        self.handle.acquire(None, patience).await
-    }
-
-    /// Same as [`acquire`](Self::acquire), for a caller to whom the server has just reported that the lock is held.
-    pub(crate) async fn acquire_taken(&self, patience: Patience) -> Result<Option<Guard>> {
-        self.handle.acquire_taken(patience).await
-    }
-
-    /// Takes all of these locks at once or none of them, without waiting. The inner error is the index of the lock that
-    /// is held. They are plain locks of one client, and distinct. `kept` comes back with an answer. Returns `None` if the
-    /// caller was not polled for so long that the client has given up the request, and `kept` with it.
-    pub(crate) async fn acquire_all<K: Send + 'static>(
-        locks: &[&Self],
-        patience: Patience,
-        kept: K,
-    ) -> Result<Option<(Result<Vec<Guard>, usize>, K)>> {
-        let handles: Vec<_> = locks.iter().map(|lock| &lock.handle).collect();
-        Handle::acquire_all(&handles, patience, kept).await
-    }
-
-    /// Reports an invalid name or lease.
-    pub(crate) fn check(&self) -> Result<()> {
-        self.handle.check()
-    }
-
     pub(crate) fn name(&self) -> Cow<'_, str> {
-        self.full_name().0
-    }
-
-    pub(crate) fn full_name(&self) -> (Cow<'_, str>, Option<&str>) {
-        self.handle.full_name()
-    }
-
-    pub(crate) fn is_taken_with_others(&self) -> bool {
-        self.handle.is_taken_with_others()
-    }
-
-    /// Whether both are the same lock, as far as one client can know.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.is_of_same_client(other)
-            && self.handle.kind() == other.handle.kind()
-            && self.full_name() == other.full_name()
-    }
-
-    /// How long one attempt of a call over several servers may take.
-    pub(crate) fn attempt_limit(&self) -> Duration {
-        self.handle.attempt_limit()
-    }
-
-    /// The lease that each of its guards begins with, or zero if the lease is invalid.
-    pub(crate) fn whole_lease(&self) -> Duration {
-        self.handle.checked_lease().unwrap_or_default()
-    }
-
-    pub(crate) fn fixed_lease(&self) -> Option<Duration> {
-        self.handle.fixed_lease()
-    }
-
-    pub(crate) fn ride_out(&self) -> Duration {
-        self.handle.ride_out()
-    }
-
-    pub(crate) fn is_of_same_client(&self, other: &Self) -> bool {
-        self.handle.is_of_same_client(&other.handle)
+        self.handle.full_name().0
     }
 }
 

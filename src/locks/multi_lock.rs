@@ -11,9 +11,10 @@ use futures_util::future::{join_all, try_join_all};
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep};
 
-use crate::engine::Patience;
+use crate::engine::{Keepers, Patience};
 use crate::error::{Error, Result};
-use crate::guards::{Guard, MultiGuard, MultiHold, while_held};
+use crate::guards::{Guard, MultiGuard, MultiHold};
+use crate::locks::handle::Handle;
 use crate::locks::lock::Lock;
 use crate::locks::retry::{Retry, in_time};
 
@@ -94,12 +95,12 @@ impl MultiLock {
         let mut distinct: Vec<Lock> = Vec::new();
         let mut named: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for lock in locks {
-            let (name, namespace) = lock.full_name();
+            let (name, namespace) = lock.handle.full_name();
             let name = (name.into_owned(), namespace.map(str::to_owned));
             let namesakes = named.entry(name).or_default();
-            if !namesakes.iter().any(|at| distinct[*at].is_same(&lock)) {
+            if !namesakes.iter().any(|at| distinct[*at].handle.is_same(&lock.handle)) {
                 namesakes.push(distinct.len());
-                distinct.push(lock.never_kept());
+                distinct.push(lock.kept_by(Keepers::Others));
             }
         }
         Self { locks: distinct.into(), order: named.into_values().flatten().collect() }
@@ -143,8 +144,9 @@ impl MultiLock {
         self.check()?;
         let locks = self.sorted();
         if self.is_one_step() {
+            let handles: Vec<_> = locks.iter().map(|lock| &lock.handle).collect();
             let (answer, ()) = loop {
-                if let Some(answer) = Lock::acquire_all(&locks, Patience::None, ()).await? {
+                if let Some(answer) = Handle::acquire_all(&handles, Patience::None, ()).await? {
                     break answer;
                 }
             };
@@ -206,9 +208,7 @@ impl MultiLock {
     where
         F: Future<Output = T>,
     {
-        let guard = self.lock().await?;
-        let (lost, work) = (guard.ended(), work(guard.hold()));
-        while_held(lost, work, guard.finish()).await
+        self.lock().await?.run(work).await
     }
 
     /// Whether any of the locks is held, so that they cannot be taken now.
@@ -249,16 +249,17 @@ impl MultiLock {
     fn check(&self) -> Result<()> {
         match self.locks.len() {
             0 => Err(Error::InvalidLocks { reason: "it needs at least one lock" }),
-            1..=MOST => self.locks.iter().try_for_each(Lock::check),
+            1..=MOST => self.locks.iter().try_for_each(|lock| lock.handle.check()),
             _ => Err(Error::InvalidLocks { reason: "a MultiLock holds at most 1,000 locks" }),
         }
     }
 
     /// Whether one script can take all of the locks.
     fn is_one_step(&self) -> bool {
-        self.locks
-            .iter()
-            .all(|lock| lock.is_taken_with_others() && lock.is_of_same_client(&self.locks[0]))
+        let engine = &self.locks[0].handle.engine;
+        let mut handles = self.locks.iter().map(|lock| &lock.handle);
+        handles
+            .all(|handle| handle.is_taken_with_others() && handle.engine.is_of_same_client(engine))
     }
 
     fn sorted(&self) -> Vec<&Lock> {
@@ -301,7 +302,7 @@ impl MultiLock {
                     first = Some((busy, guard));
                 }
                 Err(error) => {
-                    let pause = retry.failed(error, locks[0].ride_out());
+                    let pause = retry.failed(error, locks[0].handle.ride_out());
                     match in_time(limit.until, pause).await {
                         Some(waited) => waited?,
                         None => return retry.out_of_time(limit.whole),
@@ -331,7 +332,7 @@ impl MultiLock {
             let refreshed = in_time(limit.until, refreshed(&locks, &held)).await;
             match refreshed.unwrap_or_else(|| Err(Error::unanswered(limit.whole))) {
                 Ok(()) if held.iter().all(Guard::is_valid) => return Ok(Some(held)),
-                Ok(()) | Err(Error::Lost) => drop(held),
+                Ok(()) | Err(Error::Lost { .. }) => drop(held),
                 Err(error) => return Err(error),
             }
             step_aside(&mut misses, limit).await;
@@ -365,13 +366,13 @@ impl Limit {
     /// Waits for one lock until the limit is over.
     async fn lock(self, lock: &Lock) -> Result<Option<Guard>> {
         let Some(patience) = self.patience() else { return Ok(None) };
-        lock.acquire(patience).await
+        lock.handle.acquire(None, patience).await
     }
 
     /// Same as [`lock`](Self::lock), for a lock that the server has just reported as held.
     async fn taken(self, lock: &Lock) -> Result<Option<Guard>> {
         let Some(patience) = self.patience() else { return Ok(None) };
-        lock.acquire_taken(patience).await
+        lock.handle.acquire_taken(patience).await
     }
 }
 
@@ -381,17 +382,17 @@ impl Limit {
 async fn together(locks: &[&Lock], first: Option<(usize, Guard)>) -> Result<Option<Answer>> {
     let is_held = |at: &usize| first.as_ref().is_some_and(|(held, _)| held == at);
     let others: Vec<_> = (0..locks.len()).filter(|at| !is_held(at)).collect();
-    let asked: Vec<_> = others.iter().map(|at| locks[*at]).collect();
-    let answer = Lock::acquire_all(&asked, Patience::Endless, first).await?;
+    let asked: Vec<_> = others.iter().map(|at| &locks[*at].handle).collect();
+    let answer = Handle::acquire_all(&asked, Patience::Endless, first).await?;
     let Some((answer, first)) = answer else { return Ok(None) };
     let mut held = match answer {
         Ok(held) => held,
         Err(busy) => return Ok(Some(Err(others[busy]))),
     };
     let Some((at, guard)) = first else { return Ok(Some(Ok(held))) };
-    if let (Some(lease), false) = (locks[at].fixed_lease(), held.is_empty()) {
+    if let (Some(lease), false) = (locks[at].handle.fixed_lease(), held.is_empty()) {
         match guard.extend(lease).await {
-            Err(Error::Lost) => return Ok(Some(Err(at))),
+            Err(Error::Lost { .. }) => return Ok(Some(Err(at))),
             extended => extended?,
         }
     }
@@ -404,8 +405,10 @@ async fn together(locks: &[&Lock], first: Option<(usize, Guard)>) -> Result<Opti
 /// Extends the held locks while the caller waits for another; returns when one of them is lost.
 async fn kept(locks: &[&Lock], held: &[Guard]) {
     let mut ends: FuturesUnordered<_> = held.iter().map(Guard::ended).collect();
-    let kept =
-        locks.iter().zip(held).filter_map(|(lock, guard)| Some((lock.fixed_lease()?, guard)));
+    let kept = locks
+        .iter()
+        .zip(held)
+        .filter_map(|(lock, guard)| Some((lock.handle.fixed_lease()?, guard)));
     let kept = kept.map(|(lease, guard)| async move {
         loop {
             sleep(lease / 3).await;
@@ -424,7 +427,7 @@ async fn kept(locks: &[&Lock], held: &[Guard]) {
 async fn refreshed(locks: &[&Lock], held: &[Guard]) -> Result<()> {
     let Some((_, earlier)) = held.split_last() else { return Ok(()) };
     let extended = locks.iter().zip(earlier).filter_map(|(lock, guard)| {
-        let lease = lock.fixed_lease()?;
+        let lease = lock.handle.fixed_lease()?;
         Some(guard.extend_surely(lease))
     });
     try_join_all(extended).await.map(drop)

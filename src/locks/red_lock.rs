@@ -1,6 +1,6 @@
 //! A lock on a majority of independent servers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::iter;
 use std::sync::Arc;
@@ -12,8 +12,9 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::engine::Keepers;
 use crate::error::{Error, Result, said};
-use crate::guards::{Guard, RedGuard, RedHold, STRAGGLERS, grace, while_held};
+use crate::guards::{Guard, RedGuard, RedHold, STRAGGLERS, grace};
 use crate::locks::lock::Lock;
 use crate::locks::retry::{Retry, in_time};
 
@@ -98,7 +99,7 @@ pub struct RedLock {
 struct Round {
     won: BTreeMap<usize, Guard>,
     /// Another caller holds these.
-    held: BTreeSet<usize>,
+    held: Vec<usize>,
     /// The errors of servers that failed or did not answer.
     failed: Vec<Error>,
 }
@@ -107,7 +108,7 @@ impl Round {
     fn heard(&mut self, at: usize, answer: Result<Option<Guard>>) {
         match answer {
             Ok(Some(guard)) => drop(self.won.insert(at, guard)),
-            Ok(None) => drop(self.held.insert(at)),
+            Ok(None) => self.held.push(at),
             Err(error) => self.failed.push(error),
         }
     }
@@ -120,7 +121,7 @@ impl RedLock {
     /// list.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
         Self {
-            locks: locks.into_iter().map(Lock::never_kept_anywhere).collect(),
+            locks: locks.into_iter().map(|lock| lock.kept_by(Keepers::None)).collect(),
             first: Arc::default(),
         }
     }
@@ -243,9 +244,7 @@ impl RedLock {
     where
         F: Future<Output = T>,
     {
-        let guard = self.lock().await?;
-        let (lost, work) = (guard.ended(), work(guard.hold()));
-        while_held(lost, work, guard.finish()).await
+        self.lock().await?.run(work).await
     }
 
     /// Whether a majority of the servers reports that the lock is held.
@@ -264,7 +263,7 @@ impl RedLock {
         let said = join_all(self.locks.iter().map(Lock::is_locked)).await;
         let yes = said.iter().filter(|said| matches!(said, Ok(true))).count();
         let no = said.iter().filter(|said| matches!(said, Ok(false))).count();
-        match (yes >= self.majority(), yes + self.locks.len() - yes - no < self.majority()) {
+        match (yes >= self.majority(), self.locks.len() - no < self.majority()) {
             (true, _) => Ok(true),
             (false, true) => Ok(false),
             (false, false) => Err(worst(said.into_iter().filter_map(Result::err))),
@@ -299,7 +298,8 @@ impl RedLock {
 
     fn check(&self) -> Result<()> {
         let twice = |(at, lock): (usize, &Lock)| {
-            self.locks[..at].iter().any(|before| before.is_of_same_client(lock))
+            let engine = &lock.handle.engine;
+            self.locks[..at].iter().any(|before| before.handle.engine.is_of_same_client(engine))
         };
         match self.locks.len() {
             0 => Err(Error::InvalidLocks { reason: "it needs at least one lock" }),
@@ -311,7 +311,7 @@ impl RedLock {
     }
 
     fn ride_out(&self) -> Duration {
-        self.locks.iter().map(Lock::ride_out).max().unwrap_or_default()
+        self.locks.iter().map(|lock| lock.handle.ride_out()).max().unwrap_or_default()
     }
 
     /// Asks all servers on which we do not hold the lock yet, once and at the same time. A server that does not answer
@@ -361,14 +361,14 @@ impl RedLock {
     /// Whether a part counts: more than half of its lease is left. A part that was granted in this round has far more
     /// left, since a round takes a small part of the lease.
     fn is_fresh(&self, at: usize, guard: &Guard) -> bool {
-        guard.remaining() > self.locks[at].whole_lease() / 2
+        guard.remaining() > self.locks[at].handle.whole_lease() / 2
     }
 
     /// Waits until a held server may have become free. Returns the parts that it granted, and those of `kept` that the
     /// call has not released and that could be extended to a whole lease.
     async fn wait_for(
         &self,
-        held: &BTreeSet<usize>,
+        held: &[usize],
         mut kept: BTreeMap<usize, Guard>,
         apart: Duration,
     ) -> Result<BTreeMap<usize, Guard>> {
@@ -382,10 +382,13 @@ impl RedLock {
     ///
     /// While `blocking` servers are held, no majority is possible. So if a majority becomes free, it includes one of any
     /// `blocking` servers that were held.
-    fn lines(&self, held: &BTreeSet<usize>) -> Vec<usize> {
+    fn lines(&self, held: &[usize]) -> Vec<usize> {
         let blocking = self.locks.len() - self.majority() + 1;
         let first = self.first.load(Ordering::Relaxed);
-        held.range(first..).chain(held.range(..first)).take(blocking).copied().collect()
+        let mut lines = held.to_vec();
+        lines.sort_unstable_by_key(|at| (*at < first, *at));
+        lines.truncate(blocking);
+        lines
     }
 
     /// Joins one line after the other, until a server grants its lock. Also takes the locks that the servers of the other
@@ -443,14 +446,15 @@ impl RedLock {
     /// releases the part, and asks for it again in the next round.
     async fn refresh(&self, kept: &mut BTreeMap<usize, Guard>) {
         let extended = kept.iter().map(|(at, guard)| async move {
-            let (lock, lease) = (&self.locks[*at], self.locks[*at].whole_lease());
+            let handle = &self.locks[*at].handle;
+            let lease = handle.whole_lease();
             // A part that the watchdog renews need not be extended while half of its lease is left.
-            let enough = if lock.fixed_lease().is_none() { lease / 2 } else { lease * 9 / 10 };
+            let enough = if handle.fixed_lease().is_none() { lease / 2 } else { lease * 9 / 10 };
             let is_whole = guard.remaining() > enough;
-            let extend = timeout(lock.attempt_limit(), guard.extend(lease));
+            let extend = timeout(handle.attempt_limit(), guard.extend(lease));
             (is_whole || matches!(extend.await, Ok(Ok(())))).then_some(*at)
         });
-        let fresh: BTreeSet<_> = join_all(extended).await.into_iter().flatten().collect();
+        let fresh: Vec<_> = join_all(extended).await.into_iter().flatten().collect();
         kept.retain(|at, _| fresh.contains(at));
     }
 }
@@ -459,13 +463,13 @@ impl RedLock {
 enum Judged {
     Won(RedGuard),
     /// Other callers hold too many servers: which ones, and the parts that this call has.
-    Held(BTreeSet<usize>, BTreeMap<usize, Guard>),
+    Held(Vec<usize>, BTreeMap<usize, Guard>),
     /// Too few servers answered.
     Failed(Error),
 }
 
 async fn ask(lock: &Lock) -> Result<Option<Guard>> {
-    let limit = lock.attempt_limit();
+    let limit = lock.handle.attempt_limit();
     timeout(limit, lock.try_lock()).await.unwrap_or_else(|_| Err(Error::cut_off(limit)))
 }
 

@@ -59,11 +59,11 @@ impl Redisson {
     /// [`Error::InvalidPermits`](crate::Error::InvalidPermits): Redisson keeps each permit as a member of a sorted set,
     /// and a script that writes many of them stops the server for all others.
     pub fn expirable_semaphore(&self, name: impl Into<String>, permits: u32) -> Semaphore {
-        let engine = Arc::clone(&self.engine);
-        match self.engine.config.layout {
-            Layout::Native => Semaphore::new(engine, name.into(), permits),
-            Layout::Redisson => Semaphore::expirable(engine, name.into(), permits),
-        }
+        let kind = match self.engine.config.layout {
+            Layout::Native => Kind::Semaphore { permits },
+            Layout::Redisson => Kind::Expirable { permits },
+        };
+        Semaphore::new(Arc::clone(&self.engine), kind, name.into())
     }
 }
 

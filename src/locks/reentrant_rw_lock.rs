@@ -200,7 +200,7 @@ impl ReentrantRwLock {
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
     pub async fn is_locked(&self) -> Result<bool> {
-        self.handle.is_locked().await
+        self.handle.write.is_locked().await
     }
 
     /// Whether a writer holds the lock, as of the server's answer.
@@ -229,7 +229,7 @@ impl ReentrantRwLock {
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
     pub async fn ttl(&self) -> Result<Option<Duration>> {
-        self.handle.ttl().await
+        self.handle.write.ttl().await
     }
 
     /// Takes the lock away from all its readers and writers: see [`Lock::force_unlock`](crate::Lock::force_unlock).
@@ -244,7 +244,7 @@ impl ReentrantRwLock {
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
     pub async fn force_unlock(&self) -> Result<bool> {
-        self.handle.force_unlock().await
+        self.handle.write.force_unlock().await
     }
 
     fn owner(&self) -> Option<OwnerId> {
@@ -254,6 +254,6 @@ impl ReentrantRwLock {
 
 impl fmt::Debug for ReentrantRwLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.handle.described(f.debug_struct("ReentrantRwLock"))
+        self.handle.write.described(f.debug_struct("ReentrantRwLock"))
     }
 }

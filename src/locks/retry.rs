@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::error::{Error, Result};
-use crate::jitter::jittered;
+use crate::pause::jittered;
 
 /// The pause before a call asks servers again that did not answer, plus or minus half.
 const ROUND_PAUSE: Duration = Duration::from_millis(200);

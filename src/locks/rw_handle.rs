@@ -1,6 +1,5 @@
 //! The internals of both read-write locks: two handles of one name, one to read and one to write.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::owner::OwnerId;
 #[derive(Clone)]
 pub(crate) struct RwHandle {
     read: Handle,
-    write: Handle,
+    pub(super) write: Handle,
 }
 
 impl RwHandle {
@@ -67,21 +66,5 @@ impl RwHandle {
     pub(crate) async fn is_write_locked(&self) -> Result<bool> {
         let status = self.write.status().await?;
         Ok(status.ttl >= -1 && status.used >= status.capacity)
-    }
-
-    pub(crate) async fn is_locked(&self) -> Result<bool> {
-        self.write.is_locked().await
-    }
-
-    pub(crate) async fn ttl(&self) -> Result<Option<Duration>> {
-        self.write.ttl().await
-    }
-
-    pub(crate) async fn force_unlock(&self) -> Result<bool> {
-        self.write.force_unlock().await
-    }
-
-    pub(crate) fn described(&self, described: fmt::DebugStruct<'_, '_>) -> fmt::Result {
-        self.write.described(described)
     }
 }

@@ -65,16 +65,8 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    pub(crate) fn new(engine: Arc<Engine>, name: String, permits: u32) -> Self {
-        Self::of_kind(engine, name, Kind::Semaphore { permits }, permits)
-    }
-
-    pub(crate) fn expirable(engine: Arc<Engine>, name: String, permits: u32) -> Self {
-        Self::of_kind(engine, name, Kind::Expirable { permits }, permits)
-    }
-
-    fn of_kind(engine: Arc<Engine>, name: String, kind: Kind, permits: u32) -> Self {
-        let handle = Handle::new(engine, kind, name);
+    pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: String) -> Self {
+        let (handle, permits) = (Handle::new(engine, kind, name), kind.capacity());
         let handle = match checked(permits) {
             Ok(()) => handle,
             Err(error) => handle.failing(error),

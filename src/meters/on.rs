@@ -28,127 +28,56 @@ struct Metric {
     says: &'static str,
 }
 
-const ACQUIRE: Metric = Metric {
-    name: "parklock_acquire_total",
-    sort: Sort::Counter,
-    unit: Unit::Count,
-    labels: &["kind", "lock", "outcome"],
-    says: "Calls that asked for a lock, by how they ended",
-};
+/// A constant for each metric, and all of them.
+macro_rules! metrics {
+    ($($id:ident = $sort:ident of $unit:ident, $name:literal $labels:tt: $says:literal;)*) => {
+        $(const $id: Metric = Metric {
+            name: $name,
+            sort: Sort::$sort,
+            unit: Unit::$unit,
+            labels: &$labels,
+            says: $says,
+        };)*
 
-const WAIT: Metric = Metric {
-    name: "parklock_wait_seconds",
-    sort: Sort::Histogram,
-    unit: Unit::Seconds,
-    labels: &["kind", "lock"],
-    says: "Time from a call to its grant",
-};
+        static ALL: &[Metric] = &[$($id),*];
+    };
+}
 
-const HOLD: Metric = Metric {
-    name: "parklock_hold_seconds",
-    sort: Sort::Histogram,
-    unit: Unit::Seconds,
-    labels: &["kind", "lock"],
-    says: "Time from a grant to the end of the hold: released or lost",
-};
-
-const HELD: Metric = Metric {
-    name: "parklock_held",
-    sort: Sort::Gauge,
-    unit: Unit::Count,
-    labels: &["kind", "lock"],
-    says: "Holds that this process currently has",
-};
-
-const WAITING: Metric = Metric {
-    name: "parklock_waiting",
-    sort: Sort::Gauge,
-    unit: Unit::Count,
-    labels: &["kind", "lock"],
-    says: "Callers of this process that are waiting",
-};
-
-const LOST: Metric = Metric {
-    name: "parklock_lost_total",
-    sort: Sort::Counter,
-    unit: Unit::Count,
-    labels: &["kind", "lock", "reason"],
-    says: "Holds that ended before they were released",
-};
-
-const HAND_OFF: Metric = Metric {
-    name: "parklock_hand_off_total",
-    sort: Sort::Counter,
-    unit: Unit::Count,
-    labels: &["kind", "lock"],
-    says: "Holds handed from caller to caller of this process, without a request",
-};
-
-const RENEW: Metric = Metric {
-    name: "parklock_renew_total",
-    sort: Sort::Counter,
-    unit: Unit::Count,
-    labels: &["outcome"],
-    says: "Renewals by the watchdog, by their answer",
-};
-
-const LATENESS: Metric = Metric {
-    name: "parklock_renew_lateness_seconds",
-    sort: Sort::Histogram,
-    unit: Unit::Seconds,
-    labels: &[],
-    says: "Time from when a renewal was due until it was confirmed, repetitions included",
-};
-
-const GHOSTS: Metric = Metric {
-    name: "parklock_ghosts_total",
-    sort: Sort::Counter,
-    unit: Unit::Count,
-    labels: &[],
-    says: "Requests for a lock whose caller never got the answer, so that the client cleans up after them",
-};
-
-const WAKEUPS: Metric = Metric {
-    name: "parklock_wakeups_total",
-    sort: Sort::Counter,
-    unit: Unit::Count,
-    labels: &["source"],
-    says: "Wake-ups of waiters, by their cause",
-};
-
-const RECONNECT: Metric = Metric {
-    name: "parklock_reconnect_total",
-    sort: Sort::Counter,
-    unit: Unit::Count,
-    labels: &["link"],
-    says: "Reconnections",
-};
-
-const ROUND_TRIP: Metric = Metric {
-    name: "parklock_round_trip_seconds",
-    sort: Sort::Histogram,
-    unit: Unit::Seconds,
-    labels: &[],
-    says: "Time from sending a script to its answer",
-};
-
-const BATCH: Metric = Metric {
-    name: "parklock_batch_size",
-    sort: Sort::Histogram,
-    unit: Unit::Count,
-    labels: &["request"],
-    says: "Locks in one request shared by several callers",
-};
-
-static ALL: [Metric; 14] = [
-    ACQUIRE, WAIT, HOLD, HELD, WAITING, LOST, HAND_OFF, RENEW, LATENESS, GHOSTS, WAKEUPS,
-    RECONNECT, ROUND_TRIP, BATCH,
-];
+metrics! {
+    ACQUIRE = Counter of Count, "parklock_acquire_total" ["kind", "lock", "outcome"]:
+        "Calls that asked for a lock, by how they ended";
+    WAIT = Histogram of Seconds, "parklock_wait_seconds" ["kind", "lock"]:
+        "Time from a call to its grant";
+    HOLD = Histogram of Seconds, "parklock_hold_seconds" ["kind", "lock"]:
+        "Time from a grant to the end of the hold: released or lost";
+    HELD = Gauge of Count, "parklock_held" ["kind", "lock"]:
+        "Holds that this process currently has";
+    WAITING = Gauge of Count, "parklock_waiting" ["kind", "lock"]:
+        "Callers of this process that are waiting";
+    LOST = Counter of Count, "parklock_lost_total" ["kind", "lock", "reason"]:
+        "Holds that ended before they were released";
+    HAND_OFF = Counter of Count, "parklock_hand_off_total" ["kind", "lock"]:
+        "Holds handed from caller to caller of this process, without a request";
+    RENEW = Counter of Count, "parklock_renew_total" ["outcome"]:
+        "Renewals by the watchdog, by their answer";
+    LATENESS = Histogram of Seconds, "parklock_renew_lateness_seconds" []:
+        "Time from when a renewal was due until it was confirmed, repetitions included";
+    GHOSTS = Counter of Count, "parklock_ghosts_total" []:
+        "Requests for a lock whose caller never got the answer, so that the client cleans up after them";
+    WAKEUPS = Counter of Count, "parklock_wakeups_total" ["source"]:
+        "Wake-ups of waiters, by their cause";
+    RECONNECT = Counter of Count, "parklock_reconnect_total" ["link"]:
+        "Reconnections";
+    ROUND_TRIP = Histogram of Seconds, "parklock_round_trip_seconds" []:
+        "Time from sending a script to its answer";
+    BATCH = Histogram of Count, "parklock_batch_size" ["request"]:
+        "Locks in one request shared by several callers";
+}
 
 /// Describes each metric, and starts the counters at zero. Recorders allow repeated descriptions.
 pub(crate) fn describe() {
     with_recorder(|recorder| {
-        for Metric { name, sort, unit, says, .. } in &ALL {
+        for Metric { name, sort, unit, says, .. } in ALL {
             let (name, unit, says) = ((*name).into(), Some(*unit), (*says).into());
             match sort {
                 Sort::Counter => recorder.describe_counter(name, unit, says),

@@ -1,18 +1,14 @@
 //! The address of the server, and how the client makes one connection to it.
 
 mod dial;
+#[cfg(feature = "tls")]
+mod encryption;
 mod hello;
 
 use std::fmt;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    ProtocolVersion, PushInfo, Value, cmd,
-};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline, Value, cmd, pipe};
 use tokio::time::{Instant, timeout};
 
 use crate::config::{Config, longest_lease};
@@ -21,25 +17,17 @@ use crate::error::{Error, Result, Source, said};
 use crate::wire::fault::{self, Fault};
 use crate::wire::node::Node;
 use crate::wire::passwords::{Password, shown};
+use crate::wire::socket::{Hear, OnEnd, Socket};
 
-pub(crate) use dial::Dialled;
 #[cfg(feature = "streams")]
 pub use dial::{Dial, Stream};
 pub(crate) use hello::{Expected, Hello};
 
 use dial::Dialler;
 
-/// The heartbeat detects a peer that vanished silently. These two settings also free the socket.
-const KEEPALIVE: Duration = Duration::from_secs(15);
-#[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-const USER_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How many requests may queue for the socket before their senders wait.
-const QUEUE: usize = 1024;
-
 /// A server, with everything that the client needs to connect to it.
 pub(crate) struct Address {
-    client: Client,
+    info: ConnectionInfo,
     /// The one of the URL.
     password: Option<Password>,
     dialler: Dialler,
@@ -49,8 +37,7 @@ pub(crate) struct Address {
 /// The URL without user, password and query: safe for logs. A server may have named the host.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let info = self.client.get_connection_info();
-        match info.addr() {
+        match self.info.addr() {
             ConnectionAddr::Tcp(host, port) => write!(f, "redis://{}:{port}", shown(host)),
             ConnectionAddr::TcpTls { host, port, .. } => {
                 write!(f, "rediss://{}:{port}", shown(host))
@@ -58,7 +45,7 @@ impl fmt::Display for Address {
             ConnectionAddr::Unix(path) => write!(f, "redis+unix://{}", path.display()),
             _ => f.write_str("redis"),
         }?;
-        write!(f, "/{}", info.redis_settings().db())
+        write!(f, "/{}", self.info.redis_settings().db())
     }
 }
 
@@ -72,7 +59,9 @@ impl Address {
     /// # Errors
     /// [`Error::Config`] if the URL cannot be parsed. The error does not quote the URL, which may contain a password.
     pub(crate) fn new(url: &str, config: &Config) -> Result<Self> {
-        Self::of(understood(url)?, Dialler::over_sockets(), config)
+        let info = understood(url)?;
+        let dialler = Dialler::of(info.addr(), config)?;
+        Self::of(info, dialler, config)
     }
 
     fn of(info: ConnectionInfo, dialler: Dialler, config: &Config) -> Result<Self> {
@@ -84,12 +73,7 @@ impl Address {
             ));
         }
         let password = settings.password().map(Password::new);
-        Ok(Self {
-            client: open(prepared(info), config)?,
-            password,
-            dialler,
-            config: config.clone(),
-        })
+        Ok(Self { info, password, dialler, config: config.clone() })
     }
 
     /// What this server is expected to be, with the URLs that it may require instead.
@@ -106,7 +90,7 @@ impl Address {
 
     /// The database number.
     pub(crate) fn database(&self) -> i64 {
-        self.client.get_connection_info().redis_settings().db()
+        self.info.redis_settings().db()
     }
 
     /// The same address, reached over streams that `dial` opens.
@@ -123,56 +107,79 @@ impl Address {
         self.config.response()
     }
 
-    /// Opens one connection. It calls `push` with each push of the server, on the connection's own task: `push` must
-    /// not block.
-    pub(crate) async fn connect(
+    /// Opens one connection, and greets the server.
+    pub(crate) async fn connect(&self, hear: Hear, on_end: OnEnd) -> Result<Dialled, Fault> {
+        let (login, user, password) = match &self.config.credentials {
+            None => {
+                let settings = self.info.redis_settings();
+                let login = Login { password: self.password.clone(), renew_at: None };
+                let owned = |word: Option<&str>| word.map(str::to_owned);
+                (login, owned(settings.username()), owned(settings.password()))
+            }
+            Some(provider) => {
+                let credentials = provider.ask().await.map_err(no_credentials)?;
+                let login = Login::of(&credentials);
+                (login, credentials.user, Some(credentials.password))
+            }
+        };
+        let halves = self.dialler.dial(self.info.addr()).await.map_err(Fault::connecting)?;
+        let socket = Socket::new(halves, self.response_timeout(), hear, on_end);
+        let hello = self.greet(&socket, user.as_deref(), password.as_deref()).await?;
+        Ok(Dialled { socket, hello, login })
+    }
+
+    /// A connection for a few requests. Nobody listens to it.
+    pub(crate) async fn connect_for_once(&self) -> Result<Dialled, Fault> {
+        self.connect(Box::new(|_| {}), Box::new(|| {})).await
+    }
+
+    /// Says who the client is, which protocol it speaks and which database it means, in one piece.
+    async fn greet(
         &self,
-        push: impl Fn(PushInfo) + Send + Sync + 'static,
-    ) -> Result<Dialled, Fault> {
-        let push = move |info| {
-            push(info);
-            Ok::<(), std::convert::Infallible>(())
+        socket: &Socket,
+        user: Option<&str>,
+        password: Option<&str>,
+    ) -> Result<Hello, Fault> {
+        // RESP3, since pushes and replies share a connection.
+        let mut hello = cmd("HELLO");
+        hello.arg(3);
+        if let Some(password) = password {
+            hello.arg("AUTH").arg(user.unwrap_or("default")).arg(password);
+        }
+        let (mut pipe, database) = (pipe(), self.database());
+        if database != 0 {
+            pipe.cmd("SELECT").arg(database);
+        }
+        self.describe(&mut pipe);
+        // Two requests at once: a server that takes no more clients answers the first one alone, and closes.
+        let (hello, others) = tokio::join!(socket.ask(&hello), socket.ask_each(&pipe));
+        let refused = |answer: &Value| match answer {
+            Value::ServerError(error) => Err(Fault::refused_at_first(error)),
+            _ => Ok(()),
         };
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect_timeout()))
-            .set_response_timeout(Some(self.response_timeout()))
-            .set_pipeline_buffer_size(QUEUE)
-            .set_push_sender(push);
-        let mut dialled = self.dial(config).await?;
+        let hello = hello.map_err(Fault::connecting)?;
+        refused(&hello)?;
+        let others = others.map_err(Fault::connecting)?;
+        if database != 0 {
+            others.first().map_or(Ok(()), refused)?;
+        }
+        Hello::read(&hello)
+    }
+
+    /// What `CLIENT LIST` shows. A user that may not do this gets a connection without a name.
+    fn describe(&self, pipe: &mut Pipeline) {
+        for (field, value) in
+            [("LIB-NAME", env!("CARGO_PKG_NAME")), ("LIB-VER", env!("CARGO_PKG_VERSION"))]
+        {
+            pipe.cmd("CLIENT").arg("SETINFO").arg(field).arg(value);
+        }
         if let Some(app) = &self.config.describe {
-            // A user that may not do this gets a connection without a name.
-            let mut name = cmd("CLIENT");
-            name.arg("SETNAME").arg(format!("{}:{app}", env!("CARGO_PKG_NAME")));
-            dialled.conn.send_packed_command(&name).await.map_err(Fault::connecting)?;
+            pipe.cmd("CLIENT").arg("SETNAME").arg(format!("{}:{app}", env!("CARGO_PKG_NAME")));
         }
-        Ok(dialled)
-    }
-
-    async fn dial(&self, config: AsyncConnectionConfig) -> Result<Dialled, Fault> {
-        let Some(provider) = &self.config.credentials else {
-            let login = Login { password: self.password.clone(), renew_at: None };
-            return self.dialler.dial(&self.client, login, config).await;
-        };
-        let credentials = provider.ask().await.map_err(no_credentials)?;
-        let login = Login::of(&credentials);
-        self.dialler.dial(&self.client_of(credentials)?, login, config).await
-    }
-
-    fn client_of(&self, credentials: Credentials) -> Result<Client, Fault> {
-        let info = self.client.get_connection_info().clone();
-        let mut settings = info.redis_settings().clone().set_password(credentials.password);
-        if let Some(user) = credentials.user {
-            settings = settings.set_username(user);
-        }
-        let client = open(info.set_redis_settings(settings), &self.config);
-        client.map_err(|error| Fault::NotSent(said(error.to_string())))
     }
 
     /// Sends new credentials on a live connection. If the server refuses them, the connection keeps the previous ones.
-    pub(crate) async fn authenticate(
-        &self,
-        conn: &mut MultiplexedConnection,
-    ) -> Result<Login, Fault> {
+    pub(crate) async fn authenticate(&self, socket: &Socket) -> Result<Login, Fault> {
         let Some(provider) = &self.config.credentials else { return Ok(Login::default()) };
         let limit = self.connect_timeout();
         let late = || Fault::NotSent(said(format!("no credentials within {limit:?}")));
@@ -182,15 +189,19 @@ impl Address {
         let mut auth = cmd("AUTH");
         credentials.user.iter().for_each(|user| _ = auth.arg(user));
         auth.arg(&credentials.password);
-        match conn.send_packed_command(&auth).await.map_err(Fault::answering)? {
-            Value::ServerError(error) => Err(fault::entry(&error)),
-            _ => Ok(login),
-        }
+        fault::answered(socket.ask(&auth).await).map(|_| login)
     }
 }
 
 fn no_credentials(source: Source) -> Fault {
     Fault::NotSent(said(format!("no credentials: {source}")))
+}
+
+/// A new connection.
+pub(crate) struct Dialled {
+    pub(crate) socket: Socket,
+    pub(crate) hello: Hello,
+    pub(crate) login: Login,
 }
 
 /// The credentials that a connection has sent.
@@ -231,7 +242,7 @@ impl Addresses {
         let seeds = infos.iter().map(|info| node(info.addr())).collect::<Result<_>>()?;
         let first = infos.into_iter().next();
         let info = first.ok_or_else(|| Error::config("the URL names no server"))?;
-        let dialler = Dialler::over_sockets();
+        let dialler = Dialler::of(info.addr(), config)?;
         let addresses = Self { info, dialler, config: config.clone(), seeds };
         for seed in &addresses.seeds {
             addresses.of(seed)?;
@@ -273,11 +284,25 @@ fn node(addr: &ConnectionAddr) -> Result<Node> {
     }
 }
 
+/// `rediss://` is read as `redis://`: the redis crate knows it only with TLS of its own, which parklock does not use.
 fn understood(url: &str) -> Result<ConnectionInfo> {
-    if cfg!(not(feature = "tls")) && url.starts_with("rediss:") {
-        return Err(Error::config("rediss:// needs the feature `tls` of parklock"));
+    let plain = url.strip_prefix("rediss://").map(|rest| format!("redis://{rest}"));
+    let info = plain.as_deref().unwrap_or(url).into_connection_info();
+    let info = info.map_err(|error| malformed(&error))?;
+    match info.addr() {
+        ConnectionAddr::Tcp(..) if plain.is_some() && cfg!(not(feature = "tls")) => {
+            Err(Error::config("rediss:// needs the feature `tls` of parklock"))
+        }
+        ConnectionAddr::Tcp(..) if plain.is_some() && url.contains('#') => {
+            Err(Error::config("#insecure is not accepted: the server must be verified"))
+        }
+        ConnectionAddr::Tcp(host, port) if plain.is_some() => {
+            let (host, port) = (host.clone(), *port);
+            let addr = ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None };
+            Ok(info.set_addr(addr))
+        }
+        _ => Ok(info),
     }
-    verified(url.into_connection_info().map_err(|error| malformed(&error))?)
 }
 
 fn malformed(error: &redis::RedisError) -> Error {
@@ -287,70 +312,6 @@ fn malformed(error: &redis::RedisError) -> Error {
         "the URL is not one of redis://, rediss://, redis+unix://, redis-cluster://, rediss-cluster://, \
          redis-sentinel:// and rediss-sentinel:// ({reason})"
     ))
-}
-
-fn verified(info: ConnectionInfo) -> Result<ConnectionInfo> {
-    match info.addr() {
-        ConnectionAddr::TcpTls { insecure: true, .. } => {
-            Err(Error::config("#insecure is not accepted: the server must be verified"))
-        }
-        _ => Ok(info),
-    }
-}
-
-/// RESP3, since pushes and replies share a connection; no Nagle algorithm, which would double the latency.
-fn prepared(info: ConnectionInfo) -> ConnectionInfo {
-    let redis = info
-        .redis_settings()
-        .clone()
-        .set_protocol(ProtocolVersion::RESP3)
-        .set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-    let tcp = TcpSettings::default()
-        .set_nodelay(true)
-        .set_keepalive(TcpKeepalive::new().with_time(KEEPALIVE));
-    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-    let tcp = tcp.set_user_timeout(USER_TIMEOUT);
-    info.set_redis_settings(redis).set_tcp_settings(tcp)
-}
-
-#[cfg(feature = "tls")]
-fn open(info: ConnectionInfo, config: &Config) -> Result<Client> {
-    use redis::{ClientTlsConfig, TlsCertificates};
-    use rustls::crypto::{CryptoProvider, ring};
-
-    if CryptoProvider::get_default().is_none() {
-        // This fails if another task was quicker: then the process has a provider already.
-        let _ = ring::default_provider().install_default();
-    }
-    let encrypted = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
-    let client = match config.tls.clone() {
-        Some(_) if !encrypted => {
-            return Err(Error::config("tls is set, but the URL is not a rediss:// one"));
-        }
-        Some(tls) if tls.ca.as_ref().is_some_and(|ca| !is_certificate(ca)) => {
-            return Err(Error::config("the CA of tls is not a certificate in PEM"));
-        }
-        Some(tls) => {
-            let client_tls = tls.identity.map(|identity| ClientTlsConfig {
-                client_cert: identity.certificate,
-                client_key: identity.key,
-            });
-            Client::build_with_tls(info, TlsCertificates { client_tls, root_cert: tls.ca })
-        }
-        None => Client::open(info),
-    };
-    client.map_err(|error| Error::config(format!("the certificates cannot be used: {error}")))
-}
-
-/// Refuses a file without any certificate: the TLS library would make an authority of it that trusts nobody.
-#[cfg(feature = "tls")]
-fn is_certificate(pem: &[u8]) -> bool {
-    String::from_utf8_lossy(pem).contains("BEGIN CERTIFICATE")
-}
-
-#[cfg(not(feature = "tls"))]
-fn open(info: ConnectionInfo, _config: &Config) -> Result<Client> {
-    Client::open(info).map_err(|error| malformed(&error))
 }
 
 #[cfg(test)]
@@ -384,7 +345,7 @@ mod tests {
         let Expected::Alone { cluster, sentinel } = other.alone() else { panic!("it is alone") };
         assert_eq!(cluster, "redis-cluster://b:7001");
         assert_eq!(sentinel, "redis-sentinel://b:7001/<service>");
-        let settings = other.client.get_connection_info().redis_settings();
+        let settings = other.info.redis_settings();
         assert_eq!(settings.username(), Some("user"));
         assert!(!format!("{other:?}").contains("secret"));
     }

@@ -1,9 +1,9 @@
 //! A client's description of itself in Redis, for operators.
 
+use std::fs;
 use std::time::Duration;
-use std::{fs, process};
 
-use redis::{Value, cmd};
+use redis::cmd;
 use tokio::time::{Instant, timeout};
 
 use crate::slot::Slot;
@@ -24,14 +24,15 @@ pub(crate) struct Card {
     slot: Option<Slot>,
     app: String,
     host: String,
+    pid: u32,
     /// The server's time at the first write, in ms; 0: it has not been written yet.
     since: u64,
 }
 
 impl Card {
-    pub(crate) fn new(app: &str, key: String, in_cluster: bool) -> Self {
+    pub(crate) fn new(app: &str, pid: u32, key: String, in_cluster: bool) -> Self {
         let slot = in_cluster.then(|| Slot::of(&key));
-        Self { key, slot, app: app.to_owned(), host: host(), since: 0 }
+        Self { key, slot, app: app.to_owned(), host: host(), pid, since: 0 }
     }
 
     /// How often to write it.
@@ -40,8 +41,7 @@ impl Card {
     }
 
     fn text(&self) -> String {
-        let Self { app, host, since, .. } = self;
-        let pid = process::id();
+        let Self { app, host, pid, since, .. } = self;
         format!(r#"{{"app":"{app}","host":"{host}","pid":{pid},"since":{since}}}"#)
     }
 }
@@ -52,16 +52,13 @@ impl Commands {
         let shard = self.shard_of(card.slot)?;
         // The link reports whether it came up in time.
         let _ = timeout(PATIENCE, shard.up()).await;
-        let mut live = shard.link.live()?;
+        let live = shard.link.live()?;
         if card.since == 0 {
             card.since = shard.clock.time(Instant::now()) / 1000;
         }
         let mut set = cmd("SET");
         set.arg(&card.key).arg(card.text()).arg("PX").arg(LIFE.as_millis() as u64);
-        match live.conn.send_packed_command(&set).await.map_err(Fault::answering)? {
-            Value::ServerError(error) => Err(fault::entry(&error)),
-            _ => Ok(()),
-        }
+        fault::answered(live.socket.ask(&set).await).map(drop)
     }
 }
 
@@ -79,14 +76,13 @@ mod tests {
     use crate::keys::of_client;
 
     fn of(app: &str, in_cluster: bool) -> Card {
-        Card::new(app, of_client("", "id"), in_cluster)
+        Card::new(app, 42, of_client("", "id"), in_cluster)
     }
 
     #[test]
     fn a_card_is_text_that_needs_no_escapes() {
         let card = Card { since: 7, host: "web-1".into(), ..of("billing", false) };
-        let pid = process::id();
-        let text = format!(r#"{{"app":"billing","host":"web-1","pid":{pid},"since":7}}"#);
+        let text = r#"{"app":"billing","host":"web-1","pid":42,"since":7}"#.to_owned();
         assert_eq!((card.key.as_str(), card.text()), ("lock_client:{id}", text));
         assert!(!host().contains(['"', '\n']));
     }

@@ -23,10 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Layout};
@@ -39,6 +38,7 @@ use crate::wire::link::Generations;
 use crate::wire::node::Node;
 use crate::wire::replies::strange;
 use crate::wire::shard::{CommandDuty, Quorum, ServerClock, Shard};
+use crate::wire::socket::Socket;
 
 pub(crate) use map::SlotMap;
 pub(crate) use redirect::{MOST_HOPS, next_hop};
@@ -222,7 +222,7 @@ impl Cluster {
         let used = map.nodes();
         let mut ended = Vec::new();
         self.shards().retain(|node, known| {
-            if used.contains(node) {
+            if used.contains(&node) {
                 known.unused = None;
                 return true;
             }
@@ -238,8 +238,8 @@ impl Cluster {
     }
 
     /// The nodes that this client has used, each with its live connection.
-    pub(crate) fn links(&self) -> Vec<(Node, Option<MultiplexedConnection>)> {
-        let live = |known: &Known| known.shard.link.live().ok().map(|live| live.conn);
+    pub(crate) fn links(&self) -> Vec<(Node, Option<Socket>)> {
+        let live = |known: &Known| known.shard.link.live().ok().map(|live| live.socket);
         self.shards().iter().map(|(node, known)| (node.clone(), live(known))).collect()
     }
 
@@ -249,7 +249,7 @@ impl Cluster {
         let used = map.nodes();
         self.shards()
             .iter()
-            .any(|(node, known)| used.contains(node) && known.shard.link.live().is_err())
+            .any(|(node, known)| used.contains(&node) && known.shard.link.live().is_err())
     }
 
     /// Whether the map may be wrong in a way that no server will correct. The call forgets that a slot was found that
@@ -258,16 +258,20 @@ impl Cluster {
         self.is_unserved.swap(false, Ordering::Relaxed) || self.is_troubled()
     }
 
-    /// Asks a node for the map, over a separate connection.
-    pub(crate) async fn ask_stranger(&self, node: &Node) -> Result<SlotMap, Fault> {
+    /// Asks a node for the map, over a separate connection, for as long as a connection may take or as the caller says.
+    pub(crate) async fn ask_stranger(
+        &self,
+        node: &Node,
+        limit: Option<Duration>,
+    ) -> Result<SlotMap, Fault> {
         let address = self.address(node)?;
-        let limit = address.connect_timeout();
+        let longest = address.connect_timeout();
+        let limit = limit.map_or(longest, |limit| limit.min(longest));
         let asked = async {
-            let mut dialled = address.connect(|_| {}).await?;
-            ask_for_map(&mut dialled.conn, node).await
+            let dialled = address.connect_for_once().await?;
+            ask_for_map(&dialled.socket, node).await
         };
-        let late = || Fault::NotSent(said(format!("{node} did not answer in {limit:?}")));
-        timeout(limit, asked).await.unwrap_or_else(|_| Err(late()))
+        Fault::unless_in(limit, node, asked).await
     }
 }
 
@@ -275,11 +279,8 @@ impl Cluster {
 const NO_CLUSTER: &str = "cluster support disabled";
 
 /// Asks a node for the map.
-pub(crate) async fn ask_for_map(
-    conn: &mut MultiplexedConnection,
-    node: &Node,
-) -> Result<SlotMap, Fault> {
-    let answer = conn.send_packed_command(cmd("CLUSTER").arg("SLOTS")).await;
+pub(crate) async fn ask_for_map(socket: &Socket, node: &Node) -> Result<SlotMap, Fault> {
+    let answer = socket.ask(cmd("CLUSTER").arg("SLOTS")).await;
     match answer.map_err(Fault::answering)? {
         redis::Value::ServerError(error) if fault::says(&error, NO_CLUSTER) => Err(Fault::Config(
             format!("{node} is not a node of a cluster: connect to it as redis:// or rediss://"),

@@ -186,6 +186,7 @@ impl Commands {
                 let kind = Kind::called(&kind).into_owned();
                 Error::Conflict { key, kind, asked: keys.called() }
             }
+            Error::Unset { .. } => Error::Unset { name: keys.name().into_owned() },
             error => error,
         }
     }

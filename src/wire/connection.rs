@@ -13,9 +13,10 @@ use crate::wire::cluster::{MOST_HOPS, Servers, next_hop};
 use crate::wire::common_args::CommonArgs;
 use crate::wire::fault::{self, Fault};
 use crate::wire::link::Live;
-use crate::wire::passwords::shown;
+use crate::wire::passwords::shown_type;
 use crate::wire::scripts::Script;
 use crate::wire::shard::{Acks, Reign, Shard};
+use crate::wire::socket::Broken;
 
 /// Writes the keys and arguments of a script. It gets the least value that the token counter should have. It is a trait object, so
 /// that the path of a request to the socket is compiled once, and not once for each script.
@@ -106,8 +107,8 @@ impl<'a> Connection<'a> {
         self.shard.clock.granted(number, Instant::now());
     }
 
-    pub(crate) fn common(&self) -> Arc<CommonArgs> {
-        Arc::clone(self.common)
+    pub(crate) fn common(&self) -> &'a CommonArgs {
+        self.common
     }
 
     /// The same connection, for another request at the same time.
@@ -206,55 +207,40 @@ impl<'a> Connection<'a> {
             let (value, short) = acks.send(self.live.clone(), cmd, is_asking, waits).await?;
             meters::round_trip(now);
             self.short = short;
-            return match value {
-                Value::ServerError(error) => Err(fault::entry(&error)),
-                value => Ok(value),
-            };
+            return fault::answered(Ok(value));
         }
         fill(&mut cmd, self.shard.clock.floor(now));
         let answer = if is_asking {
             // Boxed: only a request to a slot of a cluster that is moving needs the space for it.
             Box::pin(self.send_asking(&cmd)).await
         } else {
-            self.live.conn.send_packed_command(&cmd).await
+            self.live.socket.ask(&cmd).await
         };
         if answer.is_ok() {
             meters::round_trip(now);
         }
-        match answer {
-            Ok(Value::ServerError(error)) => Err(fault::entry(&error)),
-            Ok(value) => Ok(value),
-            Err(error) => Err(Fault::answering(error)),
-        }
+        fault::answered(answer)
     }
 
     /// Sent in one piece: the permission to ask is for the next command of the connection, whichever task sends it.
-    async fn send_asking(&mut self, cmd: &Cmd) -> redis::RedisResult<Value> {
+    async fn send_asking(&self, cmd: &Cmd) -> Result<Value, Broken> {
         let mut pipe = pipe();
         pipe.cmd("ASKING").add_command(cmd.clone());
-        let answers = self.live.conn.send_packed_commands(&pipe, 1, 1).await?;
-        Ok(answers.into_iter().next().unwrap_or(Value::Nil))
+        Ok(self.live.socket.ask_each(&pipe).await?.pop().unwrap_or(Value::Nil))
     }
 
     fn distrust(&self) {
-        // Both lead to the same server.
-        self.shard.link.suspect(self.live.generation);
-        if let Some(acks) = &self.shard.acks {
-            acks.link.suspect(self.live.generation);
-        }
+        // All lead to the same server.
+        self.shard.links().for_each(|link| link.suspect(self.live.generation));
     }
 
-    pub(crate) async fn type_of(mut self, key: &str) -> Option<String> {
-        match self.live.conn.send_packed_command(cmd("TYPE").arg(key)).await {
-            Ok(Value::SimpleString(kind)) if KINDS.contains(&&*kind) => Some(kind),
-            Ok(Value::SimpleString(kind)) => Some(shown(&kind)),
+    pub(crate) async fn type_of(self, key: &str) -> Option<String> {
+        match self.live.socket.ask(cmd("TYPE").arg(key)).await {
+            Ok(Value::SimpleString(kind)) => Some(shown_type(kind)),
             _ => None,
         }
     }
 }
-
-/// What TYPE says of a key. Whatever else a server says may contain a password.
-const KINDS: [&str; 7] = ["none", "string", "list", "set", "zset", "hash", "stream"];
 
 /// The connection on which a request was sent last.
 #[derive(Debug, Clone)]

@@ -8,16 +8,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{PushInfo, PushKind, Value, cmd};
+use redis::{PushInfo, PushKind, ServerError, Value, cmd, pipe};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::wire::address::Hello;
 use crate::wire::destination::Destination;
-use crate::wire::fault::Fault;
-use crate::wire::link::{Duty, Generations, Link, LinkTask};
+use crate::wire::fault::{self, Fault};
+use crate::wire::link::{Duty, Generations, Greeted, Link, LinkTask};
 use crate::wire::sentinels::Sentinels;
+use crate::wire::socket::Socket;
 
 /// When to ask if nothing happens, plus or minus a third.
 const AT_LEAST: Duration = Duration::from_secs(30);
@@ -35,28 +35,14 @@ const SWITCHED: &str = "+switch-master";
 /// all replicas follow the new primary, which may take minutes.
 const PROMOTED: &str = "+failover-state-reconf-slaves";
 
-/// The task that keeps the address up to date.
-pub(crate) struct FailoverWatch {
-    sentinels: Arc<Sentinels>,
-    task: LinkTask<Ear>,
-    link: Link,
-}
-
-impl FailoverWatch {
-    pub(crate) fn new(sentinels: &Arc<Sentinels>) -> Self {
-        let ear = Arc::new(Ear(Arc::clone(sentinels)));
-        let destination = Destination::Sentinel(Arc::clone(sentinels));
-        let (task, link) = LinkTask::new(destination, ear, Generations::default());
-        Self { sentinels: Arc::clone(sentinels), task, link }
-    }
-
-    /// Keeps the address up to date until `stop`. Links to a former primary notice by themselves that the address has
-    /// changed.
-    pub(crate) async fn run(self, stop: CancellationToken) {
-        let Self { sentinels, task, link } = self;
-        let listening = task.run(stop.clone());
-        tokio::join!(listening, stop.run_until_cancelled(watch(&sentinels, &link)));
-    }
+/// Keeps the address up to date until `stop`. Links to a former primary notice by themselves that the address has
+/// changed.
+pub(crate) async fn watch_failovers(sentinels: Arc<Sentinels>, stop: CancellationToken) {
+    let ear = Arc::new(Ear(Arc::clone(&sentinels)));
+    let destination = Destination::Sentinel(Arc::clone(&sentinels));
+    let (task, link) = LinkTask::new(destination, ear, Generations::default());
+    let watching = stop.run_until_cancelled(watch(&sentinels, &link));
+    tokio::join!(task.run(stop.clone()), watching);
 }
 
 async fn watch(sentinels: &Sentinels, link: &Link) {
@@ -77,34 +63,43 @@ async fn watch(sentinels: &Sentinels, link: &Link) {
     }
 }
 
+/// Returns the error of the sentinel if it refuses.
+async fn subscribe(socket: &Socket, channel: &str) -> Result<Option<ServerError>, Fault> {
+    let mut pipe = pipe();
+    pipe.cmd("SUBSCRIBE").arg(channel);
+    let errors = socket.ask_for_pushes(&pipe).await.map_err(Fault::connecting)?;
+    Ok(errors.into_iter().next())
+}
+
 /// The duty of the link to a sentinel.
 struct Ear(Arc<Sentinels>);
 
 impl Duty for Ear {
-    const NAME: &'static str = "sentinel";
-
-    async fn greet(&self, conn: &mut MultiplexedConnection, _: u64) -> Result<(), Fault> {
-        let hello = conn.send_packed_command(&cmd("HELLO")).await.map_err(Fault::connecting)?;
-        Hello::read(Some(&hello))?.is_sentinel()?;
-        conn.subscribe(SWITCHED).await.map_err(Fault::connecting)?;
-        match conn.subscribe(PROMOTED).await.map_err(Fault::answering) {
-            // A user that may not hear of it goes without it.
-            Ok(()) | Err(Fault::Permission(_)) => Ok(()),
-            Err(fault) => Err(fault),
-        }
+    fn name(&self) -> &'static str {
+        "sentinel"
     }
 
-    async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
-        conn.send_packed_command(&cmd("PING")).await.map(drop).map_err(Fault::answering)
+    fn greet<'a>(&'a self, socket: &'a Socket, hello: &'a Hello, _: u64) -> Greeted<'a> {
+        Box::pin(async move {
+            hello.is_sentinel()?;
+            if let Some(error) = subscribe(socket, SWITCHED).await? {
+                return Err(Fault::refused_at_first(&error));
+            }
+            match subscribe(socket, PROMOTED).await?.map(|error| fault::entry(&error)) {
+                // A user that may not hear of it goes without it.
+                None | Some(Fault::Permission(_)) => Ok(()),
+                Some(fault) => Err(fault),
+            }
+        })
+    }
+
+    fn heartbeat<'a>(&'a self, socket: &'a Socket) -> Greeted<'a> {
+        Box::pin(async { socket.ask(&cmd("PING")).await.map(drop).map_err(Fault::answering) })
     }
 
     /// Earlier messages were missed.
     fn up(&self, _: u64) {
         self.0.doubted.notify_one();
-    }
-
-    async fn work(&self, _: MultiplexedConnection) -> Fault {
-        std::future::pending().await
     }
 
     fn hear(&self, _: u64, push: PushInfo) {
@@ -117,6 +112,4 @@ impl Duty for Ear {
             self.0.doubted.notify_one();
         }
     }
-
-    fn down(&self) {}
 }

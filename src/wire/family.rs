@@ -4,7 +4,7 @@ use crate::error::said;
 use crate::keys::Keys;
 use crate::kinds::Family;
 use crate::wire::fault::Fault;
-use crate::wire::scripts::{self, Script};
+use crate::wire::scripts::*;
 
 /// The scripts of a family. `None`: the client never calls such a script for it.
 pub(crate) struct Scripts {
@@ -16,7 +16,7 @@ pub(crate) struct Scripts {
     pub(crate) release: &'static Script,
     /// Releases what is held, and touches only one key.
     pub(crate) release_alone: Option<&'static Script>,
-    /// [`RENEW`](scripts::RENEW) renews the families that are batched.
+    /// [`RENEW`] renews the families that are batched.
     pub(crate) renew: Option<Renew>,
     pub(crate) status: &'static Script,
     pub(crate) force_unlock: Option<&'static Script>,
@@ -101,109 +101,81 @@ const fn common(
 
 /// Fair locks, read-write locks and semaphores.
 static LINE: Scripts = Scripts {
-    release_alone: Some(&scripts::LINE_RELEASE_ALONE),
-    renew: Some(Renew::Holders(&scripts::LINE_RENEW)),
-    force_unlock: Some(&scripts::LINE_FORCE_UNLOCK),
-    resize: Some(&scripts::LINE_RESIZE),
-    ..common(&scripts::LINE_ACQUIRE, &scripts::LINE_RELEASE, &scripts::LINE_STATUS)
+    release_alone: Some(&LINE_RELEASE_ALONE),
+    renew: Some(Renew::Holders(&LINE_RENEW)),
+    force_unlock: Some(&LINE_FORCE_UNLOCK),
+    resize: Some(&LINE_RESIZE),
+    ..common(&LINE_ACQUIRE, &LINE_RELEASE, &LINE_STATUS)
 };
 
 /// Plain locks.
 static LOCK: Scripts = Scripts {
-    acquire_each: Some(&scripts::TAKE),
-    acquire_all: Some(&scripts::LOCK_ACQUIRE_ALL),
-    release_alone: Some(&scripts::LOCK_RELEASE_ALONE),
-    force_unlock: Some(&scripts::LOCK_FORCE_UNLOCK),
-    ..common(&scripts::LOCK_ACQUIRE, &scripts::LOCK_RELEASE, &scripts::STATUS)
+    acquire_each: Some(&TAKE),
+    acquire_all: Some(&LOCK_ACQUIRE_ALL),
+    release_alone: Some(&LOCK_RELEASE_ALONE),
+    force_unlock: Some(&LOCK_FORCE_UNLOCK),
+    ..common(&LOCK_ACQUIRE, &LOCK_RELEASE, &STATUS)
 };
 
 static LATCH: Scripts = Scripts {
-    set: Some(&scripts::LATCH_SET),
-    count_down: Some(&scripts::LATCH_COUNT_DOWN),
-    delete: Some(&scripts::LATCH_DELETE),
-    ..common(&scripts::LATCH_ACQUIRE, &scripts::LATCH_RELEASE, &scripts::LATCH_STATUS)
+    set: Some(&LATCH_SET),
+    count_down: Some(&LATCH_COUNT_DOWN),
+    delete: Some(&LATCH_DELETE),
+    ..common(&LATCH_ACQUIRE, &LATCH_RELEASE, &LATCH_STATUS)
 };
 
 /// It has no `release_alone`: a release of a notification with one key alone cannot pass the notification on.
 static CONDITION: Scripts = Scripts {
-    renew: Some(Renew::Holders(&scripts::LINE_RENEW)),
-    force_unlock: Some(&scripts::CONDITION_FORCE_UNLOCK),
-    notify: Some(&scripts::CONDITION_NOTIFY),
-    taken: Some(&scripts::CONDITION_TAKEN),
-    ..common(&scripts::CONDITION_ACQUIRE, &scripts::CONDITION_RELEASE, &scripts::CONDITION_STATUS)
+    renew: Some(Renew::Holders(&LINE_RENEW)),
+    force_unlock: Some(&CONDITION_FORCE_UNLOCK),
+    notify: Some(&CONDITION_NOTIFY),
+    taken: Some(&CONDITION_TAKEN),
+    ..common(&CONDITION_ACQUIRE, &CONDITION_RELEASE, &CONDITION_STATUS)
 };
 
 static REDISSON_LOCK: Scripts = Scripts {
-    acquire_each: Some(&scripts::REDISSON_LOCK_ACQUIRE),
-    acquire_all: Some(&scripts::REDISSON_LOCK_ACQUIRE_ALL),
-    force_unlock: Some(&scripts::REDISSON_LOCK_FORCE_UNLOCK),
-    ..common(
-        &scripts::REDISSON_LOCK_ACQUIRE,
-        &scripts::REDISSON_LOCK_RELEASE,
-        &scripts::REDISSON_LOCK_STATUS,
-    )
+    acquire_each: Some(&REDISSON_LOCK_ACQUIRE),
+    acquire_all: Some(&REDISSON_LOCK_ACQUIRE_ALL),
+    force_unlock: Some(&REDISSON_LOCK_FORCE_UNLOCK),
+    ..common(&REDISSON_LOCK_ACQUIRE, &REDISSON_LOCK_RELEASE, &REDISSON_LOCK_STATUS)
 };
 
 static REDISSON_FENCED: Scripts = Scripts {
-    acquire_each: Some(&scripts::REDISSON_FENCED_ACQUIRE),
-    force_unlock: Some(&scripts::REDISSON_LOCK_FORCE_UNLOCK),
-    ..common(
-        &scripts::REDISSON_FENCED_ACQUIRE,
-        &scripts::REDISSON_LOCK_RELEASE,
-        &scripts::REDISSON_LOCK_STATUS,
-    )
+    acquire_each: Some(&REDISSON_FENCED_ACQUIRE),
+    force_unlock: Some(&REDISSON_LOCK_FORCE_UNLOCK),
+    ..common(&REDISSON_FENCED_ACQUIRE, &REDISSON_LOCK_RELEASE, &REDISSON_LOCK_STATUS)
 };
 
 static REDISSON_FAIR: Scripts = Scripts {
-    renew: Some(Renew::HoldersAndLine(&scripts::REDISSON_FAIR_RENEW)),
-    force_unlock: Some(&scripts::REDISSON_FAIR_FORCE_UNLOCK),
-    ..common(
-        &scripts::REDISSON_FAIR_ACQUIRE,
-        &scripts::REDISSON_FAIR_RELEASE,
-        &scripts::REDISSON_FAIR_STATUS,
-    )
+    renew: Some(Renew::HoldersAndLine(&REDISSON_FAIR_RENEW)),
+    force_unlock: Some(&REDISSON_FAIR_FORCE_UNLOCK),
+    ..common(&REDISSON_FAIR_ACQUIRE, &REDISSON_FAIR_RELEASE, &REDISSON_FAIR_STATUS)
 };
 
 static REDISSON_READ: Scripts = Scripts {
-    renew: Some(Renew::AllKeys(&scripts::REDISSON_READ_RENEW)),
-    force_unlock: Some(&scripts::REDISSON_RW_FORCE_UNLOCK),
-    ..common(
-        &scripts::REDISSON_READ_ACQUIRE,
-        &scripts::REDISSON_READ_RELEASE,
-        &scripts::REDISSON_RW_STATUS,
-    )
+    renew: Some(Renew::AllKeys(&REDISSON_READ_RENEW)),
+    force_unlock: Some(&REDISSON_RW_FORCE_UNLOCK),
+    ..common(&REDISSON_READ_ACQUIRE, &REDISSON_READ_RELEASE, &REDISSON_RW_STATUS)
 };
 
 static REDISSON_WRITE: Scripts = Scripts {
-    renew: Some(Renew::Holders(&scripts::REDISSON_WRITE_RENEW)),
-    force_unlock: Some(&scripts::REDISSON_RW_FORCE_UNLOCK),
-    ..common(
-        &scripts::REDISSON_WRITE_ACQUIRE,
-        &scripts::REDISSON_WRITE_RELEASE,
-        &scripts::REDISSON_RW_STATUS,
-    )
+    renew: Some(Renew::Holders(&REDISSON_WRITE_RENEW)),
+    force_unlock: Some(&REDISSON_RW_FORCE_UNLOCK),
+    ..common(&REDISSON_WRITE_ACQUIRE, &REDISSON_WRITE_RELEASE, &REDISSON_RW_STATUS)
 };
 
 static REDISSON_SEMAPHORE: Scripts = Scripts {
-    renew: Some(Renew::AllKeys(&scripts::REDISSON_SEMAPHORE_RENEW)),
-    force_unlock: Some(&scripts::REDISSON_SEMAPHORE_FORCE_UNLOCK),
-    resize: Some(&scripts::REDISSON_SEMAPHORE_RESIZE),
-    ..common(
-        &scripts::REDISSON_SEMAPHORE_ACQUIRE,
-        &scripts::REDISSON_SEMAPHORE_RELEASE,
-        &scripts::REDISSON_SEMAPHORE_STATUS,
-    )
+    renew: Some(Renew::AllKeys(&REDISSON_SEMAPHORE_RENEW)),
+    force_unlock: Some(&REDISSON_SEMAPHORE_FORCE_UNLOCK),
+    resize: Some(&REDISSON_SEMAPHORE_RESIZE),
+    ..common(&REDISSON_SEMAPHORE_ACQUIRE, &REDISSON_SEMAPHORE_RELEASE, &REDISSON_SEMAPHORE_STATUS)
 };
 
 static REDISSON_LATCH: Scripts = Scripts {
-    set: Some(&scripts::REDISSON_LATCH_SET),
-    count_down: Some(&scripts::REDISSON_LATCH_COUNT_DOWN),
-    delete: Some(&scripts::REDISSON_LATCH_DELETE),
-    ..common(
-        &scripts::REDISSON_LATCH_ACQUIRE,
-        &scripts::LATCH_RELEASE,
-        &scripts::REDISSON_LATCH_STATUS,
-    )
+    set: Some(&REDISSON_LATCH_SET),
+    count_down: Some(&REDISSON_LATCH_COUNT_DOWN),
+    delete: Some(&REDISSON_LATCH_DELETE),
+    ..common(&REDISSON_LATCH_ACQUIRE, &LATCH_RELEASE, &REDISSON_LATCH_STATUS)
 };
 
 #[cfg(test)]

@@ -1,13 +1,17 @@
 //! Faults: what a client may believe after a failed request.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::sync::Arc;
+use std::time::Duration;
 
-use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
+use redis::{ServerError, ServerErrorKind, Value};
+use tokio::time::timeout;
 
 use crate::error::{Error, Source, said};
 use crate::slot::Slot;
 use crate::wire::passwords::shown;
+use crate::wire::socket::Broken;
 
 /// Why a request failed, classified by what may have happened to it.
 #[derive(Clone)]
@@ -169,25 +173,54 @@ impl Fault {
         }
     }
 
-    /// The fault of a request that was sent on a live connection.
-    pub(crate) fn answering(error: RedisError) -> Self {
-        match error.kind() {
-            ErrorKind::Server(_) | ErrorKind::Extension => Self::from_text(&text(&error)),
-            _ => Self::Unanswered(source(error)),
+    /// Limits the time for asking this server. Whatever it says afterwards counts as not asked.
+    pub(crate) async fn unless_in<T>(
+        limit: Duration,
+        server: &impl fmt::Display,
+        asked: impl Future<Output = Result<T, Self>>,
+    ) -> Result<T, Self> {
+        let late = || Self::NotSent(said(format!("{server} did not answer in {limit:?}")));
+        timeout(limit, asked).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// The fault of a request that was sent on a live connection, and has no answer.
+    pub(crate) fn answering(broken: Broken) -> Self {
+        match broken {
+            Broken::Unsent => Self::NotSent(source(broken)),
+            broken => Self::Unanswered(source(broken)),
         }
     }
 
     /// The fault of an attempt to connect: nothing relevant can have run.
-    pub(crate) fn connecting(error: RedisError) -> Self {
-        match error.kind() {
-            ErrorKind::AuthenticationFailed => Self::Permission(source(error)),
-            ErrorKind::Server(_) | ErrorKind::Extension => match Self::from_text(&text(&error)) {
-                permission @ Self::Permission(_) => permission,
-                _ => Self::NotSent(hinted(error)),
-            },
-            _ if text(&error).contains("WRONGPASS") => Self::Permission(source(error)),
-            _ => Self::NotSent(hinted(error)),
+    pub(crate) fn connecting(broken: Broken) -> Self {
+        let hint = match &broken {
+            Broken::Garbage(_) => Some("what answers there is not Redis"),
+            Broken::Closed => Some(FULL),
+            Broken::Io(error) if DROPPED.contains(&error.kind()) => Some(FULL),
+            _ => None,
+        };
+        Self::NotSent(hinted(hint, source(broken)))
+    }
+
+    /// The fault of a greeting that the server has refused.
+    pub(crate) fn refused_at_first(error: &ServerError) -> Self {
+        let text = raw(error);
+        let fault = Self::from_text(&text);
+        if matches!(fault, Self::Permission(_)) {
+            return fault;
         }
+        let speaks_no_resp3 =
+            text.contains("NOPROTO") || text.contains("unknown command") && text.contains("HELLO");
+        let hint = if speaks_no_resp3 {
+            Some(
+                "the server, or a proxy before it, does not know HELLO 3, and parklock needs RESP3",
+            )
+        } else if text.contains("max number of clients") {
+            Some(FULL)
+        } else {
+            None
+        };
+        Self::NotSent(hinted(hint, said(shown(&text))))
     }
 
     /// An answer that came too late to be believed.
@@ -234,7 +267,8 @@ impl Fault {
         }
     }
 
-    /// The fault as the error of a call that gives up now. `Commands::explained` names the kinds of a conflict.
+    /// The fault as the error of a call that gives up now. `Commands::explained` names the kinds of a conflict, and the
+    /// latch.
     pub(crate) fn into_error(self, key: &str) -> Error {
         match self {
             Self::Unanswered(source) | Self::HalfRun(source) => Error::Indeterminate { source },
@@ -257,7 +291,7 @@ impl Fault {
                 let (asked, of) = permits(&source.to_string());
                 Error::InvalidPermits { asked, of }
             }
-            Self::Unset => Error::Unset,
+            Self::Unset => Error::Unset { name: String::new() },
             Self::Closed => Error::Closed,
         }
     }
@@ -325,39 +359,31 @@ impl Redirect {
     }
 }
 
+/// How a stream fails that the server has closed.
+const DROPPED: [ErrorKind; 4] = [
+    ErrorKind::BrokenPipe,
+    ErrorKind::ConnectionAborted,
+    ErrorKind::ConnectionReset,
+    ErrorKind::UnexpectedEof,
+];
+
+/// What a new connection usually means that is closed at once.
+const FULL: &str =
+    "the server closed the new connection: does it have as many clients as its maxclients allows?";
+
 /// What may be shown of an error.
-fn source(error: RedisError) -> Source {
-    let text = error.to_string();
+fn source(broken: Broken) -> Source {
+    let text = broken.to_string();
     let shown = shown(&text);
-    if shown == text { Arc::new(error) } else { said(shown) }
+    if shown == text { Arc::new(broken) } else { said(shown) }
 }
 
-/// The source of an error that a new connection met, with what that usually means.
-fn hinted(error: RedisError) -> Source {
-    let Some(hint) = hint(&error) else { return source(error) };
-    Arc::new(Hinted { hint, source: source(error) })
-}
-
-fn hint(error: &RedisError) -> Option<&'static str> {
-    let text = text(error);
-    if error.kind() == ErrorKind::Parse {
-        Some("what answers there is not Redis")
-    } else if text.contains("NOPROTO") || text.contains("unknown command") && text.contains("HELLO")
-    {
-        Some("the server, or a proxy before it, does not know HELLO 3, and parklock needs RESP3")
-    } else if error.is_connection_dropped() {
-        Some(
-            "the server closed the new connection: does it have as many clients as its maxclients allows?",
-        )
-    } else {
-        None
+/// An error, with what it usually means.
+fn hinted(hint: Option<&'static str>, source: Source) -> Source {
+    match hint {
+        Some(hint) => Arc::new(Hinted { hint, source }),
+        None => source,
     }
-}
-
-/// An error of the server as sent over the wire: code, then detail.
-fn text(error: &RedisError) -> String {
-    let code = error.code().unwrap_or_default();
-    format!("{code} {}", error.detail().unwrap_or_default())
 }
 
 /// An error of the server within a reply.
@@ -366,6 +392,14 @@ pub(crate) fn entry(error: &ServerError) -> Fault {
         return Fault::NoScript;
     }
     Fault::from_text(&raw(error))
+}
+
+/// The answer to a request on a live connection. An error of the server is a fault.
+pub(crate) fn answered(answer: Result<Value, Broken>) -> Result<Value, Fault> {
+    match answer.map_err(Fault::answering)? {
+        Value::ServerError(error) => Err(entry(&error)),
+        value => Ok(value),
+    }
 }
 
 fn raw(error: &ServerError) -> String {

@@ -2,12 +2,10 @@
 //!
 //! It asks one node at a time, at most five times a second, however many requests were redirected.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::said;
@@ -15,6 +13,7 @@ use crate::wire::cluster::SlotMap;
 use crate::wire::cluster::{Cluster, ask_for_map};
 use crate::wire::fault::Fault;
 use crate::wire::node::Node;
+use crate::wire::socket::Socket;
 use crate::wire::subscriber::Subscriber;
 
 /// The pause between two maps.
@@ -31,26 +30,17 @@ const IN_TROUBLE: Duration = Duration::from_millis(500);
 /// When to ask again if nothing happens, plus or minus a third.
 const AT_LEAST: Duration = Duration::from_secs(60);
 
-/// The task that keeps the map.
-pub(crate) struct Guide {
-    cluster: Arc<Cluster>,
-}
-
-impl Guide {
-    pub(crate) fn new(cluster: Arc<Cluster>) -> Self {
-        Self { cluster }
-    }
-
+impl Cluster {
     /// Gets the first map, so that a caller learns at once why there is none.
-    pub(crate) async fn start(&self) -> Result<(), Fault> {
-        self.cluster.adopt(self.ask(None).await?);
+    pub(crate) async fn get_map(&self) -> Result<(), Fault> {
+        self.adopt(self.ask(None).await?);
         Ok(())
     }
 
-    /// Maintains the map until `stop`, and reports each change to the subscriber.
-    pub(crate) async fn run(self, subscriber: Subscriber, stop: CancellationToken) {
+    /// The guide: maintains the map until `stop`, and reports each change to the subscriber.
+    pub(crate) async fn keep_map(self: Arc<Self>, subscriber: Subscriber, stop: CancellationToken) {
         let telling = async {
-            let mut map = self.cluster.map();
+            let mut map = self.map();
             loop {
                 let newest = Arc::clone(&map.borrow_and_update());
                 subscriber.follow(newest);
@@ -59,29 +49,29 @@ impl Guide {
                 }
             }
         };
-        let keeping = async { tokio::join!(self.keep(), telling) };
+        let keeping = async { tokio::join!(self.guide(), telling) };
         stop.run_until_cancelled(keeping).await;
     }
 
-    async fn keep(&self) {
+    async fn guide(&self) {
         let (mut is_known, mut is_doubted, mut strangers_first) = (true, false, false);
         let mut patience = PATIENCE;
         loop {
             let asked = Instant::now();
-            let next = if is_known && !self.cluster.is_troubled() {
+            let next = if is_known && !self.is_troubled() {
                 AT_LEAST.mul_f64(2.0 / 3.0 + fastrand::f64() * 2.0 / 3.0)
             } else {
                 IN_TROUBLE
             };
             tokio::select! {
-                () = self.cluster.stale.notified() => {}
+                () = self.stale.notified() => {}
                 () = sleep_until(asked + next) => {}
             }
             sleep_until(asked + APART).await;
             // A connected node may be cut off from the others. Then its map names nodes that no longer serve, and no answer
             // corrects that map. So if such a map did not end the doubt, the guide asks nodes first that the client
             // does not use, every other time.
-            let was_doubted = std::mem::replace(&mut is_doubted, self.cluster.takes_doubt());
+            let was_doubted = std::mem::replace(&mut is_doubted, self.takes_doubt());
             strangers_first = is_doubted && was_doubted && !strangers_first;
             patience = if is_doubted { patience } else { PATIENCE };
             let limit = strangers_first.then_some(patience);
@@ -90,7 +80,7 @@ impl Guide {
             }
             is_known = match self.ask(limit).await {
                 Ok(map) => {
-                    self.cluster.adopt(map);
+                    self.adopt(map);
                     true
                 }
                 Err(fault) => {
@@ -107,8 +97,15 @@ impl Guide {
     /// has that long to answer.
     async fn ask(&self, limit: Option<Duration>) -> Result<SlotMap, Fault> {
         let mut failed = Fault::NotSent(said("no node of the cluster is known"));
-        for (node, conn) in self.nodes(limit.is_some()) {
-            match self.ask_node(&node, conn, limit).await {
+        for (node, socket) in self.nodes(limit.is_some()) {
+            // A node that hangs must not keep the others from being asked.
+            let asked = match socket {
+                Some(socket) => {
+                    Fault::unless_in(PATIENCE, &node, ask_for_map(&socket, &node)).await
+                }
+                None => self.ask_stranger(&node, limit).await,
+            };
+            match asked {
                 Ok(map) => return Ok(map),
                 // A permanent error is more useful to report.
                 Err(fault) if failed.is_passing() => failed = fault,
@@ -118,40 +115,21 @@ impl Guide {
         Err(failed)
     }
 
-    async fn ask_node(
-        &self,
-        node: &Node,
-        conn: Option<MultiplexedConnection>,
-        limit: Option<Duration>,
-    ) -> Result<SlotMap, Fault> {
-        // A node that hangs must not keep the others from being asked.
-        let late = |limit| Err(Fault::NotSent(said(format!("{node} did not answer in {limit:?}"))));
-        match (conn, limit) {
-            (Some(mut conn), _) => {
-                let asked = timeout(PATIENCE, ask_for_map(&mut conn, node)).await;
-                asked.unwrap_or_else(|_| late(PATIENCE))
-            }
-            (None, Some(limit)) => {
-                let asked = timeout(limit, self.cluster.ask_stranger(node)).await;
-                asked.unwrap_or_else(|_| late(limit))
-            }
-            (None, None) => self.cluster.ask_stranger(node).await,
-        }
-    }
-
     /// The nodes in the order in which to ask them, each with its connection. A stranger is a node of the map or of the URL
     /// that this client has not used yet.
-    fn nodes(&self, strangers_first: bool) -> Vec<(Node, Option<MultiplexedConnection>)> {
-        let mut used = self.cluster.links();
+    fn nodes(&self, strangers_first: bool) -> Vec<(Node, Option<Socket>)> {
+        let mut used = self.links();
         fastrand::shuffle(&mut used);
-        let map = Arc::clone(&self.cluster.map().borrow());
-        let known: BTreeSet<_> = map.nodes().into_iter().chain(self.cluster.seeds()).collect();
-        let is_stranger = |node: &&Node| used.iter().all(|(used, _)| used != *node);
-        let strangers = known.into_iter().filter(is_stranger).map(|node| (node.clone(), None));
-        let mut strangers: Vec<_> = strangers.collect();
+        let map = Arc::clone(&self.map().borrow());
+        let mut strangers: Vec<(Node, Option<Socket>)> = Vec::new();
+        for node in map.nodes().into_iter().chain(self.seeds()) {
+            if used.iter().chain(&strangers).all(|(known, _)| known != node) {
+                strangers.push((node.clone(), None));
+            }
+        }
         fastrand::shuffle(&mut strangers);
         // It may take long to find out that these are still not reachable. So they come last.
-        let (connected, lost) = used.into_iter().partition(|(_, conn)| conn.is_some());
+        let (connected, lost) = used.into_iter().partition(|(_, socket)| socket.is_some());
         match strangers_first {
             true => [strangers, connected, lost].concat(),
             false => [connected, strangers, lost].concat(),

@@ -8,22 +8,24 @@
 //! 3. Only the task ends a connection, by dropping it.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{PushInfo, PushKind};
+use futures_util::future::BoxFuture;
+use redis::PushInfo;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::said;
-use crate::jitter::jittered;
 use crate::meters;
-use crate::wire::address::{Address, Dialled, Login};
+use crate::pause::jittered;
+use crate::wire::address::{Address, Dialled, Hello, Login};
 use crate::wire::destination::{Destination, Found};
 use crate::wire::fault::Fault;
+use crate::wire::socket::Socket;
 
 /// The first pause after a connection failed. The pause doubles up to a maximum, until a connection has lived for
 /// longer than the next pause would be. So the client does not connect a hundred times a second to a server that
@@ -42,39 +44,37 @@ const SHORTEST_VALIDITY: Duration = Duration::from_secs(1);
 /// The pause between heartbeats. The client detects a stopped server after this plus one response timeout at most.
 const LONGEST_PAUSE_BETWEEN_HEARTBEATS: Duration = Duration::from_secs(1);
 
-/// The duty of a connection: what it is for.
-pub(crate) trait Duty: Send + Sync + 'static {
+/// The duty of a connection: what it is for. Its futures are boxed, so that a link is compiled once, and not once for each duty.
+pub(crate) trait Duty: Send + Sync {
     /// The link's name in the log.
-    const NAME: &'static str;
+    fn name(&self) -> &'static str;
 
-    /// Does what is required of a connection before it may be used.
-    fn greet(
-        &self,
-        conn: &mut MultiplexedConnection,
-        generation: u64,
-    ) -> impl Future<Output = Result<(), Fault>> + Send;
+    /// Does what is required of a connection before it may be used. `hello`: what the server has said about itself.
+    fn greet<'a>(&'a self, socket: &'a Socket, hello: &'a Hello, generation: u64) -> Greeted<'a>;
 
     /// Asks the server for a sign of life.
-    fn heartbeat(
-        &self,
-        conn: &mut MultiplexedConnection,
-    ) -> impl Future<Output = Result<(), Fault>> + Send;
+    fn heartbeat<'a>(&'a self, socket: &'a Socket) -> Greeted<'a>;
 
     /// The connection may be used from now on.
     fn up(&self, _generation: u64) {}
 
     /// Works as long as the connection lives, and returns why the connection has ended.
-    fn work(&self, conn: MultiplexedConnection) -> impl Future<Output = Fault> + Send;
+    fn work<'a>(&'a self, _socket: &'a Socket) -> BoxFuture<'a, Fault> {
+        Box::pin(pending())
+    }
 
-    /// Receives the server's pushes, on the connection's own task. It must not block.
-    fn hear(&self, generation: u64, push: PushInfo);
+    /// Receives the server's pushes, on the task that reads the connection. It must not block.
+    fn hear(&self, _generation: u64, _push: PushInfo) {}
 
     /// The connection is gone.
-    fn down(&self);
+    fn down(&self) {}
 
     /// The connection has been gone for a while.
     fn stays_down(&self) {}
 }
+
+/// Whether the server is one that this duty can be done at.
+pub(crate) type Greeted<'a> = BoxFuture<'a, Result<(), Fault>>;
 
 /// Numbers connections. All connections that may carry requests of one client share it, so that no two have the same
 /// number.
@@ -91,23 +91,9 @@ impl Generations {
 #[derive(Clone)]
 pub(crate) struct Live {
     pub(crate) generation: u64,
-    pub(crate) conn: MultiplexedConnection,
+    pub(crate) socket: Socket,
     /// Whoever waits for an answer may read it after the link has ended.
     login: Login,
-    #[cfg(feature = "streams")]
-    _driver: Option<Arc<tokio_util::task::AbortOnDropHandle<()>>>,
-}
-
-impl Live {
-    fn new(generation: u64, dialled: Dialled) -> Self {
-        Self {
-            generation,
-            conn: dialled.conn,
-            login: dialled.login,
-            #[cfg(feature = "streams")]
-            _driver: dialled.driver,
-        }
-    }
 }
 
 /// The live connection, or why there is none.
@@ -144,10 +130,7 @@ impl Link {
 
     /// Waits until there is a live connection, or until waiting does not help: then `live` says why.
     pub(crate) async fn up(&self) {
-        let settled = |state: &State| match state {
-            Ok(_) => true,
-            Err(fault) => !fault.is_passing(),
-        };
+        let settled = |state: &State| !state.as_ref().is_err_and(Fault::is_passing);
         // An error means that the task has ended.
         let _ = self.state.clone().wait_for(settled).await;
     }
@@ -199,11 +182,11 @@ impl Link {
 }
 
 /// The task that maintains one connection.
-pub(crate) struct LinkTask<D> {
+pub(crate) struct LinkTask {
     destination: Destination,
     /// The target of the last connection.
     found: Option<Found>,
-    duty: Arc<D>,
+    duty: Arc<dyn Duty>,
     state: watch::Sender<State>,
     suspects: watch::Receiver<u64>,
     worth_a_try: Arc<Notify>,
@@ -215,17 +198,16 @@ pub(crate) struct LinkTask<D> {
     was_up: bool,
 }
 
-/// A connection, and the signal of its end.
+/// A connection, and where it leads.
 struct Fresh {
     live: Live,
     found: Found,
-    broken: Arc<Notify>,
 }
 
-impl<D: Duty> LinkTask<D> {
+impl LinkTask {
     pub(crate) fn new(
         destination: Destination,
-        duty: Arc<D>,
+        duty: Arc<dyn Duty>,
         generations: Generations,
     ) -> (Self, Link) {
         let (state, seen) = watch::channel(Err(Fault::NotSent(said("not connected yet"))));
@@ -285,27 +267,33 @@ impl<D: Duty> LinkTask<D> {
         let found = self.destination.find().await?;
         self.found = Some(found.clone());
         let (address, limit) = (&found.address, found.address.connect_timeout());
-        let late = || Fault::NotSent(said(format!("{address} did not answer in {limit:?}")));
         tokio::select! {
             biased;
-            made = timeout(limit, self.connect(&found)) => made.unwrap_or_else(|_| Err(late())),
+            made = Fault::unless_in(limit, address, self.connect(&found)) => made,
             () = self.destination.left(Some(&found)) => Err(elsewhere()),
         }
     }
 
     async fn connect(&self, found: &Found) -> Result<Fresh, Fault> {
-        let (generation, broken) = (self.generation, Arc::new(Notify::new()));
-        let (duty, breaks) = (Arc::clone(&self.duty), Arc::clone(&broken));
-        let hear = move |push: PushInfo| match push.kind {
-            PushKind::Disconnection => breaks.notify_one(),
-            _ => duty.hear(generation, push),
+        let (generation, duty) = (self.generation, Arc::clone(&self.duty));
+        let (address, state) = (&found.address, self.state.clone());
+        let hear = move |push| duty.hear(generation, push);
+        // Before a caller learns that its request failed: otherwise it would ask again on the broken connection.
+        let ended = move || {
+            let mut broken = Err(Fault::NotSent(said("the connection broke")));
+            state.send_if_modified(|state| {
+                let is_it = state.as_ref().is_ok_and(|live| live.generation == generation);
+                if is_it {
+                    std::mem::swap(state, &mut broken);
+                }
+                is_it
+            });
         };
-        let address = &found.address;
-        let dialled = address.connect(hear).await.map_err(|fault| fault.of(address))?;
-        let mut live = Live::new(generation, dialled);
-        let greeted = self.duty.greet(&mut live.conn, generation).await;
+        let dialled = address.connect(Box::new(hear), Box::new(ended)).await;
+        let Dialled { socket, hello, login } = dialled.map_err(|fault| fault.of(address))?;
+        let greeted = self.duty.greet(&socket, &hello, generation).await;
         greeted.map_err(|fault| fault.of(address))?;
-        Ok(Fresh { live, found: found.clone(), broken })
+        Ok(Fresh { live: Live { generation, socket, login }, found: found.clone() })
     }
 
     /// Same as [`establish_again`](Self::establish_again), but notifies the duty if that takes a while.
@@ -314,7 +302,7 @@ impl<D: Duty> LinkTask<D> {
         let tell = async move {
             sleep(NOTICED).await;
             duty.stays_down();
-            std::future::pending::<Infallible>().await
+            pending::<Infallible>().await
         };
         tokio::select! {
             fresh = self.establish_again() => fresh,
@@ -348,24 +336,25 @@ impl<D: Duty> LinkTask<D> {
 
     /// Publishes the connection, and stays with it until it fails.
     async fn keep(&mut self, fresh: Fresh) {
-        let Fresh { live, found, broken } = fresh;
+        let (Fresh { live, found }, name) = (fresh, self.duty.name());
         let login = live.login.clone();
-        let (generation, conn, server) = (live.generation, live.conn.clone(), &found.address);
-        tracing::info!(link = D::NAME, generation, %server, "connected");
-        meters::connected(D::NAME, std::mem::replace(&mut self.was_up, true));
+        let (generation, socket, server) = (live.generation, live.socket.clone(), &found.address);
+        tracing::info!(link = name, generation, %server, "connected");
+        meters::connected(name, std::mem::replace(&mut self.was_up, true));
         let since = Instant::now();
         *self.outage.lock().expect("no panic under this lock") = None;
         self.show(Ok(live));
         self.duty.up(generation);
         let fault = tokio::select! {
-            () = broken.notified() => Fault::NotSent(said("the connection broke")),
-            fault = self.heartbeats(conn.clone(), server.response_timeout()) => fault,
-            never = authenticate(conn.clone(), server, login) => match never {},
-            fault = self.duty.work(conn) => fault,
+            // Within: as long as the credentials that are being sent are known, no error shows them.
+            fault = async { Fault::answering(socket.ended().await) } => fault,
+            fault = self.heartbeats(&socket, server.response_timeout()) => fault,
+            never = authenticate(&socket, server, login) => match never {},
+            fault = self.duty.work(&socket) => fault,
             fault = self.suspected(generation) => fault,
             () = self.destination.left(Some(&found)) => elsewhere(),
         };
-        tracing::info!(link = D::NAME, generation, %server, ?fault, "disconnected");
+        tracing::info!(link = name, generation, %server, ?fault, "disconnected");
         self.is_down(Instant::now(), None);
         self.show(Err(unsent(fault.of(server))));
         self.duty.down();
@@ -385,13 +374,13 @@ impl<D: Duty> LinkTask<D> {
         drop(self.state.send_replace(state));
     }
 
-    async fn heartbeats(&self, mut conn: MultiplexedConnection, response: Duration) -> Fault {
+    async fn heartbeats(&self, socket: &Socket, response: Duration) -> Fault {
         let mut heartbeat = interval(LONGEST_PAUSE_BETWEEN_HEARTBEATS.min(response / 2));
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             heartbeat.tick().await;
             let asked = Instant::now();
-            if let Err(fault) = self.duty.heartbeat(&mut conn).await {
+            if let Err(fault) = self.duty.heartbeat(socket).await {
                 self.is_down(asked, None);
                 return fault;
             }
@@ -402,21 +391,17 @@ impl<D: Duty> LinkTask<D> {
         let mut suspects = self.suspects.clone();
         if suspects.wait_for(|suspect| *suspect >= generation).await.is_err() {
             // No link is left that could suspect this connection.
-            std::future::pending::<()>().await;
+            pending::<()>().await;
         }
         Fault::Distrusted(said("the server can no longer be trusted"))
     }
 }
 
 /// Replaces the credentials of a connection before they expire, again and again.
-async fn authenticate(
-    mut conn: MultiplexedConnection,
-    server: &Address,
-    mut login: Login,
-) -> Infallible {
+async fn authenticate(socket: &Socket, server: &Address, mut login: Login) -> Infallible {
     while let Some(at) = login.renew_at {
         sleep_until(at).await;
-        let answer = server.authenticate(&mut conn).await;
+        let answer = server.authenticate(socket).await;
         // Whatever validity it reports, a provider is not called continuously.
         let again = Instant::now() + jittered(SHORTEST_VALIDITY);
         match answer {
@@ -430,7 +415,7 @@ async fn authenticate(
             }
         }
     }
-    std::future::pending().await
+    pending().await
 }
 
 /// The server may still answer, and call itself a primary.
@@ -446,7 +431,7 @@ fn unsent(fault: Fault) -> Fault {
     }
 }
 
-impl<D> Drop for LinkTask<D> {
+impl Drop for LinkTask {
     fn drop(&mut self) {
         drop(self.state.send_replace(Err(Fault::Closed)));
     }

@@ -2,9 +2,9 @@
 //!
 //! | what happens | where |
 //! |---|---|
-//! | a URL is read, a connection is made and made again | `target.rs`, `address.rs` (also TLS), `address/hello.rs`, `link.rs` |
+//! | a URL is read, a connection is made and made again | `target.rs`, `address.rs`, `address/dial.rs`, `address/encryption.rs`, `address/hello.rs`, `link.rs` |
 //! | the connection of a lock is found | `commands.rs`, `cluster.rs`, `shard.rs` |
-//! | a script is called | `calls.rs` and `calls/questions.rs` write the call, and `connection.rs` sends it. Callers that share one: `calls/gathering.rs`. A call that takes effect once, however often it is sent: `calls/orders.rs` |
+//! | a script is called | `calls.rs` and `calls/questions.rs` write the call, `connection.rs` finds the way, and `socket.rs` sends it. Callers that share one: `calls/gathering.rs`. A call that takes effect once, however often it is sent: `calls/orders.rs` |
 //! | the server's time is known | `shard/clock.rs` |
 //! | a leader or an interval is marked | `calls/marks.rs` |
 //! | the client describes itself | `card.rs` |
@@ -37,6 +37,7 @@ mod replies;
 mod scripts;
 mod sentinels;
 mod shard;
+mod socket;
 mod subscriber;
 mod target;
 
@@ -53,12 +54,11 @@ pub(crate) use commands::Commands;
 pub(crate) use common_args::CommonArgs;
 pub(crate) use connection::{Connection, SentOn};
 pub(crate) use destination::Destination;
-pub(crate) use failover_watch::FailoverWatch;
+pub(crate) use failover_watch::watch_failovers;
 pub(crate) use fault::Fault;
-pub(crate) use guide::Guide;
 pub(crate) use node::Node;
 #[cfg(feature = "operator")]
-pub(crate) use passwords::{Password, shown};
+pub(crate) use passwords::{Password, shown, shown_type};
 pub(crate) use proof::{Proof, STAMPS, Secret};
 pub(crate) use sentinels::Sentinels;
 pub(crate) use subscriber::{Heard, Subscriber, Subscription, What, Word, publisher, words};

@@ -55,6 +55,14 @@ impl Password {
     }
 }
 
+/// What `TYPE` says of a key.
+const TYPES: [&str; 7] = ["none", "string", "list", "set", "zset", "hash", "stream"];
+
+/// What may be shown of an answer to `TYPE`: whatever is no type may contain a password. A short password may be a type's name.
+pub(crate) fn shown_type(answer: String) -> String {
+    if TYPES.contains(&&*answer) { answer } else { shown(&answer) }
+}
+
 /// What may be shown of a text: what comes before the first password in it.
 pub(crate) fn shown(text: &str) -> String {
     let searched = begin(text, SEARCHED);

@@ -64,8 +64,10 @@ pub(crate) fn released(code: i64) -> Result<bool, Fault> {
 /// An answer that our scripts never give: something else has run, with unknown effects.
 pub(crate) fn strange(what: &impl std::fmt::Debug) -> Fault {
     let text = format!("{what:?}");
-    // What follows is a list of numbers: the bytes of a text that is not UTF-8.
-    let text = text.split("binary-data").next().unwrap_or_default();
+    // What follows is a list of numbers: the bytes of a text that is not UTF-8, or of a number.
+    let is_listed = ["binary-data", "big-number"];
+    let end = is_listed.iter().filter_map(|word| text.find(word)).min();
+    let text = &text[..end.unwrap_or(text.len())];
     Fault::Unanswered(said(format!("the server sent an unexpected reply: {}", shown(text))))
 }
 

@@ -1,6 +1,7 @@
 //! The scripts: each is joined from files in `lua/`, and called by its hash. `shard.rs` loads those that a server
 //! lacks, and `connection.rs` sends the text of one that the server has forgotten.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use redis::{Cmd, Pipeline, Value};
@@ -10,12 +11,8 @@ use redis::{Cmd, Pipeline, Value};
 pub(crate) struct Script {
     /// The files in `lua/` that it is made of.
     files: &'static [&'static str],
-    text: &'static str,
-    hash: LazyLock<String>,
-    /// The same script for sharded channels, and its hash.
-    sharded: LazyLock<(String, String)>,
-    /// The same script for `Dialect::Both`, and its hash.
-    both: LazyLock<(String, String)>,
+    /// Its text in each [`Dialect`], in their order, and the hash of that.
+    spelled: [LazyLock<Spelled>; 3],
 }
 
 /// How scripts publish, which is their only difference between servers.
@@ -29,7 +26,7 @@ pub(crate) enum Dialect {
     Both,
 }
 
-/// How every script publishes: the one spelling that [`respelled`] looks for.
+/// How every script publishes: the one spelling that [`spelled`] looks for.
 const PUBLISH: &str = "redis.pcall('publish'";
 const PUBLISH_SHARDED: &str = "redis.pcall('spublish'";
 const PUBLISH_BOTH: &str = "publish_both('publish'";
@@ -45,10 +42,11 @@ macro_rules! scripts {
             const TEXT: &str = concat!($(include_str!(concat!("../../lua/", $file)),)+);
             Script {
                 files: &[$($file),+],
-                text: TEXT,
-                hash: LazyLock::new(|| hash(TEXT)),
-                sharded: LazyLock::new(|| respelled("", PUBLISH_SHARDED, TEXT)),
-                both: LazyLock::new(|| respelled(BOTH, PUBLISH_BOTH, TEXT)),
+                spelled: [
+                    LazyLock::new(|| spelled(Dialect::Plain, TEXT)),
+                    LazyLock::new(|| spelled(Dialect::Sharded, TEXT)),
+                    LazyLock::new(|| spelled(Dialect::Both, TEXT)),
+                ],
             }
         };)*
 
@@ -122,31 +120,26 @@ scripts! {
     REDISSON_LATCH_DELETE = "lock/draw.lua" "redisson/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/delete.lua",
 }
 
-fn hash(text: &str) -> String {
-    redis::Script::new(text).get_hash().to_owned()
-}
+/// A text, and its hash.
+type Spelled = (Cow<'static, str>, String);
 
-fn respelled(before: &str, publish: &str, text: &str) -> (String, String) {
-    let text = before.to_owned() + &text.replace(PUBLISH, publish);
-    let hash = hash(&text);
+fn spelled(dialect: Dialect, text: &'static str) -> Spelled {
+    let text: Cow<'_, str> = match dialect {
+        Dialect::Plain => text.into(),
+        Dialect::Sharded => text.replace(PUBLISH, PUBLISH_SHARDED).into(),
+        Dialect::Both => (BOTH.to_owned() + &text.replace(PUBLISH, PUBLISH_BOTH)).into(),
+    };
+    let hash = redis::Script::new(&text).get_hash().to_owned();
     (text, hash)
 }
 
 impl Script {
     fn text(&self, dialect: Dialect) -> &str {
-        match dialect {
-            Dialect::Plain => self.text,
-            Dialect::Sharded => &self.sharded.0,
-            Dialect::Both => &self.both.0,
-        }
+        &self.spelled[dialect as usize].0
     }
 
     fn hash(&self, dialect: Dialect) -> &str {
-        match dialect {
-            Dialect::Plain => &self.hash,
-            Dialect::Sharded => &self.sharded.1,
-            Dialect::Both => &self.both.1,
-        }
+        &self.spelled[dialect as usize].1
     }
 
     /// Whether it is called only on nodes of a cluster.
@@ -232,8 +225,8 @@ mod tests {
                 let lines = text.lines().map(|line| line.split("--").next().unwrap_or_default());
                 lines.collect::<Vec<_>>().join("\n").to_lowercase()
             };
-            let published = code(script.text).matches("'publish'").count();
-            assert_eq!(published, code(script.text).matches(PUBLISH).count());
+            let published = code(script.text(Dialect::Plain)).matches("'publish'").count();
+            assert_eq!(published, code(script.text(Dialect::Plain)).matches(PUBLISH).count());
             let sharded = code(script.text(Dialect::Sharded));
             assert_eq!(sharded.matches("'publish'").count(), 0);
             assert_eq!(sharded.matches(PUBLISH_SHARDED).count(), published);
@@ -241,7 +234,8 @@ mod tests {
             assert_eq!(both.matches(PUBLISH_BOTH).count(), published);
             assert_eq!(both.matches("redis.pcall('publish'").count(), 0);
         }
-        let publishing = ALL.iter().filter(|script| script.text.contains(PUBLISH)).count();
+        let publishing =
+            ALL.iter().filter(|script| script.text(Dialect::Plain).contains(PUBLISH)).count();
         assert!(publishing > 10, "{publishing} scripts publish");
     }
 
@@ -264,7 +258,7 @@ mod tests {
         known[3] = Value::Int(0);
         let missing = library.load_missing(Some(&Value::Array(known)));
         let mut third = Pipeline::new();
-        third.cmd("SCRIPT").arg("LOAD").arg(library.scripts[3].text);
+        third.cmd("SCRIPT").arg("LOAD").arg(library.scripts[3].text(Dialect::Plain));
         assert_eq!(missing.get_packed_pipeline(), third.get_packed_pipeline());
         // The user may not ask.
         assert_eq!(library.load_missing(Some(&Value::Nil)).len(), count);
@@ -274,8 +268,8 @@ mod tests {
     fn every_script_says_what_it_is_asked_and_what_it_answers() {
         for script in ALL {
             for word in ["-- KEYS ", "-- Reply "] {
-                let said = script.text.lines().any(|line| line.starts_with(word));
-                assert!(said, "{word} is missing in {}", script.text);
+                let said = script.text(Dialect::Plain).lines().any(|line| line.starts_with(word));
+                assert!(said, "{word} is missing in {}", script.text(Dialect::Plain));
             }
         }
     }

@@ -7,7 +7,6 @@
 //! 3. Sentinels only give addresses. The greeting of the server itself says whether it is a primary (`hello.rs`).
 //! 4. If no sentinel answers, the client keeps the address that it knows.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::{Value, pipe};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::config::Config;
 use crate::error::{Result, said};
@@ -227,18 +226,16 @@ impl Sentinels {
 
     async fn ask(&self, node: &Node) -> Result<Told, Fault> {
         let asked = async {
-            let mut dialled = self.sentinel(node)?.connect(|_| {}).await?;
+            let dialled = self.sentinel(node)?.connect_for_once().await?;
             let mut pipe = pipe();
             pipe.cmd("SENTINEL").arg("MASTER").arg(&self.service);
             pipe.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
             pipe.cmd("SENTINEL").arg("SENTINELS").arg(&self.service);
             pipe.cmd("SENTINEL").arg("MYID");
-            let answers = dialled.conn.send_packed_commands(&pipe, 0, pipe.len()).await;
+            let answers = dialled.socket.ask_each(&pipe).await;
             Told::read(&answers.map_err(Fault::answering)?, node)
         };
-        let limit = self.patience;
-        let late = || Fault::NotSent(said(format!("{node} did not answer in {limit:?}")));
-        timeout(limit, asked).await.unwrap_or_else(|_| Err(late()))
+        Fault::unless_in(self.patience, node, asked).await
     }
 
     fn take_note(&self, answers: &[(Node, Result<Told, Fault>)]) {
@@ -325,8 +322,10 @@ fn chosen(told: &[&Primary], before: Option<&Primary>, are_majority: bool) -> Op
 
 /// Whether most of the sentinels know the service. The URL may name only some of them, or all of them by one name.
 fn are_majority(told: &[&Told], seeds: usize) -> bool {
-    let knows = |told: &&&Told| told.primary.is_some();
-    let ids: BTreeSet<_> = told.iter().filter(knows).map(|told| &told.id).collect();
+    let mut ids: Vec<_> =
+        told.iter().filter(|told| told.primary.is_some()).map(|told| &told.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
     let all = told.iter().map(|told| told.others.len() + 1).fold(seeds, usize::max);
     ids.len() > all / 2
 }

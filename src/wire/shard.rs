@@ -4,12 +4,12 @@ mod acks;
 mod clock;
 mod reign;
 
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{Pipeline, PushInfo, Value, cmd, pipe};
+use redis::{Pipeline, Value, cmd, pipe};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -18,11 +18,12 @@ use crate::config::Layout;
 use crate::wire::address::{Expected, Hello};
 use crate::wire::destination::Destination;
 use crate::wire::fault::{self, Fault};
-use crate::wire::link::{Duty, Generations, Link, LinkTask};
+use crate::wire::link::{Duty, Generations, Greeted, Link, LinkTask};
 use crate::wire::node::Node;
 use crate::wire::passwords::shown;
 use crate::wire::replies::{field, strange};
 use crate::wire::scripts::{Dialect, Library};
+use crate::wire::socket::Socket;
 
 pub(crate) use acks::{Acks, Quorum, Shortage};
 pub(crate) use clock::ServerClock;
@@ -57,8 +58,8 @@ impl Shard {
         let (clock, reign) = (Arc::clone(&duty.clock), Arc::clone(&duty.reign));
         let facts = Arc::clone(&duty.facts);
         let acks = quorum.map(|quorum| {
-            let duty = Arc::new(AckDuty(duty.again()));
-            let (clock, reign) = (Arc::clone(&duty.0.clock), Arc::clone(&duty.0.reign));
+            let duty = Arc::new(duty.again());
+            let (clock, reign) = (Arc::clone(&duty.clock), Arc::clone(&duty.reign));
             let (task, link) = LinkTask::new(destination.clone(), duty, generations.clone());
             let (acks, pipes) = Acks::new(link, (clock, reign), quorum);
             (acks, (task, pipes))
@@ -69,41 +70,42 @@ impl Shard {
         (Self { node, link, clock, reign, acks, facts }, tasks)
     }
 
+    /// Its connections.
+    pub(crate) fn links(&self) -> impl Iterator<Item = &Link> {
+        iter::once(&self.link).chain(self.acks.as_ref().map(|acks| &acks.link))
+    }
+
     /// Waits until all connections to it exist, or waiting does not help.
     pub(crate) async fn up(&self) {
-        self.link.up().await;
-        if let Some(acks) = &self.acks {
-            acks.link.up().await;
+        for link in self.links() {
+            link.up().await;
         }
     }
 
     /// Waits until all connections to it exist, or an attempt to connect has just failed.
     pub(crate) async fn tried_now(&self) {
-        self.link.tried_now().await;
-        if let (Ok(_), Some(acks)) = (self.link.live(), &self.acks) {
-            acks.link.tried_now().await;
+        for link in self.links() {
+            link.tried_now().await;
+            if link.live().is_err() {
+                return;
+            }
         }
     }
 
     /// Since when it has answered nothing, if a connection is missing.
     pub(crate) fn down_since(&self) -> Option<Instant> {
-        let acks = self.acks.as_ref().and_then(|acks| acks.link.down_since());
-        self.link.down_since().into_iter().chain(acks).min()
+        self.links().filter_map(Link::down_since).min()
     }
 
     /// The server has become the primary of a slot: connects to it at once.
     pub(crate) fn try_now(&self) {
-        self.link.try_now();
-        if let Some(acks) = &self.acks {
-            acks.link.try_now();
-        }
+        self.links().for_each(Link::try_now);
     }
 
     /// Waits until the client has tried to connect to it.
     pub(crate) async fn tried(&self) {
-        self.link.tried().await;
-        if let Some(acks) = &self.acks {
-            acks.link.tried().await;
+        for link in self.links() {
+            link.tried().await;
         }
     }
 
@@ -115,8 +117,8 @@ impl Shard {
 
 /// The tasks that maintain the links of a shard.
 pub(crate) struct ShardTasks {
-    commands: LinkTask<CommandDuty>,
-    acks: Option<(LinkTask<AckDuty>, Pipes)>,
+    commands: LinkTask,
+    acks: Option<(LinkTask, Pipes)>,
 }
 
 impl ShardTasks {
@@ -174,6 +176,8 @@ pub(crate) struct CommandDuty {
     pub(crate) lost: Arc<Notify>,
     facts: Arc<Facts>,
     warned_of_eviction: AtomicBool,
+    /// It is the link for scripts that replicas have to acknowledge.
+    is_acknowledging: bool,
 }
 
 impl CommandDuty {
@@ -193,11 +197,10 @@ impl CommandDuty {
             lost,
             facts: Arc::default(),
             warned_of_eviction: AtomicBool::new(false),
+            is_acknowledging: false,
         }
     }
-}
 
-impl CommandDuty {
     /// The duty of a second link to the same server. It learns the clock and the primary separately: for a moment the two
     /// links may lead to two servers.
     fn again(&self) -> Self {
@@ -210,102 +213,62 @@ impl CommandDuty {
             lost: Arc::clone(&self.lost),
             facts: Arc::clone(&self.facts),
             warned_of_eviction: AtomicBool::new(true),
+            is_acknowledging: true,
         }
-    }
-}
-
-/// The duty of a link for scripts that replicas have to acknowledge.
-struct AckDuty(CommandDuty);
-
-impl Duty for AckDuty {
-    const NAME: &'static str = "acknowledging";
-
-    async fn greet(&self, conn: &mut MultiplexedConnection, generation: u64) -> Result<(), Fault> {
-        self.0.greet(conn, generation).await?;
-        // With zero replicas it does not wait. A user without the permission learns so now.
-        let answer = conn.send_packed_command(cmd("WAIT").arg(0).arg(1)).await;
-        match answer.map_err(Fault::answering)? {
-            Value::ServerError(error) => Err(fault::entry(&error)),
-            _ => Ok(()),
-        }
-    }
-
-    async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
-        self.0.heartbeat(conn).await
-    }
-
-    fn up(&self, generation: u64) {
-        self.0.up(generation);
-    }
-
-    async fn work(&self, _: MultiplexedConnection) -> Fault {
-        std::future::pending().await
-    }
-
-    fn hear(&self, _: u64, _: PushInfo) {}
-
-    fn down(&self) {
-        self.0.down();
     }
 }
 
 impl Duty for CommandDuty {
-    const NAME: &'static str = "command";
-
-    async fn greet(&self, conn: &mut MultiplexedConnection, generation: u64) -> Result<(), Fault> {
-        let is_node = matches!(self.expected, Expected::Node { .. });
-        if is_node {
-            // Only the answer says which texts of the scripts it needs.
-            let hello = conn.send_packed_command(&cmd("HELLO")).await;
-            self.accept(Some(&hello.map_err(Fault::connecting)?))?;
-        }
-        let dialect = is_node.then(|| self.facts.dialect());
-        let library = Library::new(self.layout.never_calls(), dialect);
-        let mut pipe = pipe();
-        if !is_node {
-            pipe.cmd("HELLO");
-        }
-        pipe.cmd("INFO").arg("memory").cmd("INFO").arg("replication");
-        pipe.add_command(library.question());
-        let answers = conn.send_packed_commands(&pipe, 0, pipe.len()).await;
-        let answers = answers.map_err(Fault::connecting)?;
-        let mut answers = answers.iter();
-        if !is_node {
-            self.accept(answers.next())?;
-        }
-        self.warn_of_eviction(answers.next());
-        self.reign.learn(answers.next(), generation);
-        load(conn, &library.load_missing(answers.next())).await?;
-        if !matches!(self.expected, Expected::Alone { .. }) {
-            // There may be another server than before.
-            self.clock.hand_on(Instant::now());
-        }
-        self.clock.forget();
-        for _ in 0..READINGS {
-            if self.read_clock(conn).await? <= PRECISE {
-                break;
-            }
-        }
-        Ok(())
+    fn name(&self) -> &'static str {
+        if self.is_acknowledging { "acknowledging" } else { "command" }
     }
 
-    async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
-        match self.read_clock(conn).await {
-            // A server that answers is alive, even if it says that it is busy or broken.
-            Ok(_) | Err(Fault::Refused(_)) => Ok(()),
-            Err(fault) => Err(fault),
-        }
+    fn greet<'a>(&'a self, socket: &'a Socket, hello: &'a Hello, generation: u64) -> Greeted<'a> {
+        Box::pin(async move {
+            hello.accepted(&self.expected)?;
+            self.facts.learn(hello, &self.expected);
+            let is_node = matches!(self.expected, Expected::Node { .. });
+            let dialect = is_node.then(|| self.facts.dialect());
+            let library = Library::new(self.layout.never_calls(), dialect);
+            let mut pipe = pipe();
+            pipe.cmd("INFO").arg("memory").cmd("INFO").arg("replication");
+            pipe.add_command(library.question());
+            let answers = socket.ask_each(&pipe).await.map_err(Fault::connecting)?;
+            let mut answers = answers.iter();
+            self.warn_of_eviction(answers.next());
+            self.reign.learn(answers.next(), generation);
+            load(socket, &library.load_missing(answers.next())).await?;
+            if !matches!(self.expected, Expected::Alone { .. }) {
+                // There may be another server than before.
+                self.clock.hand_on(Instant::now());
+            }
+            self.clock.forget();
+            for _ in 0..READINGS {
+                if self.read_clock(socket).await? <= PRECISE {
+                    break;
+                }
+            }
+            if self.is_acknowledging {
+                // With zero replicas it does not wait. A user without the permission learns so now.
+                fault::answered(socket.ask(cmd("WAIT").arg(0).arg(1)).await)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn heartbeat<'a>(&'a self, socket: &'a Socket) -> Greeted<'a> {
+        Box::pin(async {
+            match self.read_clock(socket).await {
+                // A server that answers is alive, even if it says that it is busy or broken.
+                Ok(_) | Err(Fault::Refused(_)) => Ok(()),
+                Err(fault) => Err(fault),
+            }
+        })
     }
 
     fn up(&self, _: u64) {
         self.changes.send_replace(());
     }
-
-    async fn work(&self, _: MultiplexedConnection) -> Fault {
-        std::future::pending().await
-    }
-
-    fn hear(&self, _: u64, _: PushInfo) {}
 
     fn down(&self) {
         self.lost.notify_one();
@@ -313,24 +276,19 @@ impl Duty for CommandDuty {
 
     /// The first connection of all may fail too: a node that has become a replica before this client uses it is refused.
     fn stays_down(&self) {
-        self.lost.notify_one();
+        if !self.is_acknowledging {
+            self.lost.notify_one();
+        }
     }
 }
 
 impl CommandDuty {
-    fn accept(&self, answer: Option<&Value>) -> Result<(), Fault> {
-        let hello = Hello::read(answer)?;
-        hello.accepted(&self.expected)?;
-        self.facts.learn(&hello, &self.expected);
-        Ok(())
-    }
-
     /// Reads the clock. Returns how long that took.
-    async fn read_clock(&self, conn: &mut MultiplexedConnection) -> Result<Duration, Fault> {
+    async fn read_clock(&self, socket: &Socket) -> Result<Duration, Fault> {
         let sent = Instant::now();
-        let answer = conn.send_packed_command(&cmd("TIME")).await.map_err(Fault::answering)?;
+        let answer = socket.ask(&cmd("TIME")).await;
         let answered = Instant::now();
-        self.clock.learn(micros(answer)?, sent, answered);
+        self.clock.learn(micros(fault::answered(answer)?)?, sent, answered);
         Ok(answered - sent)
     }
 
@@ -348,11 +306,11 @@ impl CommandDuty {
 }
 
 /// Loads scripts. A user that may not load them can still call them if another user has loaded them.
-async fn load(conn: &mut MultiplexedConnection, scripts: &Pipeline) -> Result<(), Fault> {
+async fn load(socket: &Socket, scripts: &Pipeline) -> Result<(), Fault> {
     if scripts.is_empty() {
         return Ok(());
     }
-    let answers = conn.send_packed_commands(scripts, 0, scripts.len()).await;
+    let answers = socket.ask_each(scripts).await;
     let refusal = |answer| match answer {
         Value::ServerError(error) => Some(fault::entry(&error)),
         _ => None,
@@ -362,9 +320,6 @@ async fn load(conn: &mut MultiplexedConnection, scripts: &Pipeline) -> Result<()
 }
 
 fn micros(time: Value) -> Result<u64, Fault> {
-    if let Value::ServerError(error) = &time {
-        return Err(fault::entry(error));
-    }
     match redis::from_redis_value::<(u64, u64)>(time) {
         Ok((seconds, micros)) => {
             let time = seconds.checked_mul(1_000_000).and_then(|time| time.checked_add(micros));

@@ -4,7 +4,7 @@
 //! 1. A channel is live only when the server has acknowledged it, on the current live connection.
 //! 2. Only the link's task subscribes and unsubscribes, one batch after the other. If a waiter comes while its channel
 //!    is being unsubscribed, the task subscribes that channel again right after.
-//! 3. Messages go straight from the connection's own task to the listener. Messages that were sent while there was no
+//! 3. Messages go straight from the task that reads the connection to the listener. Messages that were sent while there was no
 //!    connection are lost. So the listener is also told when a channel becomes live, for the first time or again, and when
 //!    there is no connection for a while. Then the waiters ask (`engine/listener.rs`). `link.rs` makes a new connection.
 //! 4. In a cluster there is a link to each server that has a channel. If the slot of a channel moves, the channel moves
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::wire::cluster::Cluster;
 use crate::wire::cluster::SlotMap;
 use crate::wire::destination::Destination;
-use crate::wire::link::{Duty, Generations, LinkTask};
+use crate::wire::link::{Generations, LinkTask};
 
 pub(crate) use message::{What, Word, publisher, words};
 
@@ -46,7 +46,7 @@ pub(crate) enum Heard<'a> {
     Message(&'a [u8]),
 }
 
-/// The link calls it with the channel and the event, on the connection's own task. It must not block.
+/// The link calls it with the channel and the event, on the task that reads the connection. It must not block.
 type OnHeard = Box<dyn Fn(&str, Heard<'_>) + Send + Sync>;
 
 /// The channels of one client.
@@ -59,7 +59,7 @@ impl Subscriber {
         destination: Destination,
         linger: Duration,
         on_heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
-    ) -> (Self, LinkTask<impl Duty>) {
+    ) -> (Self, LinkTask) {
         let expected = destination.expected();
         let channels = Inner::new(None, linger, Box::new(on_heard));
         let link = channels.homes().open(None).link.clone();

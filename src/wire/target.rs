@@ -1,5 +1,7 @@
 //! What a URL refers to: one server, some nodes of a cluster, or the sentinels of a primary.
 
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
 use crate::error::{Error, Result};
 
 /// The default port of a sentinel.
@@ -177,28 +179,18 @@ fn has_port(host: &str) -> bool {
 
 fn decoded(text: &str) -> Result<String> {
     let malformed = || Error::config("the URL of sentinels has a % that begins no encoded byte");
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = rest.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.ok_or_else(malformed)?);
-        rest = &rest[2..];
+    let is_byte = |code: &str| {
+        code.get(..2).is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+    };
+    if !text.split('%').skip(1).all(is_byte) {
+        return Err(malformed());
     }
-    String::from_utf8(bytes).map_err(|_| malformed())
+    let decoded = percent_decode_str(text).decode_utf8().map_err(|_| malformed())?;
+    Ok(decoded.into_owned())
 }
 
 fn encoded(text: &str) -> String {
-    let byte = |byte: u8| match byte {
-        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    };
-    text.bytes().map(byte).collect()
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
 #[cfg(test)]
@@ -288,6 +280,7 @@ mod tests {
             "redis-sentinel://:secret@a/m/1/2",
             "redis-sentinel://:secret@a/m?sentinelMasterId=other",
             "redis-sentinel://a/m?sentinelPassword=%secret",
+            "redis-sentinel://a/m?sentinelPassword=%+5secret",
             "redis-sentinel://:secret@a/m?sentinelUsername=u",
         ] {
             let error = Target::of(url).unwrap_err();

@@ -181,13 +181,17 @@ impl Host {
         self.pass(self.now);
     }
 
-    pub(crate) fn lose(&mut self, name: &str) {
+    /// Returns whether there was anything to lose.
+    pub(crate) fn lose(&mut self, name: &str) -> bool {
+        let mut is_lost = false;
         for key in self.server.dump(self.time()).into_iter().map(|entry| entry.key) {
             if std::str::from_utf8(&key).is_ok_and(|key| holds(key, name)) {
                 self.server.execute(self.time(), &[b"DEL", &key]);
+                is_lost = true;
             }
         }
         self.send();
+        is_lost
     }
 
     pub(crate) fn restart_empty(&mut self) {

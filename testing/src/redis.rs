@@ -34,7 +34,7 @@ const IN_PROCESS: &str = "redis://in-process";
 ///
 /// advance(lease + Duration::from_millis(1)).await; // at once
 /// assert!(theirs.lock("orders:42").try_lock().await?.is_some());
-/// assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+/// assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
 /// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug)]
@@ -121,9 +121,14 @@ impl Redis {
     /// assert_eq!(guard.ended().await, Ended::Lost);
     /// # Ok::<(), parklock::Error>(()) }).unwrap();
     /// ```
+    ///
+    /// # Panics
+    /// If nobody holds a lock of that name: then a test with a mistaken name would wait for a loss that never comes.
+    #[track_caller]
     pub fn lose(&self, name: &str) {
-        let name = name.to_owned();
-        self.process.call(move |host| host.lose(&name));
+        let lost = name.to_owned();
+        let is_lost = self.process.call(move |host| host.lose(&lost));
+        assert!(is_lost, "nobody holds a lock that is called {name:?}, so it cannot be lost");
     }
 
     /// All connections break, and new ones are let in. In production: a proxy or a firewall that drops its connections.

@@ -31,7 +31,7 @@ async fn is_closed(waiter: JoinHandle<Result<Guard, Error>>) {
 async fn is_lost(guard: Guard) {
     assert!(!guard.is_valid());
     assert_eq!(timeout(SOON, guard.ended()).await.expect("the end is told"), Ended::Lost);
-    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
 }
 
 /// That nobody but ourselves is connected.

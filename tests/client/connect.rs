@@ -208,7 +208,7 @@ async fn everything_goes_on_when_the_server_is_back() {
 
     let granted = timeout(SOON, waiter).await.unwrap().unwrap().unwrap();
     let unlocked = held.unlock().await;
-    assert!(matches!(unlocked, Err(Error::Lost)), "{unlocked:?}");
+    assert!(matches!(unlocked, Err(Error::Lost { .. })), "{unlocked:?}");
     assert!(granted.is_valid());
     granted.unlock().await.unwrap();
     works(&ours).await;

@@ -81,7 +81,7 @@ async fn everything_plain(url: &str, way: Way, admin: &Admin) {
     admin.script_flush().await;
     assert!(ours.lock("a").is_locked().await.expect("an answer"));
     assert!(ours.lock("a").force_unlock().await.expect("an answer"));
-    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     let fenced = ours.redisson().fenced_lock("a").lock().await.expect("it is free");
     fenced.unlock().await.expect("it is ours");
     let strange = way.lock("b");
@@ -157,10 +157,10 @@ pub(crate) async fn everything_queued(url: &str, way: Way, admin: &Admin) {
     let written = rw.write().await.expect("it is free");
     let read = written.downgrade().await.expect("it is ours");
     assert!(rw.force_unlock().await.expect("an answer"));
-    assert!(matches!(read.unlock().await, Err(Error::Lost)));
+    assert!(matches!(read.unlock().await, Err(Error::Lost { .. })));
     let held = fair.lock().await.expect("it is free");
     assert!(fair.force_unlock().await.expect("an answer"));
-    assert!(matches!(held.unlock().await, Err(Error::Lost)));
+    assert!(matches!(held.unlock().await, Err(Error::Lost { .. })));
     let held = semaphore.acquire().await.expect("it is free");
     assert!(matches!(ours.fair_lock("e").lock().await, Err(Error::Conflict { .. })));
     held.unlock().await.expect("it is ours");
@@ -169,7 +169,7 @@ pub(crate) async fn everything_queued(url: &str, way: Way, admin: &Admin) {
         semaphore.set_permits(3).await.expect("an answer");
         assert!(semaphore.try_acquire().await.is_ok());
         assert!(semaphore.force_unlock().await.expect("an answer"));
-        assert!(matches!(held.unlock().await, Err(Error::Lost)));
+        assert!(matches!(held.unlock().await, Err(Error::Lost { .. })));
     }
     admin
         .cmd::<usize>(&["DEL", &way.own("lock_notes:", "e", ""), &way.own("lock_notes:", "f", "")])

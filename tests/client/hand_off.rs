@@ -274,10 +274,10 @@ async fn a_holder_that_has_handed_the_lock_on_has_released_it() {
 
     // And now the tenure that they shared is lost.
     admin.cmd::<u32>(&["DEL", KEY]).await;
-    assert!(matches!(third.extend(FOR_EVER).await, Err(Error::Lost)));
+    assert!(matches!(third.extend(FOR_EVER).await, Err(Error::Lost { .. })));
     assert_eq!(third.ended().await, Ended::Lost);
     assert_eq!(hold.ended().await, Ended::Released);
-    assert!(matches!(third.unlock().await, Err(Error::Lost)));
+    assert!(matches!(third.unlock().await, Err(Error::Lost { .. })));
     fourth.await.unwrap().unwrap().unlock().await.unwrap();
 }
 
@@ -473,7 +473,7 @@ async fn after_force_by_another_client_the_holder_checks_and_the_next_caller_con
     let third = timeout(SOON, third).await.expect("the turn is free").unwrap().unwrap();
     assert_eq!(turn(&third), 0);
     assert!(third.token() > second.token());
-    assert!(matches!(second.unlock().await, Err(Error::Lost)));
+    assert!(matches!(second.unlock().await, Err(Error::Lost { .. })));
     assert!(third.is_valid());
     third.unlock().await.unwrap();
 }
@@ -484,7 +484,7 @@ async fn an_operator_in_the_middle_of_hand_offs_stops_nobody() {
     let admin = server.admin().await;
     let client = connect(&server.url(), turns(10)).await;
     let other = connect(&server.url(), turns(10)).await;
-    let lost = |error: &Error| matches!(error, Error::Lost);
+    let lost = |error: &Error| matches!(error, Error::Lost { .. });
     let carousels = [&client, &other].map(|client| Carousel::of(&client.lock("a"), 4, lost));
     for _ in 0..10 {
         other.lock("a").force_unlock().await.unwrap();
@@ -859,7 +859,7 @@ async fn close_in_the_middle_of_hand_offs_leaves_nothing() {
         carousel.turns(50 + round).await;
         timeout(SOON, client.close()).await.expect("it ends");
         for error in carousel.errors().await {
-            assert!(matches!(error, Error::Closed | Error::Lost), "{error:?}");
+            assert!(matches!(error, Error::Closed | Error::Lost { .. }), "{error:?}");
         }
         let found = left(&admin).await;
         assert!(found.iter().all(|left| left == CHANNEL), "round {round}: {found:?}");

@@ -210,7 +210,7 @@ async fn what_goes_up_comes_down_however_a_hold_ends() {
 
     let taken = client.lock("a").lock().await.unwrap();
     admin.cmd::<i64>(&["DEL", &key("a")]).await;
-    assert!(matches!(taken.unlock().await, Err(Error::Lost)));
+    assert!(matches!(taken.unlock().await, Err(Error::Lost { .. })));
     assert_eq!((lost("gone"), lost("deadline"), lost("closed")), (2.0, 0.0, 0.0));
     held(0.0);
 

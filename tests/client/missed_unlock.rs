@@ -275,7 +275,7 @@ async fn a_holder_that_learns_of_its_loss_tells_the_waiters() {
             }
         };
 
-        assert!(matches!(lost, Err(Error::Lost)), "{way:?} after {forgets}: {lost:?}");
+        assert!(matches!(lost, Err(Error::Lost { .. })), "{way:?} after {forgets}: {lost:?}");
         let next = timeout(SOON, waiter).await;
         let next = next.unwrap_or_else(|_| panic!("told by {way:?} after {forgets}"));
         next.expect("no panic").expect("it is free").unlock().await.unwrap();

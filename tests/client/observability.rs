@@ -379,7 +379,7 @@ async fn an_unlock_that_finds_nothing_is_a_loss_said_once_with_name_and_token() 
     let guard = client.lock("orders").lock().await.unwrap();
     let token = format!("token={}", guard.token());
     server.admin().await.cmd::<i64>(&["DEL", &key("orders")]).await;
-    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     assert_eq!(log.said(Level::ERROR, &["lock lost", "orders", &token]), 1, "{}", log.all());
 }
 

@@ -8,6 +8,7 @@ use common::fixture::{A_WHILE, LONG, SOON, client_with, parked};
 use common::{Server, Site, timeout};
 use futures_util::future::{BoxFuture, join_all};
 use parklock::{Client, Config, Error, Guard, Result};
+use parklock_testing::Redis;
 use tokio::time::sleep;
 
 const RIDE_OUT: Duration = Duration::from_secs(1);
@@ -106,4 +107,35 @@ async fn a_try_is_told_at_once_that_a_server_refuses_connections() {
             sleep(A_WHILE * 3).await;
         }
     }
+}
+
+/// When the connection is back, callers that have waited for it ask one after the other. Locks that are held count for nothing.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_holds_many_locks_is_no_slower_to_ask_after_an_outage() {
+    const HELD: usize = 20_000;
+    let redis = Redis::start();
+    let client = redis.client(Config::default()).await.expect("it is there");
+    let mut held = Vec::with_capacity(HELD);
+    for number in 0..HELD {
+        held.push(client.lock(number.to_string()).lock().await.expect("it is free"));
+    }
+    redis.refuse();
+    redis.cut();
+    let asked = |number: usize| client.lock(format!("wanted {number}"));
+    let callers = (0..10).map(|number| {
+        let lock = asked(number);
+        tokio::spawn(async move { lock.lock().await })
+    });
+    let callers: Vec<_> = callers.collect();
+    sleep(Duration::from_secs(1)).await;
+    redis.allow();
+    while client.lock("another").is_locked().await.is_err() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let back = tokio::time::Instant::now();
+    for caller in callers {
+        caller.await.expect("no panic").expect("it is free").unlock().await.expect("it is ours");
+    }
+    assert!(back.elapsed() < Duration::from_millis(100), "{:?}", back.elapsed());
+    assert!(held.iter().all(Guard::is_valid));
 }

@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::task::Poll;
 use std::thread;
+use std::time::Duration;
 
 use common::fixture::{A_WHILE, LONG, SOON, client_with, comes_in, key, parked, quick, scripts};
 use common::rights::{rules, user};
-use common::{Admin, Proxy, Server, eventually, timeout};
+use common::sentinels::primary_and_replicas;
+use common::{Admin, Proxy, Server, Watch, eventually, timeout};
 use futures_util::future::{BoxFuture, join_all, poll_fn};
 use futures_util::task::AtomicWaker;
-use parklock::{Client, Config, Guard, Result};
+use parklock::{Client, Config, Error, Guard, HandOff, Layout, Result};
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -151,10 +153,20 @@ fn spawned(call: Asked) -> impl Future<Output = Result<Guard>> {
 /// The contender waits for the end of the holder's lease. A lease that ends sends no message.
 #[tokio::test]
 async fn a_parked_caller_whose_runtime_does_not_run_stops_nobody() {
+    each_parked_caller_stops_nobody(quick()).await;
+}
+
+/// In its layout no line skips a client that shows no signs of life.
+#[tokio::test]
+async fn a_parked_caller_of_redissons_whose_runtime_does_not_run_stops_nobody() {
+    each_parked_caller_stops_nobody(quick().layout(Layout::Redisson)).await;
+}
+
+async fn each_parked_caller_stops_nobody(config: Config) {
     let server = Server::start().await;
     let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
-    let dies = comes_in(proxy.url(), quick()).await;
-    let ours = client_with(&server, quick()).await;
+    let dies = comes_in(proxy.url(), config.clone()).await;
+    let ours = client_with(&server, config).await;
     let scenes = join_all(LOCKS.into_iter().flat_map(|(kind, asks, keeps)| {
         WAYS.map(|way| {
             let name = format!("{kind}-{way:?}");
@@ -162,7 +174,11 @@ async fn a_parked_caller_whose_runtime_does_not_run_stops_nobody() {
             async move {
                 let held = keeps(dies, name.clone()).await.expect("it is free");
                 let stopped = Stopped::starts(way, asks(ours.clone(), name.clone()));
-                parked(admin, &name, 1).await;
+                // Each layout has channels of its own.
+                let channels = async || admin.channels().await;
+                let listens =
+                    async || channels().await.iter().any(|channel| channel.contains(&name));
+                eventually(SOON, "it listens", listens).await;
                 sleep(A_WHILE).await;
                 stopped.stops().await;
                 (held, stopped, spawned(asks(ours, name.clone())), name)
@@ -264,6 +280,147 @@ async fn a_try_that_pauses_on_a_runtime_that_does_not_run_stops_nobody() {
             stopped.ends().await.expect("the server answers");
         }
     }
+}
+
+/// The caller has no connection, and waits for one.
+#[tokio::test]
+async fn a_caller_that_waits_for_a_connection_on_a_runtime_that_does_not_run_stops_nobody() {
+    type Asks = fn(Client) -> BoxFuture<'static, Result<()>>;
+    let asks: [(&str, Asks); 3] = [
+        ("a lock", |client| Box::pin(async move { client.lock("a").lock().await?.unlock().await })),
+        ("a try", |client| Box::pin(async move { client.lock("a").try_lock().await.map(drop) })),
+        ("a try of several", |client| {
+            Box::pin(async move { client.multi_lock(["a", "b"]).try_lock().await.map(drop) })
+        }),
+    ];
+    let server = Server::start().await;
+    for (what, asks) in asks {
+        for way in WAYS {
+            let proxy = Proxy::before(&server).await;
+            let patient = Config::default().watchdog_timeout(LONG).response_timeout(LONG / 4);
+            let ours = comes_in(proxy.url(), patient).await;
+            let connects = proxy.command("HELLO").hold_reply();
+            proxy.reset(None).await;
+            connects.happened().await;
+            let stopped = Stopped::starts(way, asks(ours.clone()));
+            stopped.stops().await;
+            let second = spawned(lock(ours.clone(), "a".to_owned()));
+            connects.lift();
+            comes(what, second).await.unlock().await.expect("it is ours");
+            stopped.ends().await.expect("the server answers");
+            // What was dropped is given back before the proxy goes.
+            ours.close().await;
+        }
+    }
+}
+
+/// A client of Redisson's that has offered its lock to others pauses before it asks again.
+#[tokio::test]
+async fn a_caller_that_lets_others_go_first_on_a_runtime_that_does_not_run_stops_nobody() {
+    let server = Server::start().await;
+    let each_asks = HandOff { max_consecutive: 0, ..HandOff::default() };
+    for way in WAYS {
+        let proxy = Proxy::before(&server).await;
+        proxy.name_script("release", include_str!("../../lua/redisson/lock/release.lua"));
+        let config = Config::default().layout(Layout::Redisson).hand_off(each_asks);
+        let ours = comes_in(proxy.url(), config).await;
+        let held = lock(ours.clone(), "a".to_owned()).await.expect("it is free");
+        let stopped = Stopped::starts(way, lock(ours.clone(), "a".to_owned()));
+        sleep(A_WHILE).await;
+        let offered = proxy.script("release").nth(1).hold_reply();
+        let unlocked = tokio::spawn(held.unlock());
+        offered.happened().await;
+        stopped.will_stop();
+        offered.lift();
+        stopped.has_stopped().await;
+        unlocked.await.expect("no panic").expect("it is ours");
+        both_come("it pauses", lock(ours.clone(), "a".to_owned()), stopped).await;
+    }
+}
+
+/// A call that does not wait finds the lock held, perhaps by its own client, which has not been able to give it back. What
+/// replicas acknowledge has a connection of its own, so the release cannot go ahead of the request.
+#[tokio::test]
+async fn a_try_that_waits_for_a_release_on_a_runtime_that_does_not_run_stops_nobody() {
+    type Tries = fn(Client) -> BoxFuture<'static, Result<()>>;
+    let tries: [(&str, Tries); 2] = [
+        ("a lock", |client| Box::pin(async move { client.lock("a").try_lock().await.map(drop) })),
+        ("several", |client| {
+            Box::pin(async move { client.multi_lock(["a", "b"]).try_lock().await.map(drop) })
+        }),
+    ];
+    let servers = primary_and_replicas(1, Server::builder).await;
+    for (what, tries) in tries {
+        for way in WAYS {
+            let proxy = Proxy::before(&servers[0]).await;
+            proxy.name_acquires();
+            proxy.name_script("acquire", include_str!("../../lua/line/acquire_all.lua"));
+            proxy.name_script("release", include_str!("../../lua/line/plain_release.lua"));
+            let ours = comes_in(proxy.url(), Config::default().replicas(1)).await;
+            let held = lock(ours.clone(), "a".to_owned()).await.expect("it is free");
+            let lost = proxy.script("release").nth(1).cut_before();
+            let repeated = proxy.script("release").nth(2).hold_request();
+            drop(held);
+            lost.happened().await;
+            repeated.happened().await;
+            let refused = proxy.script("acquire").nth(1).hold_reply();
+            let stopped = Stopped::starts(way, tries(ours.clone()));
+            refused.happened().await;
+            stopped.will_stop();
+            refused.lift();
+            stopped.has_stopped().await;
+            let second = spawned(lock(ours.clone(), "a".to_owned()));
+            repeated.lift();
+            comes(what, second).await.unlock().await.expect("it is ours");
+            // What it has waited for may have taken longer than one answer.
+            let ended = stopped.ends().await;
+            assert!(matches!(ended, Ok(()) | Err(Error::Unavailable { .. })), "{ended:?}");
+            // What was dropped is given back before the proxy goes.
+            ours.close().await;
+        }
+    }
+}
+
+/// The addresses of a host are looked up on the threads for blocking work of the client's runtime.
+#[tokio::test]
+async fn calls_end_in_time_while_no_thread_can_look_up_the_host() {
+    const RIDE_OUT: Duration = Duration::from_millis(300);
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let url = format!("redis://localhost:{}", proxy.port());
+    let config = quick().ride_out(RIDE_OUT);
+    let (goes_on, over) = mpsc::channel::<()>();
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .max_blocking_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let ours = runtime.spawn(comes_in(url, config)).await.expect("no panic");
+    let held = lock(ours.clone(), "held".to_owned()).await.expect("it is free");
+    let (begins, begun) = tokio::sync::oneshot::channel();
+    runtime.spawn_blocking(move || {
+        let _ = begins.send(());
+        // An error: the test is over.
+        let _ = over.recv();
+    });
+    begun.await.expect("it blocks the only thread");
+    proxy.reset(None).await;
+
+    for _ in 0..3 {
+        let began = Watch::start();
+        let (waits, tries) = (ours.lock("a"), ours.lock("b"));
+        let (waits, tries) = tokio::join!(timeout(SOON, waits.lock()), tries.try_lock());
+        let waits = waits.expect("it does not wait for that thread");
+        assert!(matches!(waits, Err(Error::Unavailable { .. })), "{waits:?}");
+        assert!(matches!(tries, Err(Error::Unavailable { .. })), "{tries:?}");
+        assert!(began.passed() < SOON / 4, "{:?}", began.passed());
+    }
+    timeout(SOON, held.ended()).await.expect("the lease ends without that thread");
+    goes_on.send(()).expect("it waits for this");
+    let again = async || ours.lock("a").try_lock().await.is_ok();
+    eventually(SOON, "the client is connected again", again).await;
+    runtime.shutdown_background();
 }
 
 /// The contender hears no message, so it asks again and again.

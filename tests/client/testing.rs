@@ -35,7 +35,7 @@ async fn a_server_can_be_paused_killed_and_started_again() {
 
     server.pause().await.unwrap();
     timeout(SOON, guard.ended()).await.expect("the lease runs out");
-    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     server.resume().await.unwrap();
     let free = async || client.lock("a").try_lock().await.is_ok_and(|guard| guard.is_some());
     eventually(SOON, "it answers again", free).await;

@@ -82,10 +82,15 @@ struct Encrypted {
 
 impl Encrypted {
     async fn start(reached_as: &str, wants_certificates: bool) -> Self {
+        Self::speaking("TLSv1.2 TLSv1.3", reached_as, wants_certificates).await
+    }
+
+    async fn speaking(protocols: &str, reached_as: &str, wants_certificates: bool) -> Self {
         let (authority, port) = (Authority::new(), Port::reserve());
         authority.issue("server", reached_as);
         let text = |path: &Path| path.to_str().expect("an ordinary path").to_owned();
         let server = Server::builder()
+            .set("tls-protocols", protocols)
             .set("tls-port", &port.number().to_string())
             .set("tls-cert-file", &text(&authority.path("server.pem")))
             .set("tls-key-file", &text(&authority.path("server.key")))
@@ -124,6 +129,16 @@ async fn a_server_is_verified_by_our_own_authority_and_locks_work_as_ever() {
     parked(&there.server.admin().await, "a", 1).await;
     guard.unlock().await.unwrap();
     timeout(SOON, waiter).await.unwrap().unwrap().unwrap().unlock().await.unwrap();
+}
+
+/// Some hosted servers know no newer version than 1.2.
+#[tokio::test]
+async fn both_versions_of_tls_that_are_safe_are_spoken() {
+    for protocol in ["TLSv1.2", "TLSv1.3"] {
+        let there = Encrypted::speaking(protocol, "IP:127.0.0.1", false).await;
+        let client = there.connect(there.authority.ca()).await.expect(protocol);
+        client.lock("a").lock().await.unwrap().unlock().await.unwrap();
+    }
 }
 
 #[tokio::test]

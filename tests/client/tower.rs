@@ -300,7 +300,7 @@ fn a_refusal_says_whether_a_retry_may_succeed() {
     assert_eq!(status(Refusal::Lost), (500, false));
     assert_eq!(status(Refusal::Failed(Error::TooManyWaiters { limit: 1 })), (503, true));
     assert_eq!(status(Refusal::Failed(Error::InvalidName { reason: "" })), (400, false));
-    assert_eq!(status(Refusal::Failed(Error::Lost)), (503, true));
+    assert_eq!(status(Refusal::Failed(Error::Lost { name: "a".to_owned() })), (503, true));
 }
 
 /// The client would ride out the outage for ten minutes, and the request is done.
@@ -341,6 +341,29 @@ async fn a_503_is_a_warning_with_the_name_of_the_lock_and_a_423_is_not() {
     assert_eq!(log.said(Level::WARN, &["path:/busy"]), 0, "{}", log.all());
     assert_eq!(log.said(Level::DEBUG, &["status=423", "path:/busy"]), 1, "{}", log.all());
     drop(guard);
+}
+
+/// A client of gRPC takes a status of HTTP for "unknown", and does not know whether to try again.
+#[tokio::test(start_paused = true)]
+async fn a_client_of_grpc_reads_why_its_call_was_refused() {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let service = behind(&LockLayer::by_path(&client).grpc(), &open());
+    let _held = client.lock("path:/busy").lock().await.expect("it is free");
+    let endless = "/".repeat(2_000);
+    let mut refusals = Vec::new();
+    for path in ["/busy", &endless, "/away"] {
+        if path == "/away" {
+            redis.refuse();
+            redis.cut();
+        }
+        let answer = answered(service.clone().oneshot(post(path))).await;
+        assert_eq!((answer.status(), &**answer.body()), (StatusCode::OK, ""));
+        assert_eq!(answer.headers()["content-type"], "application/grpc");
+        assert!(!answer.headers()["grpc-message"].is_empty());
+        refusals.push(answer.headers()["grpc-status"].to_str().unwrap().to_owned());
+    }
+    assert_eq!(refusals, ["10", "3", "14"], "aborted, invalid argument, unavailable");
 }
 
 /// A service ends without failing a request that it has accepted.

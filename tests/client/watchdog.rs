@@ -124,8 +124,8 @@ async fn a_lock_that_was_deleted_is_lost_at_the_next_renewal() {
 
     assert!(Instant::now() + Duration::from_secs(1) < deadline, "it was told by the deadline");
     assert!(!guard.is_valid() && guard.remaining().is_zero());
-    assert!(matches!(guard.extend(SOON).await, Err(Error::Lost)));
-    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(matches!(guard.extend(SOON).await, Err(Error::Lost { .. })));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     assert!(client.lock("a").try_lock().await.unwrap().is_some(), "the client goes on");
 }
 
@@ -293,7 +293,7 @@ async fn a_fixed_lease_is_not_renewed_and_lost_at_its_deadline() {
 
     assert!(asked.elapsed() >= Duration::from_millis(490), "told after {:?}", asked.elapsed());
     assert!(!guard.is_valid());
-    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     let admin = server.admin().await;
     eventually(SOON, "it is gone", async || lock_keys(&admin).await.is_empty()).await;
 }
@@ -305,7 +305,7 @@ async fn a_guard_is_invalid_at_its_deadline_though_no_task_could_run() {
     assert!(guard.is_valid());
     std::thread::sleep(Duration::from_millis(200)); // the only thread of this runtime
     assert!(!guard.is_valid() && guard.remaining().is_zero());
-    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
 }
 
 #[tokio::test]
@@ -370,7 +370,7 @@ async fn run_drops_its_work_when_the_lock_is_lost() {
         pending::<()>().await;
     });
     let done = timeout(SOON, work).await.unwrap();
-    assert!(matches!(done, Err(Error::Lost)), "{done:?}");
+    assert!(matches!(done, Err(Error::Lost { .. })), "{done:?}");
     assert!(dropped.load(Ordering::SeqCst));
 }
 

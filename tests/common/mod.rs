@@ -26,4 +26,4 @@ pub use proxy::{Class, Fault, Proxy};
 pub use sentinels::Watched;
 pub use server::Server;
 pub use site::{Front, Site};
-pub use wait::{Watch, eventually, judged, timeout};
+pub use wait::{Watch, eventually, judged, judged_beside_its_load, timeout};

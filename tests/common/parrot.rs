@@ -44,10 +44,18 @@ pub enum Quote {
     List,
     /// Each word is a node that the client should go to.
     Host,
+    /// A word, as `TYPE` answers.
+    Status,
+    /// As the name of another kind that has the key.
+    Conflict,
+    /// No value at all.
+    Malformed,
+    /// Messages and other pushes, before the answer that it would give otherwise.
+    Pushes,
 }
 
 impl Quote {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::Plain,
         Self::Cut,
         Self::Percent,
@@ -57,6 +65,10 @@ impl Quote {
         Self::Bytes,
         Self::List,
         Self::Host,
+        Self::Status,
+        Self::Conflict,
+        Self::Malformed,
+        Self::Pushes,
     ];
 
     fn answer(self, sent: &[String]) -> Vec<u8> {
@@ -70,12 +82,29 @@ impl Quote {
         let bulk =
             |words: &[u8]| [format!("${}\r\n", words.len()).as_bytes(), words, b"\r\n"].concat();
         let plain = all(&String::clone);
+        let line = || plain.replace(['\r', '\n'], " ");
         match self {
             Self::Plain => error(plain),
             Self::Cut => error(all(&|word| word.chars().take(20).collect())),
             Self::Percent => error(all(&|word| percent(word))),
             Self::Escaped => error(all(&|word| format!("{word:?}"))),
-            Self::Refusal => format!("-WRONGPASS {}\r\n", plain.replace(['\r', '\n'], " ")).into(),
+            Self::Refusal => format!("-WRONGPASS {}\r\n", line()).into(),
+            Self::Conflict => format!("-CONFLICT {}\r\n", line()).into(),
+            Self::Status => format!("+{}\r\n", line()).into(),
+            Self::Malformed => format!(":{}\r\n", line()).into(),
+            Self::Pushes => {
+                // The last word is the channel, if that is what was asked for.
+                let channels = sent.last().into_iter().chain([&plain]);
+                let kinds = ["message", "smessage", "subscribe", "sunsubscribe", &plain];
+                let push = |kind: &str, channel: &str| {
+                    let words = [kind, channel, &plain].map(|word| bulk(word.as_bytes()));
+                    [&b">3\r\n"[..], &words.concat()].concat()
+                };
+                channels
+                    .flat_map(|channel| kinds.map(|kind| push(kind, channel)))
+                    .flatten()
+                    .collect()
+            }
             Self::Text => bulk(plain.as_bytes()),
             Self::Bytes => bulk(&[plain.as_bytes(), b"\xff"].concat()),
             Self::List => {
@@ -173,8 +202,16 @@ impl Mind {
         };
         if is_it {
             self.repeated.fetch_add(1, Ordering::Relaxed);
-            return self.quote.answer(sent);
+            let mut answer = self.quote.answer(sent);
+            if self.quote == Quote::Pushes {
+                answer.extend(self.usual(words));
+            }
+            return answer;
         }
+        self.usual(words)
+    }
+
+    fn usual(&self, words: &[String]) -> Vec<u8> {
         let port = self.port;
         match words[0].to_ascii_uppercase().as_str() {
             "HELLO" => {
@@ -207,7 +244,10 @@ impl Mind {
                 });
                 pushes.collect::<String>().into()
             }
+            "TYPE" => b"+stream\r\n".to_vec(),
             "WAIT" => b":1\r\n".to_vec(),
+            // Then the client looks for the key that is something else.
+            "EVALSHA" if self.at == "TYPE" => b"-WRONGTYPE Operation against a key\r\n".to_vec(),
             "EVALSHA" => b"*5\r\n:0\r\n:60000\r\n:0\r\n:1\r\n:0\r\n".to_vec(), // held: wait in line
             _ => b"+OK\r\n".to_vec(),
         }

@@ -8,6 +8,7 @@ use std::fmt::Arguments;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::FuturesUnordered;
@@ -62,12 +63,13 @@ async fn is_over(limit: Duration) {
     }
 }
 
-/// Ticks beside a test, on its runtime, and measures for how long the test did not run.
+/// Ticks beside a test, and measures for how long the test did not run.
 #[derive(Debug)]
 pub struct Watch {
     began: Instant,
     ticks: Arc<Mutex<Ticks>>,
-    ticking: AbortHandle,
+    /// The task that ticks. A thread ends with the watch.
+    ticking: Option<AbortHandle>,
 }
 
 #[derive(Debug)]
@@ -77,6 +79,10 @@ struct Ticks {
 }
 
 impl Ticks {
+    fn tick(&mut self) {
+        *self = Self { stalled: self.stalled(), last: Instant::now() };
+    }
+
     /// With the tick that has not come yet.
     fn stalled(&self) -> Duration {
         self.stalled + self.last.elapsed().saturating_sub(MOST)
@@ -84,20 +90,38 @@ impl Ticks {
 }
 
 impl Watch {
+    /// Ticks on the runtime of the test. What keeps that busy counts as a stall, even if it is the test itself.
     pub fn start() -> Self {
-        let began = Instant::now();
-        let ticks = Arc::new(Mutex::new(Ticks { last: began, stalled: Duration::ZERO }));
-        let ticking = tokio::spawn({
-            let ticks = Arc::clone(&ticks);
-            async move {
-                loop {
-                    sleep(TICK).await;
-                    let mut ticks = locked(&ticks);
-                    *ticks = Ticks { stalled: ticks.stalled(), last: Instant::now() };
-                }
+        let mut watch = Self::new();
+        let ticks = Arc::clone(&watch.ticks);
+        let ticking = tokio::spawn(async move {
+            loop {
+                sleep(TICK).await;
+                locked(&ticks).tick();
             }
         });
-        Self { began, ticks, ticking: ticking.abort_handle() }
+        watch.ticking = Some(ticking.abort_handle());
+        watch
+    }
+
+    /// Ticks on a thread of its own: for how long the machine ran nothing of this process.
+    pub fn apart() -> Self {
+        let watch = Self::new();
+        let ticks = Arc::downgrade(&watch.ticks);
+        thread::spawn(move || {
+            while let Some(ticks) = ticks.upgrade() {
+                locked(&ticks).tick();
+                drop(ticks);
+                thread::sleep(TICK);
+            }
+        });
+        watch
+    }
+
+    fn new() -> Self {
+        let began = Instant::now();
+        let ticks = Arc::new(Mutex::new(Ticks { last: began, stalled: Duration::ZERO }));
+        Self { began, ticks, ticking: None }
     }
 
     /// How long the test did not run since this began.
@@ -119,7 +143,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.ticking.abort();
+        self.ticking.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -130,8 +154,18 @@ fn locked(ticks: &Mutex<Ticks>) -> MutexGuard<'_, Ticks> {
 /// Runs a test of which a failure says nothing if the test did not run for [`A_STALL`]: a lease may have run out meanwhile, or an answer
 /// may have come too late. Then this runs it again. If the machine never runs it, the test is not judged.
 pub async fn judged(test: impl AsyncFn()) {
+    judge(Watch::start, test).await;
+}
+
+/// The same, for a test that keeps its runtime busy: the ticks of [`judged`] would be late for that alone, and the test would never be
+/// judged.
+pub async fn judged_beside_its_load(test: impl AsyncFn()) {
+    judge(Watch::apart, test).await;
+}
+
+async fn judge(start: impl Fn() -> Watch, test: impl AsyncFn()) {
     for _ in 0..TRIES {
-        let watch = Watch::start();
+        let watch = start();
         let Err(panic) = AssertUnwindSafe(test()).catch_unwind().await else { return };
         let stalled = watch.stalled();
         if stalled < A_STALL.max(watch.elapsed() / 8) {
@@ -147,6 +181,6 @@ pub async fn judged(test: impl AsyncFn()) {
 
 /// Past the runner of the tests, which keeps what a passing test prints.
 fn tell(what: Arguments<'_>) {
-    let test = std::thread::current();
+    let test = thread::current();
     let _ = writeln!(std::io::stderr(), "{}: {what}", test.name().unwrap_or("a test"));
 }

@@ -19,7 +19,7 @@ async fn has_lost(scene: &Scene, name: &str, guard: Guard, next: Guard) {
     assert!(next.token() > guard.token());
     assert_eq!(soon(guard.ended()).await, Ended::Lost);
     assert!(!guard.is_valid());
-    assert_err!(guard.unlock().await, Error::Lost);
+    assert_err!(guard.unlock().await, Error::Lost { .. });
     assert!(next.is_valid());
     is_held_as(scene, name).await;
     next.unlock().await.unwrap();
@@ -74,7 +74,7 @@ async fn learns_of_its_loss(
     let waiter = Waiter::parked(scene.pair.of(&scene.theirs, name)).await;
     all_rest(scene).await;
     delete(scene, name).await;
-    assert_err!(learn(guard).await, Error::Lost);
+    assert_err!(learn(guard).await, Error::Lost { .. });
     waiter.gets_it().await.unlock().await.unwrap();
 }
 

@@ -38,7 +38,7 @@ pub(crate) async fn a_server_that_lost_its_data_tells_the_holder_and_lets_the_wa
     let token = guard.token();
     scene.server.restart().await;
     assert_eq!(soon(guard.ended()).await, Ended::Lost);
-    assert_err!(guard.unlock().await, Error::Lost);
+    assert_err!(guard.unlock().await, Error::Lost { .. });
     let through = async |waiter: Waiter| {
         let guard = waiter.gets_it().await;
         assert!(guard.token() > token || pair.name == "redisson_fenced", "its counter is gone");
@@ -76,7 +76,7 @@ pub(crate) async fn a_replica_is_not_believed(pair: Pair) {
         assert_err!(tried, Error::Unavailable { .. } | Error::Indeterminate { .. });
     }
     assert!(scene.theirs().is_held().await.is_err());
-    assert!(guard.extend(SOON * 4).await.is_err_and(|error| !matches!(error, Error::Lost)));
+    assert!(guard.extend(SOON * 4).await.is_err_and(|error| !matches!(error, Error::Lost { .. })));
     assert!(guard.is_valid());
     promote(&scene).await;
     let found =

@@ -189,6 +189,41 @@ async fn a_provider_that_panics_does_not_close_the_client() {
     soon(guard.unlock()).await.expect("it is ours");
 }
 
+/// A call of the provider that does not return costs one attempt to connect: the next attempt asks again.
+#[tokio::test]
+async fn a_provider_that_never_answers_costs_one_attempt() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    admin.cmd::<()>(&["ACL", "SETUSER", "default", "on", "nopass"]).await;
+    let (asked, next) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+    let provider = {
+        let (asked, next) = (Arc::clone(&asked), Arc::clone(&next));
+        move || {
+            asked.fetch_add(1, Ordering::Relaxed);
+            let is_silent = next.swap(false, Ordering::Relaxed);
+            async move {
+                if is_silent {
+                    return std::future::pending().await;
+                }
+                Ok::<_, std::io::Error>(Credentials::new("").user("default"))
+            }
+        }
+    };
+    let config = patient().connect_timeout(Duration::from_secs(1)).credentials(provider);
+    let client = client(&server.url(), config).await;
+    let guard = client.lock("a").lock().await.expect("it is free");
+
+    next.store(true, Ordering::Relaxed);
+    let before = asked.load(Ordering::Relaxed);
+    admin.cmd::<()>(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+    admin.cmd::<()>(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+    let again = async || asked.load(Ordering::Relaxed) >= before + 3;
+    eventually(SOON, "both connections ask, and one asks again", again).await;
+    let back = async || connections(&admin, "default").await.len() >= 3; // one is the test's
+    eventually(SOON, "both are back", back).await;
+    soon(guard.unlock()).await.expect("it is ours");
+}
+
 #[tokio::test]
 async fn credentials_of_the_url_and_of_a_provider_exclude_each_other() {
     let vault = Vault::default();

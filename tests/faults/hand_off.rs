@@ -139,7 +139,7 @@ async fn a_queue_goes_on_when_the_server_forgot_everything() {
 
     scene.server.restart().await;
     scene.admin = scene.server.admin().await;
-    let lost = async || matches!(first.extend(LONG).await, Err(Error::Lost));
+    let lost = async || matches!(first.extend(LONG).await, Err(Error::Lost { .. }));
     eventually(SOON, "the loss is known", lost).await;
     assert_eq!(soon(first.ended()).await, Ended::Lost);
 

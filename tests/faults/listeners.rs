@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use parklock::{Error, HandOff, Lock};
+use parklock::{Ended, Error, HandOff, Lock};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::common::{connect, eventually, timeout};
+use crate::common::{Admin, connect, eventually, timeout};
 use crate::scene::*;
 
 /// The greatest number that has the form of a grant's.
@@ -150,6 +150,82 @@ async fn a_listener_gives_nothing_back_that_a_request_is_about_to_receive() {
         assert!(theirs.lock("a").try_lock().await.unwrap().is_none(), "it was given back");
         guard.unlock().await.unwrap();
     }
+}
+
+/// A listener that may also read the notes of lines: so it has the secrets of waiters.
+struct Reader {
+    field: String,
+    secret: String,
+}
+
+impl Reader {
+    /// Reads the notes about the one waiter for a lock.
+    async fn of(admin: &Admin, name: &str) -> Self {
+        let line = format!("lock_queue:{{{name}}}");
+        let field = admin.cmd::<Vec<String>>(&["ZRANGE", &line, "0", "0"]).await.remove(0);
+        let life = format!("life:{}", field.split(':').next().expect("a client"));
+        let life: String = admin.cmd(&["HGET", &format!("lock_notes:{{{name}}}"), &life]).await;
+        let secret = life.split(' ').nth(1).expect("a secret").to_owned();
+        Self { field, secret }
+    }
+
+    /// Publishes a grant with this number, with the proof that the server would give it.
+    async fn publishes(&self, admin: &Admin, name: &str, number: u64) {
+        let word = format!("{}={number}", self.field);
+        let hash = "return redis.sha1hex(ARGV[1])";
+        let text = format!("{} {word}", self.secret);
+        let hash: String = admin.cmd(&["EVAL", hash, "0", &text]).await;
+        let stamp = &self.secret[self.secret.len() - 8..];
+        let client = self.field.split(':').next().expect("a client");
+        let own = format!("{}:{client}", channel(name));
+        let heard = admin.publish(&own, &format!("eve {word}@{stamp}{}", &hash[..20])).await;
+        assert_eq!(heard, 1, "the waiter listens");
+    }
+}
+
+/// F44: whoever has read the secret of a waiter can prove any number. One far ahead of the clock would put a token out that no
+/// later one is greater than.
+#[tokio::test]
+async fn a_proved_number_far_ahead_of_the_clock_is_refused() {
+    let scene = Scene::new().await;
+    let (client, other) = (scene.client(patient().waiter_ttl(LONG / 2)).await, scene.other().await);
+    let held = other.lock("a").lock().await.unwrap();
+    let waiter = scene.parked(&client, "a").await;
+    let counter: u64 = scene.admin.cmd(&["GET", COUNTER]).await;
+    for number in [GREATEST, counter + (1 << 41)] {
+        let asked = scene.proxy.script("acquire").count();
+        let reader = Reader::of(&scene.admin, "a").await;
+        reader.publishes(&scene.admin, "a", number).await;
+        asked.happened().await;
+        assert!(!waiter.is_finished(), "{number} is believed");
+    }
+    sleep(A_WHILE).await;
+    assert!(!waiter.is_finished() && held.is_valid());
+    is_held_once(&scene.admin, "a").await;
+    held.unlock().await.unwrap();
+    let guard = granted(waiter).await;
+    assert!(guard.token().get() / 1024 < counter + (1 << 40), "{}", guard.token());
+    guard.unlock().await.unwrap();
+}
+
+/// F44: a number far behind the clock may come from a server that has lost its counter. It is taken, and gone at the first
+/// renewal. Until then its token is smaller than that of the holder.
+#[tokio::test]
+async fn a_proved_number_far_behind_the_clock_is_a_small_token_and_soon_lost() {
+    let scene = Scene::new().await;
+    let (client, other) = (scene.client(patient().waiter_ttl(LONG / 2)).await, scene.other().await);
+    let held = other.lock("a").lock().await.unwrap();
+    let waiter = scene.parked(&client, "a").await;
+    Reader::of(&scene.admin, "a").await.publishes(&scene.admin, "a", 5).await;
+
+    let guard = granted(waiter).await;
+    assert!(guard.token() < held.token(), "{}", guard.token());
+    scene.admin.publish(&channel("a"), "somebody").await; // it checks its lock now
+    let lost = timeout(SOON, guard.ended()).await.expect("it learns that it has nothing");
+    assert!(matches!(lost, Ended::Lost), "{lost:?}");
+    assert!(held.is_valid());
+    is_held_once(&scene.admin, "a").await;
+    held.unlock().await.unwrap();
 }
 
 /// Each message makes a waiter ask and a holder check, but not more than so often.

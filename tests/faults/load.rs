@@ -1,7 +1,7 @@
 //! Many locks, many requests, long ways. Sizes fit a debug build on two cores.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join;
@@ -11,7 +11,7 @@ use parklock::{Client, Error, Guard};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::common::{Proxy, Server, eventually, judged, timeout};
+use crate::common::{Proxy, Server, Watch, eventually, judged, judged_beside_its_load, timeout};
 use crate::{SOON, a_turn, connect, fields, is_clean, key, patient, scripts_run, tasks};
 
 const MANY: usize = 20_000;
@@ -110,38 +110,59 @@ async fn a_slow_network_makes_locks_slow_and_nothing_else() {
 /// How many ask at once. The queue of a connection holds 1,024 requests.
 const FLOOD: usize = 3_000;
 
-/// F85: far more requests at once than the way to the server holds.
+/// F85: far more requests at once than the way to the server holds, and a new one for each that is answered. So a renewal that
+/// waited for the others would never be sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_requests_does_not_keep_renewals_from_their_way() {
-    judged(async || {
-        let (server, lease) = (Server::start().await, Duration::from_secs(6));
+    judged_beside_its_load(async || {
+        // Long enough for a slow machine: a renewal that is due has two thirds of it, and a request a quarter.
+        let (server, lease) = (Server::start().await, Duration::from_secs(24));
         let client = connect(&server.url(), patient().watchdog_timeout(lease)).await;
         let guard = client.lock("a").lock().await.unwrap();
         let lost = tokio::spawn(guard.ended());
-        let (flood, mut answered, mut failed) = (Instant::now(), 0, 0);
-        while flood.elapsed() < lease + lease / 4 {
-            // The server stands still until all have asked: a fast one would answer the first before the last one asks.
-            server.pause();
-            let (mut asking, asked) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
-            for n in 0..FLOOD {
-                let lock = client.lock(format!("lock {n} {}", "x".repeat(900)));
-                let asked = Arc::clone(&asked);
-                asking.spawn(async move {
-                    asked.fetch_add(1, Ordering::SeqCst);
-                    lock.try_lock().await.is_ok()
-                });
-            }
-            eventually(lease / 2, "all ask", async || asked.load(Ordering::SeqCst) == FLOOD).await;
-            server.resume();
-            while let Some(ok) = asking.join_next().await {
-                if ok.unwrap() { answered += 1 } else { failed += 1 }
-            }
+        let (watch, is_over) = (Watch::start(), Arc::new(AtomicBool::new(false)));
+        let (mut asking, asked) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
+        for n in 0..FLOOD {
+            let lock = client.lock(format!("lock {n} {}", "x".repeat(900)));
+            let (asked, is_over) = (Arc::clone(&asked), Arc::clone(&is_over));
+            asking.spawn(async move {
+                asked.fetch_add(1, Ordering::SeqCst);
+                let (mut answered, mut failed) = (0, 0);
+                while !is_over.load(Ordering::SeqCst) {
+                    // Attempts travel together, and would not fill the way alone.
+                    let ok = if n % 2 == 0 {
+                        lock.try_lock().await.is_ok()
+                    } else {
+                        lock.is_locked().await.is_ok()
+                    };
+                    if ok { answered += 1 } else { failed += 1 }
+                }
+                (answered, failed)
+            });
         }
+        eventually(lease * 5, "all ask", async || asked.load(Ordering::SeqCst) == FLOOD).await;
 
+        let deadline = || Instant::now() + guard.remaining();
+        let before = deadline() + Duration::from_secs(1);
+        let is_renewed = || guard.is_valid() && deadline() > before;
+        eventually(lease * 5, "renewed or lost", async || is_renewed() || !guard.is_valid()).await;
+        let (renewed, stalled) = (is_renewed(), watch.stalled());
+        is_over.store(true, Ordering::SeqCst);
+        let (answered, failed) = asking
+            .join_all()
+            .await
+            .into_iter()
+            .fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        eprintln!("{answered} requests in {:?}, {FLOOD} at once, {failed} failed", watch.elapsed());
+
+        assert!(
+            renewed,
+            "lost beside {answered} requests that were answered, and {failed} that failed"
+        );
         assert!(guard.is_valid() && !lost.is_finished(), "it was renewed in between");
-        // A request is answered within 1.5 s, or fails. A busy machine may stand still for that long.
-        assert!(failed < answered / 4, "{failed} failed, {answered} were answered");
-        eprintln!("{answered} requests in {:?}, {FLOOD} at once", flood.elapsed());
+        // How many are answered in time is up to the machine: it is judged if the runtime had one to run on, beside this load too.
+        let ran = stalled < watch.elapsed() / 8;
+        assert!(!ran || failed < answered / 4, "{failed} failed, {answered} were answered");
         guard.unlock().await.unwrap();
     })
     .await;

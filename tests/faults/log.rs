@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use tracing::Dispatch;
 use tracing::subscriber::{DefaultGuard, set_default};
+use tracing::{Dispatch, Level};
 use tracing_subscriber::Registry;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -12,16 +12,22 @@ use tracing_subscriber::fmt::MakeWriter;
 /// may be the thread of another test, where nobody does. With two it asks both.
 static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Registry::default()));
 
-/// All that is logged by this thread, at every level; a `#[tokio::test]` runs its tasks on one thread.
+/// What is logged by this thread; a `#[tokio::test]` runs its tasks on one thread.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     /// Listens as long as the second value is kept.
     pub(crate) fn here() -> (Self, DefaultGuard) {
+        Self::of(Level::TRACE)
+    }
+
+    /// Keeps nothing below this level. A test looks through the whole log again and again, and if that is long, the client on the
+    /// same thread is too slow for its server.
+    pub(crate) fn of(level: Level) -> (Self, DefaultGuard) {
         let log = Self::default();
         let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::TRACE)
+            .with_max_level(level)
             .with_ansi(false)
             .with_writer(log.clone());
         LazyLock::force(&ANOTHER);

@@ -12,6 +12,8 @@ mod cancel;
 mod churn;
 mod clock;
 mod cluster;
+#[cfg(feature = "streams")]
+mod copies;
 mod credentials;
 mod crowd;
 mod extremes;
@@ -28,6 +30,7 @@ mod log;
 mod messages;
 mod misuse;
 mod names;
+mod naming;
 mod outage_log;
 mod owners;
 mod parrot;

@@ -103,9 +103,9 @@ async fn an_unlock_does_not_touch_another_owners_hold() {
         assert!(stale.is_valid(), "nobody has told the first one");
 
         if let Some(inner) = inner {
-            assert!(matches!(inner.unlock().await, Err(Error::Lost)));
+            assert!(matches!(inner.unlock().await, Err(Error::Lost { .. })));
         }
-        assert!(matches!(stale.unlock().await, Err(Error::Lost)));
+        assert!(matches!(stale.unlock().await, Err(Error::Lost { .. })));
         assert_eq!(admin.hgetall(&key("a")).await, before);
         assert!(theirs.is_valid());
         theirs.unlock().await.unwrap();

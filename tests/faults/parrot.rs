@@ -18,7 +18,7 @@ const PASSWORD: &str = "sesame\"@ \t'%41\\ö/sesame";
 const HOST: &str = "127.0.83.83";
 
 /// The requests whose answers repeat what was sent.
-const REQUESTS: [&str; 10] = [
+const REQUESTS: [&str; 11] = [
     "HELLO",
     "SETINFO",
     "SETNAME",
@@ -29,10 +29,12 @@ const REQUESTS: [&str; 10] = [
     "EVALSHA",
     "SUBSCRIBE",
     "SET",
+    "TYPE",
 ];
 
 /// One of each kind of answer.
-const SOME: [Quote; 3] = [Quote::Escaped, Quote::Text, Quote::Host];
+const SOME: [Quote; 5] =
+    [Quote::Escaped, Quote::Text, Quote::Host, Quote::Malformed, Quote::Pushes];
 
 fn hurried() -> Config {
     patient().response_timeout(LONG / 4).ride_out(Duration::from_millis(300)).describe("app")

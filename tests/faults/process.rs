@@ -61,7 +61,7 @@ async fn a_holder_that_was_stopped_past_its_lease_knows_it_at_its_first_look() {
     tokio::time::sleep(LEASE.saturating_sub(stopped.elapsed()) + A_WHILE).await;
     worker.continue_process();
 
-    assert_eq!(worker.ask("go on").await, "false Lost Err(Lost)");
+    assert_eq!(worker.ask("go on").await, "false Lost Err(Lost { name: \"a\" })");
     assert_eq!(fields(&admin, "a").await, ours, "the next holder's hold is untouched");
     assert!(guard.is_valid());
     guard.unlock().await.unwrap();
@@ -133,7 +133,7 @@ async fn a_guard_whose_runtime_was_blocked_past_its_lease_is_not_valid() {
     assert!(!valid_at_first);
     assert_eq!(guard.remaining(), Duration::ZERO);
     assert_eq!(guard.ended().await, Ended::Lost);
-    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     let admin = server.admin().await;
     assert_eq!(fields(&admin, "a").await.len(), 1, "the next holder's hold is untouched");
     drop((theirs, other_client));

@@ -91,7 +91,7 @@ async fn close_gives_back_all_that_is_held_and_ends_every_task() {
     for guard in guards {
         assert!(!guard.is_valid());
         assert_eq!(guard.ended().await, Ended::Lost);
-        assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+        assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     }
     assert!(matches!(client.lock("a").lock().await, Err(Error::Closed)));
     drop(client);

@@ -70,7 +70,7 @@ async fn a_changed_password_is_a_permission_error_until_it_is_changed_back() {
     assert!(waiting.is_err_and(permission));
     assert_eq!(lost.await, Ended::Lost, "it could not be renewed");
     assert!(asked.elapsed() >= LEASE - LEASE / 10, "but was ours as long as its lease ran");
-    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
 
     admin.config_set("requirepass", "old-sesame").await;
     let back = async || client.lock("b").try_lock().await.is_ok();

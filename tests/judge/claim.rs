@@ -21,6 +21,8 @@ pub struct Claim {
     /// When the loss was noticed, if it was lost.
     pub lost_at: Option<u64>,
     pub by_kill: bool,
+    /// When the call that gave it back was told that Redis has it no more.
+    pub given_back: Option<u64>,
     /// How much it has, of how much there is.
     pub part: u64,
     pub of: u64,

@@ -5,7 +5,10 @@
 pub mod claim;
 pub mod epochs;
 pub mod history;
+pub mod operation;
 pub mod rules;
 
 pub use claim::Claim;
 pub use epochs::{Break, Epochs};
+#[allow(unused_imports, reason = "only the torture run and the simulation write histories")]
+pub use operation::Operation;

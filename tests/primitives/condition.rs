@@ -411,7 +411,7 @@ async fn the_other_holds_of_an_owner_are_lost_if_its_wait_is_dropped() {
     waiter.abort();
     assert_eq!(soon(outer.ended()).await, Ended::Lost);
     assert!(!outer.is_valid());
-    assert!(matches!(soon(outer.unlock()).await, Err(Error::Lost)));
+    assert!(matches!(soon(outer.unlock()).await, Err(Error::Lost { .. })));
     lined_up(&admin, 0).await;
 }
 
@@ -477,7 +477,7 @@ async fn a_guard_that_cannot_release_its_lock_gives_its_notification_back() {
     }
     // Messages come in order: if the last one has come, so has that for the guard.
     all_come_back(vec![first, last]).await;
-    assert!(matches!(soon(waits).await, Err(Error::Lost)));
+    assert!(matches!(soon(waits).await, Err(Error::Lost { .. })));
     let gone = async || admin.cmd::<i64>(&["EXISTS", "lock:{c}"]).await == 0;
     eventually(SOON, "the notification is given back", gone).await;
     away.abort();
@@ -509,7 +509,7 @@ async fn an_extension_is_refused_when_another_guard_of_the_owner_has_released_th
     let next = soon(next).await.unwrap();
     assert_eq!(next.token().get(), token.get() + 1, "it has the same tenure");
     held.lift();
-    assert!(matches!(soon(extends).await, Err(Error::Lost)));
+    assert!(matches!(soon(extends).await, Err(Error::Lost { .. })));
     assert!(next.is_valid());
     lined_up(&admin, 1).await;
     waits.abort();

@@ -169,7 +169,7 @@ async fn a_run_that_loses_its_lock_is_dropped_and_has_used_its_interval() {
         server.admin().await.cmd::<i64>(&["DEL", &key("a")]).await;
         pending::<()>().await;
     });
-    assert!(matches!(timeout(SOON, lost).await.unwrap(), Err(Error::Lost)));
+    assert!(matches!(timeout(SOON, lost).await.unwrap(), Err(Error::Lost { .. })));
     assert_eq!(job.run_if_due(async |_| ()).await.unwrap(), None);
     let count = Arc::new(AtomicUsize::new(0));
     let running = runs(job, &count);

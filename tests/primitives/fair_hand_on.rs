@@ -230,7 +230,7 @@ async fn force_ends_the_hold_of_a_caller_to_which_the_lock_was_handed_on() {
     let second = granted(second).await;
     assert!(other(&server).await.fair_lock("a").force_unlock().await.unwrap());
     eventually(SOON, "the holder hears of it", async || !second.is_valid()).await;
-    assert!(matches!(second.unlock().await, Err(Error::Lost)));
+    assert!(matches!(second.unlock().await, Err(Error::Lost { .. })));
     granted(third).await.unlock().await.unwrap();
     is_clean(&admin).await;
 }

@@ -820,7 +820,7 @@ async fn a_holder_is_told_at_once_that_force_was_used() {
         assert!(by.fair_lock("a").force_unlock().await.unwrap());
 
         assert_eq!(soon(holder.ended()).await, Ended::Lost);
-        assert!(matches!(holder.unlock().await, Err(Error::Lost)));
+        assert!(matches!(holder.unlock().await, Err(Error::Lost { .. })));
         granted(next).await.unlock().await.unwrap();
         assert!(!by.fair_lock("a").force_unlock().await.unwrap());
     }
@@ -937,7 +937,7 @@ async fn a_replica_is_not_believed() {
     let asked = soon(lock.is_locked()).await;
     assert!(matches!(asked, Err(Error::Unavailable { .. })), "{asked:?}");
     let extended = soon(guard.extend(LONG)).await;
-    assert!(!matches!(extended, Ok(()) | Err(Error::Lost)), "{extended:?}");
+    assert!(!matches!(extended, Ok(()) | Err(Error::Lost { .. })), "{extended:?}");
     assert!(guard.is_valid());
 
     admin.cmd::<()>(&["REPLICAOF", "NO", "ONE"]).await;

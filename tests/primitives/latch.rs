@@ -297,7 +297,7 @@ async fn deleting_a_latch_answers_its_waiters() {
 /// In Redisson's layout, a missing latch is open.
 fn unset(layout: Layout, answer: Result<()>) {
     match (layout, answer) {
-        (Layout::Redisson, Ok(())) | (Layout::Native, Err(Error::Unset)) => {}
+        (Layout::Redisson, Ok(())) | (Layout::Native, Err(Error::Unset { .. })) => {}
         other => panic!("{other:?}"),
     }
 }
@@ -351,10 +351,10 @@ async fn a_latch_that_is_set_to_zero_is_open() {
 async fn a_latch_that_was_never_set_is_not_taken_for_open() {
     let (_server, client) = server_and_client().await;
     let latch = client.count_down_latch("a");
-    assert!(matches!(latch.wait().await, Err(Error::Unset)));
-    assert!(matches!(latch.wait_for(Duration::ZERO).await, Err(Error::Unset)));
-    assert!(matches!(latch.wait_for(LONG).await, Err(Error::Unset)));
-    assert!(matches!(latch.count_down().await, Err(Error::Unset)));
+    assert!(matches!(latch.wait().await, Err(Error::Unset { .. })));
+    assert!(matches!(latch.wait_for(Duration::ZERO).await, Err(Error::Unset { .. })));
+    assert!(matches!(latch.wait_for(LONG).await, Err(Error::Unset { .. })));
+    assert!(matches!(latch.count_down().await, Err(Error::Unset { .. })));
     assert_eq!(latch.count().await.unwrap(), None);
 }
 

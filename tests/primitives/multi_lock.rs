@@ -531,14 +531,14 @@ async fn the_loss_of_one_lock_is_the_loss_of_all_and_ends_the_work() {
         let hold = started.await.unwrap();
         assert!(hold.is_valid());
         admin.cmd::<i64>(&["DEL", &key(name)]).await;
-        assert!(matches!(in_time(working).await.unwrap(), Err(Error::Lost)));
+        assert!(matches!(in_time(working).await.unwrap(), Err(Error::Lost { .. })));
         assert_eq!(in_time(hold.ended()).await, Ended::Lost);
         assert!(!hold.is_valid());
         is_free(&admin).await;
     }
     let guard = client.multi_lock(ABC).lock().await.unwrap();
     admin.cmd::<i64>(&["DEL", &key("b")]).await;
-    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     is_free(&admin).await;
 }
 
@@ -591,7 +591,7 @@ async fn force_unlock_frees_all_locks_of_a_multi_lock() {
     assert!(lock_keys(&server.admin().await).await.is_empty());
     assert!(!other.multi_lock(ABC).force_unlock().await.unwrap());
     assert_eq!(in_time(guard.ended()).await, Ended::Lost);
-    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
 }
 
 #[tokio::test]
@@ -606,7 +606,7 @@ async fn a_fixed_lease_ends_and_can_be_made_longer() {
 
     let guard = multi.lock().await.unwrap();
     assert_eq!(in_time(guard.ended()).await, Ended::Lost);
-    assert!(matches!(guard.extend(Duration::from_secs(60)).await, Err(Error::Lost)));
+    assert!(matches!(guard.extend(Duration::from_secs(60)).await, Err(Error::Lost { .. })));
     is_free(&server.admin().await).await;
 }
 

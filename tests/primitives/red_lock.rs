@@ -368,7 +368,7 @@ async fn a_majority_that_is_taken_away_is_a_loss_and_ends_the_work() {
     assert!(hold.is_valid(), "a minority is no loss");
     stage.admins[1].cmd::<i64>(&["DEL", &key("a")]).await;
 
-    assert!(matches!(in_time(working).await.unwrap(), Err(Error::Lost)));
+    assert!(matches!(in_time(working).await.unwrap(), Err(Error::Lost { .. })));
     assert_eq!(in_time(hold.ended()).await, Ended::Lost);
     stage.is_free().await;
 }
@@ -382,7 +382,7 @@ async fn force_frees_the_lock_on_all_servers() {
     assert_eq!(stage.held().await, 0);
     assert!(!other.force_unlock().await.unwrap());
     assert_eq!(in_time(guard.ended()).await, Ended::Lost);
-    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
 }
 
 /// Dropped at every moment of its way, a call leaves nothing behind.
@@ -430,7 +430,7 @@ async fn a_fixed_lease_ends_and_can_be_made_longer() {
 
     let guard = lock.lease(Duration::from_secs(2)).lock().await.unwrap();
     assert_eq!(in_time(guard.ended()).await, Ended::Lost);
-    assert!(matches!(guard.extend(LONG).await, Err(Error::Lost)));
+    assert!(matches!(guard.extend(LONG).await, Err(Error::Lost { .. })));
     stage.is_free().await;
 }
 
@@ -465,10 +465,10 @@ async fn extending_a_lost_lock_does_not_lengthen_it_on_any_server() {
         assert_eq!(admin.cmd::<i64>(&["DEL", &key("a")]).await, 1);
     }
     // Two of them say that it is gone. The third did not know of it.
-    assert!(matches!(guard.extend(LONG * 2).await, Err(Error::Lost)));
+    assert!(matches!(guard.extend(LONG * 2).await, Err(Error::Lost { .. })));
     assert_eq!(in_time(guard.ended()).await, Ended::Lost);
 
-    assert!(matches!(guard.extend(LONG * 8).await, Err(Error::Lost)));
+    assert!(matches!(guard.extend(LONG * 8).await, Err(Error::Lost { .. })));
     let left = stage.admins[2].pttl(&key("a")).await;
     assert!(left <= i64::try_from((LONG * 2).as_millis()).unwrap(), "{left} ms");
     drop(guard);

@@ -236,7 +236,7 @@ async fn a_write_that_was_lost_cannot_become_a_read_and_does_not_wait_to_find_ou
         let next = writing(scene.somebody_else().await);
         let next = timeout(SOON, next).await.expect("the lease ends").unwrap().unwrap();
         let downgraded = timeout(AT_ONCE, write.downgrade()).await.expect("no reason to wait");
-        assert!(matches!(downgraded, Err(Error::Lost)));
+        assert!(matches!(downgraded, Err(Error::Lost { .. })));
         assert!(next.is_valid());
     })
     .await;
@@ -345,7 +345,7 @@ async fn a_reader_whose_lease_is_over_takes_no_other_with_it() {
         assert!(!writer.is_finished(), "one reads");
         long.unlock().await.unwrap();
         granted(writer).await.unlock().await.unwrap();
-        assert!(matches!(short.unlock().await, Err(Error::Lost)));
+        assert!(matches!(short.unlock().await, Err(Error::Lost { .. })));
         scene.is_clean().await;
     })
     .await;
@@ -390,7 +390,7 @@ async fn a_reader_enters_when_the_lease_of_the_writer_is_over() {
             scene.layout,
             asked.elapsed()
         );
-        assert!(matches!(write.unlock().await, Err(Error::Lost)));
+        assert!(matches!(write.unlock().await, Err(Error::Lost { .. })));
         assert!(read.is_valid());
         read.unlock().await.unwrap();
         scene.is_clean().await;
@@ -530,7 +530,7 @@ async fn a_lock_taken_by_force_is_lost_for_all_readers_and_goes_to_a_waiter() {
         let write = granted(writer).await;
         for reader in readers {
             assert_eq!(timeout(SOON, reader.ended()).await, Ok(Ended::Lost));
-            assert!(matches!(reader.unlock().await, Err(Error::Lost)));
+            assert!(matches!(reader.unlock().await, Err(Error::Lost { .. })));
         }
         assert!(write.is_valid());
         write.unlock().await.unwrap();
@@ -550,7 +550,7 @@ async fn a_lock_taken_by_force_is_lost_for_its_writer_and_goes_to_a_waiter() {
         assert!(scene.somebody_else().await.force_unlock().await.unwrap());
 
         let read = granted(reader).await;
-        assert!(matches!(write.unlock().await, Err(Error::Lost)));
+        assert!(matches!(write.unlock().await, Err(Error::Lost { .. })));
         assert!(read.is_valid());
         read.unlock().await.unwrap();
         scene.is_clean().await;
@@ -570,7 +570,7 @@ async fn a_reader_that_learns_of_its_loss_tells_a_writer_that_waits() {
 
         let left = read.unlock().await;
 
-        assert!(matches!(left, Err(Error::Lost)), "{left:?}");
+        assert!(matches!(left, Err(Error::Lost { .. })), "{left:?}");
         granted(writer).await.unlock().await.unwrap();
         scene.is_clean().await;
     })
@@ -614,7 +614,10 @@ async fn a_replica_confirms_no_renewal() {
             scene.admin.cmd::<()>(&["REPLICAOF", "127.0.0.1", "1"]).await;
             let extended = timeout(SOON, guard.extend(LONG)).await.unwrap();
             let layout = scene.layout;
-            assert!(!matches!(extended, Ok(()) | Err(Error::Lost)), "{layout:?}: {extended:?}");
+            assert!(
+                !matches!(extended, Ok(()) | Err(Error::Lost { .. })),
+                "{layout:?}: {extended:?}"
+            );
             scene.admin.cmd::<()>(&["REPLICAOF", "NO", "ONE"]).await;
             drop((reads, writes));
             scene.is_clean().await;
@@ -1151,7 +1154,7 @@ async fn a_reader_that_leaves_the_others_has_left_for_itself() {
         let write = granted(writer).await;
         if scene.layout == Layout::Native {
             assert_eq!(timeout(SOON, lost).await.unwrap(), Ended::Lost);
-            assert!(matches!(other.unlock().await, Err(Error::Lost)));
+            assert!(matches!(other.unlock().await, Err(Error::Lost { .. })));
         }
         write.unlock().await.unwrap();
     })

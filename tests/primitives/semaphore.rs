@@ -488,7 +488,7 @@ async fn force_unlock_frees_all_permits() {
         let all = granted(waiter).await;
         for guard in [two, one] {
             assert_eq!(timeout(SOON, guard.ended()).await, Ok(Ended::Lost), "{of:?}");
-            assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+            assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
         }
         assert_eq!(
             permits.available_permits().await.unwrap(),
@@ -670,11 +670,11 @@ async fn permits_are_free_when_their_leases_are_deleted() {
         let one = permits.acquire().await.unwrap();
         scene.admin.cmd::<()>(&["DEL", "lock_permits:{a}"]).await;
         if gives_back {
-            assert!(matches!(two.unlock().await, Err(Error::Lost)));
+            assert!(matches!(two.unlock().await, Err(Error::Lost { .. })));
         }
         assert_eq!(permits.available_permits().await.unwrap(), 5);
         let five = timeout(SOON, permits.acquire_many(5)).await.expect("all are free").unwrap();
-        assert!(matches!(one.extend(LONG).await, Err(Error::Lost)));
+        assert!(matches!(one.extend(LONG).await, Err(Error::Lost { .. })));
         five.unlock().await.unwrap();
         assert_eq!(permits.available_permits().await.unwrap(), 5, "they come back once");
     }

@@ -156,7 +156,7 @@ async fn a_release_of_a_lock_that_is_gone_wakes_java() {
     let java = scene.java_comes(scene.thread("java")).await;
     scene.admin.cmd::<i64>(&["DEL", "a"]).await;
     let left = guard.unlock().await;
-    assert!(matches!(left, Err(Error::Lost)), "{left:?}");
+    assert!(matches!(left, Err(Error::Lost { .. })), "{left:?}");
     java.granted().await.unlock().await;
 }
 
@@ -591,7 +591,7 @@ async fn a_lock_that_rust_takes_by_force_goes_to_the_head() {
     let Holder::Rust(guard) = rust.granted().await else { return };
     assert!(scene.fair_lock().await.force_unlock().await.unwrap());
     assert_eq!(timeout(AT_ONCE, guard.ended()).await, Ok(Ended::Lost));
-    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     assert!(!lock.is_locked().await.unwrap());
     assert!(!lock.force_unlock().await.unwrap());
 }
@@ -605,7 +605,7 @@ async fn a_lock_that_java_takes_by_force_goes_to_the_head() {
     assert_eq!(java.result("fairforce a").await, "true");
     let holder = waiter.granted().await;
     assert_eq!(timeout(2 * QUICK, guard.ended()).await, Ok(Ended::Lost));
-    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     assert!(lock.is_locked().await.unwrap());
     holder.unlock().await;
 }

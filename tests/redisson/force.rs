@@ -20,7 +20,7 @@ async fn rust_learns_that_java_took_its_lock_away() {
     let ended = timeout(QUICK, guard.ended()).await.expect("the watchdog notices");
     assert_eq!(ended, Ended::Lost);
     assert!(!guard.is_valid());
-    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     assert_eq!(java.result("force a").await, "false");
 }
 
@@ -54,7 +54,7 @@ async fn a_lock_that_java_takes_away_goes_to_a_waiter() {
     java.ask("force a").await;
 
     let next = granted(async { waiter.await.unwrap() }).await;
-    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     assert!(next.is_valid());
     assert_eq!(scene.holds("a").await, [1]);
 }

@@ -72,7 +72,7 @@ async fn java_takes_over_when_a_lease_of_rust_is_over() {
     assert!(asked.elapsed() + COARSE >= LEASE, "{:?}: too early", asked.elapsed());
     assert!(had.elapsed() < LEASE + FURTHER, "{:?}: too late", had.elapsed());
     assert!(!guard.is_valid());
-    assert!(matches!(guard.unlock().await, Err(parklock::Error::Lost)));
+    assert!(matches!(guard.unlock().await, Err(parklock::Error::Lost { .. })));
     assert_eq!(java.result("isheld a").await, "true");
 }
 

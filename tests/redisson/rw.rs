@@ -115,7 +115,7 @@ async fn a_release_of_a_lock_that_is_gone_wakes_java() {
         scene.admin.cmd::<i64>(&["DEL", "a"]).await;
         let since = Instant::now();
         let left = guard.unlock().await;
-        assert!(matches!(left, Err(Error::Lost)), "{left:?}");
+        assert!(matches!(left, Err(Error::Lost { .. })), "{left:?}");
         woken(&mut java, since).await;
         java.ask(&format!("{waits_for}unlock a")).await;
     }
@@ -376,12 +376,12 @@ async fn a_holder_learns_that_the_other_side_has_used_force() {
     let read = lock.read().await.unwrap();
     assert_eq!(java.result("readforce a").await, "true");
     assert_eq!(timeout(QUICK, read.ended()).await, Ok(Ended::Lost));
-    assert!(matches!(read.unlock().await, Err(Error::Lost)));
+    assert!(matches!(read.unlock().await, Err(Error::Lost { .. })));
 
     let write = lock.write().await.unwrap();
     assert_eq!(java.result("writeforce a").await, "true");
     assert_eq!(timeout(QUICK, write.ended()).await, Ok(Ended::Lost));
-    assert!(matches!(write.unlock().await, Err(Error::Lost)));
+    assert!(matches!(write.unlock().await, Err(Error::Lost { .. })));
     scene.nothing_is_eternal().await;
 }
 

@@ -279,7 +279,7 @@ async fn the_end_of_a_lease_of_either_side_frees_its_permit() {
     let id = java.result("permittry a 10000 60000").await;
     assert_eq!(id.len(), 32);
     assert!(since.passed() < lease + AT_ONCE);
-    assert!(matches!(held.unlock().await, Err(Error::Lost)), "it is Java's");
+    assert!(matches!(held.unlock().await, Err(Error::Lost { .. })), "it is Java's");
     counts(&scene, &mut java, ["1", "1", "0"]).await;
 }
 

@@ -301,6 +301,9 @@ pub(crate) struct Bench {
     /// How many clients want the same lock
     #[arg(short, long, value_name = "N", default_value_t = 8)]
     pub(crate) clients: usize,
+    /// One JSON object for each case
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 impl Command {

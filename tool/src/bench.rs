@@ -7,6 +7,7 @@ use futures_util::future::{join_all, try_join_all};
 use parklock::{Client, Error};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Script};
+use serde_json::json;
 use tokio::time::sleep;
 
 use crate::args::Bench;
@@ -39,7 +40,9 @@ pub(crate) async fn bench(asked: &Bench) -> Result<u8, Failure> {
     let stage = Stage::new(asked, &servers).await?;
     let address =
         servers.iter().map(|server| server.address.as_str()).collect::<Vec<_>>().join(", ");
-    output::put(&format!("{} s on {address}\n\n", asked.seconds));
+    if !asked.json {
+        output::put(&format!("{} s on {address}\n\n", asked.seconds));
+    }
     let cases = cases(asked.clients);
     let slice =
         Duration::from_secs(asked.seconds) / (ROUNDS * u32::try_from(cases.len()).unwrap_or(1));
@@ -50,8 +53,13 @@ pub(crate) async fn bench(asked: &Bench) -> Result<u8, Failure> {
         }
     }
     stage.close().await;
-    output::put(&table(&cases, &mut tallies));
-    output::put(TEXT);
+    tallies.iter_mut().for_each(|tally| tally.waits.sort());
+    if asked.json {
+        output::put(&lines(&cases, &tallies));
+    } else {
+        output::put(&table(&cases, &tallies));
+        output::put(TEXT);
+    }
     Ok(exit::OK)
 }
 
@@ -101,7 +109,15 @@ impl Tally {
         self.commands += other.commands;
     }
 
-    /// The longest wait among the shortest `share` of all waits: a quantile.
+    fn turns_per_second(&self) -> f64 {
+        self.waits.len() as f64 / self.took.as_secs_f64().max(f64::EPSILON)
+    }
+
+    fn commands_per_turn(&self) -> f64 {
+        self.commands as f64 / self.waits.len().max(1) as f64
+    }
+
+    /// The longest wait among the shortest `share` of all waits, which are sorted: a quantile.
     fn wait(&self, share: f64) -> Duration {
         let last = self.waits.len().saturating_sub(1);
         let at = (last as f64 * share).round() as usize;
@@ -248,7 +264,24 @@ async fn rest(work: Duration) {
     }
 }
 
-fn table(cases: &[Case], tallies: &mut [Tally]) -> String {
+/// One line of JSON for each case.
+fn lines(cases: &[Case], tallies: &[Tally]) -> String {
+    let line = |(case, tally): (&Case, &Tally)| {
+        let [middle, late, longest] =
+            [0.5, 0.99, 1.0].map(|share| tally.wait(share).as_secs_f64() * 1000.0);
+        let poll = case.poll.map(|poll| poll.as_secs_f64() * 1000.0);
+        let line = json!({
+            "part": case.part, "clients": case.callers, "poll_ms": poll,
+            "turns_per_second": tally.turns_per_second(),
+            "wait_ms": { "p50": middle, "p99": late, "longest": longest },
+            "commands_per_turn": tally.commands_per_turn(),
+        });
+        format!("{line}\n")
+    };
+    cases.iter().zip(tallies).map(line).collect()
+}
+
+fn table(cases: &[Case], tallies: &[Tally]) -> String {
     let mut text = String::new();
     let heads = ["turns/s", "wait p50", "p99", "longest", "commands/turn"];
     let [turns, middle, late, longest, commands] = heads;
@@ -258,10 +291,7 @@ fn table(cases: &[Case], tallies: &mut [Tally]) -> String {
         "",
     );
     for (case, tally) in cases.iter().zip(tallies) {
-        tally.waits.sort();
-        let turns = tally.waits.len();
-        let rate = turns as f64 / tally.took.as_secs_f64().max(f64::EPSILON);
-        let commands = tally.commands as f64 / turns.max(1) as f64;
+        let (rate, commands) = (tally.turns_per_second(), tally.commands_per_turn());
         let [middle, late, longest] = [0.5, 0.99, 1.0].map(|share| ms(tally.wait(share)));
         let _ = writeln!(
             text,
@@ -308,8 +338,8 @@ mod tests {
     #[test]
     fn each_case_has_a_line() {
         let cases = cases(8);
-        let mut tallies: Vec<_> = cases.iter().map(|_| Tally::default()).collect();
-        let text = table(&cases, &mut tallies);
+        let tallies: Vec<_> = cases.iter().map(|_| Tally::default()).collect();
+        let text = table(&cases, &tallies);
         assert_eq!(text.trim_end().lines().count(), 1 + cases.len());
         assert!(text.contains("contended, 8 clients: poller, 100 ms"));
     }

@@ -53,16 +53,26 @@ struct Finding {
 }
 
 impl Finding {
+    /// What was found may quote a text of the server, and that may quote what it was sent.
+    fn new(
+        verdict: Verdict,
+        check: &'static str,
+        found: impl Into<String>,
+        remedy: &'static str,
+    ) -> Self {
+        Self { verdict, check, found: operator::shown(&found.into()), remedy }
+    }
+
     fn ok(check: &'static str, found: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Ok, check, found: found.into(), remedy: "" }
+        Self::new(Verdict::Ok, check, found, "")
     }
 
     fn warn(check: &'static str, found: impl Into<String>, remedy: &'static str) -> Self {
-        Self { verdict: Verdict::Warn, check, found: found.into(), remedy }
+        Self::new(Verdict::Warn, check, found, remedy)
     }
 
     fn bad(check: &'static str, found: impl Into<String>, remedy: &'static str) -> Self {
-        Self { verdict: Verdict::Bad, check, found: found.into(), remedy }
+        Self::new(Verdict::Bad, check, found, remedy)
     }
 
     /// The user lacks the permission to ask.
@@ -658,6 +668,15 @@ mod tests {
         assert!(found(Some("")).starts_with("none:"));
         assert!(found(Some("3600 1")).starts_with("snapshots alone"));
         assert_eq!(kept(&info("aof_enabled:1"), None, None).verdict, Verdict::Ok);
+    }
+
+    /// A server may repeat what it was sent wherever it likes.
+    #[test]
+    fn no_finding_shows_a_password() {
+        let _sent = operator::Password::new("sesame42");
+        let finding = version(&info("redis_version:7.0.sesame42"));
+        assert!(!finding.text().contains("sesame42"), "{}", finding.text());
+        assert!(!finding.json("here").contains("sesame42"));
     }
 
     #[test]

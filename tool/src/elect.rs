@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) fn elect(asked: &Elect, arguments: &[OsString]) -> u8 {
     lead(asked, arguments).unwrap_or_else(|error| {
-        voice::complain(&error.to_string());
+        voice::fail(exit::BROKEN, &error.to_string());
         exit::BROKEN
     })
 }

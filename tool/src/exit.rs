@@ -41,7 +41,7 @@ pub(crate) fn of_signal(number: i32) -> u8 {
 /// The exit code for an error of the library.
 pub(crate) fn of_error(error: &Error) -> u8 {
     match error {
-        Error::Lost => LOST,
+        Error::Lost { .. } => LOST,
         Error::Permission { .. } => PERMISSION,
         Error::Config { .. }
         | Error::Conflict { .. }

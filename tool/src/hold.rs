@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::args::{Hold, Lock};
 use crate::signals::Ignored;
 use crate::voice::Voice;
-use crate::{exit, lock, output};
+use crate::{exit, holders, lock, output};
 
 /// How long the release may take. After that, the lease frees the lock.
 const GIVING_BACK: Duration = Duration::from_secs(5);
@@ -30,17 +30,17 @@ pub(crate) async fn hold(asked: &Hold) -> u8 {
 async fn held(lock: &Lock, voice: &Voice) -> parklock::Result<u8> {
     let mut ends = Ends::new();
     let client = tokio::select! {
-        client = lock::connect(lock, "parklock-hold") => client?,
+        client = lock::connect(lock, "parklock-hold", std::process::id()) => client?,
         number = ends.next() => return Ok(exit::of_signal(number)),
     };
     let granted = tokio::select! {
-        granted = lock::acquire(&client, lock, lock.wait) => granted,
+        granted = voice.waits(lock, lock::acquire(&client, lock, lock.wait)) => granted,
         number = ends.next() => Ok(None).inspect(|_: &Option<Guard>| ends.came = number),
     };
     let code = match granted {
         Ok(Some(guard)) => Ok(stay(guard, lock, voice, &mut ends).await),
         Ok(None) if ends.came != 0 => Ok(exit::of_signal(ends.came)),
-        Ok(None) => Ok(voice.busy(lock)),
+        Ok(None) => Ok(voice.busy(lock, &holders::of(lock).await)),
         Err(error) => Err(error),
     };
     let _ = timeout(GIVING_BACK, client.close()).await;
@@ -79,7 +79,7 @@ async fn stay(guard: Guard, lock: &Lock, voice: &Voice, ends: &mut Ends) -> u8 {
 async fn give_back(guard: Guard, voice: &Voice) -> u8 {
     match timeout(GIVING_BACK, guard.unlock()).await {
         Ok(Ok(())) => exit::OK,
-        Ok(Err(Error::Lost)) => {
+        Ok(Err(Error::Lost { .. })) => {
             voice.warn("lost", &json!({}), "the lock was lost");
             exit::LOST
         }

@@ -6,7 +6,7 @@ use crate::args::Info;
 use crate::failure::Failure;
 use crate::inventory::{Inventory, Lock};
 use crate::span::short;
-use crate::table::printable;
+use crate::table::{counted, printable};
 use crate::{exit, output, servers};
 
 /// How many waiters `info` shows.
@@ -14,8 +14,9 @@ const WAITERS: usize = 50;
 
 pub(crate) async fn info(asked: &Info) -> Result<u8, Failure> {
     let realm = asked.server.one_realm()?;
-    let servers = servers::reach_for(&asked.server.url(), &realm, &asked.name).await?;
-    let inventory = Inventory::of_one(&servers, &realm, &asked.name, WAITERS).await?;
+    let reached = servers::reach_for(&asked.server.url(), &realm, &asked.name).await?;
+    reached.complain();
+    let inventory = Inventory::of_one(&reached.servers, &realm, &asked.name, WAITERS).await?;
     match inventory.locks.first() {
         Some(lock) if asked.json => output::put(&format!("{}\n", inventory.json(lock))),
         Some(lock) => output::put(&text(lock, &inventory)),
@@ -55,7 +56,7 @@ pub(crate) fn text(lock: &Lock, inventory: &Inventory) -> String {
     for holder in &lock.holders {
         let ttl = holder.ttl.map_or_else(|| "-".to_owned(), short);
         let mode = holder.mode.map(|mode| format!(", to {mode}")).unwrap_or_default();
-        let who = printable(&inventory.who(&holder.owner));
+        let who = printable(&inventory.who_since(&holder.owner));
         line(
             "",
             format!(
@@ -71,7 +72,7 @@ pub(crate) fn text(lock: &Lock, inventory: &Inventory) -> String {
         line("", format!("{}. {who}, for {waited}", at + 1));
     }
     if let Some(listening) = lock.listening {
-        line("listening", format!("{listening} clients"));
+        line("listening", counted(listening, "client"));
     }
     lines
 }

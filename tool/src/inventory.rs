@@ -21,7 +21,8 @@ use serde_json::{Value as Json, json};
 
 use crate::args::Realm;
 use crate::failure::Failure;
-use crate::servers::{Server, value};
+use crate::servers::{Server, time, value};
+use crate::span::short;
 
 pub(crate) use lock::{Holder, Lock, Waiter};
 pub(crate) use scan::scan;
@@ -49,6 +50,8 @@ pub(crate) struct Card {
     pub(crate) app: String,
     pub(crate) host: String,
     pub(crate) pid: u64,
+    /// For how long it has been connected.
+    pub(crate) connected: Option<Duration>,
 }
 
 /// The client of an owner field.
@@ -57,10 +60,13 @@ pub(crate) fn client_of(owner: &str) -> &str {
 }
 
 impl Card {
-    fn read(text: &str) -> Option<Self> {
+    /// Reads it at this time of the server's clock.
+    fn read(text: &str, now: Duration) -> Option<Self> {
         let card: Json = serde_json::from_str(text).ok()?;
         let word = |name: &str| card[name].as_str().map(str::to_owned);
-        Some(Self { app: word("app")?, host: word("host")?, pid: card["pid"].as_u64()? })
+        let since = card["since"].as_u64().filter(|since| *since > 0).map(Duration::from_millis);
+        let connected = since.map(|since| now.saturating_sub(since));
+        Some(Self { app: word("app")?, host: word("host")?, pid: card["pid"].as_u64()?, connected })
     }
 }
 
@@ -120,18 +126,28 @@ impl Inventory {
     /// An owner as text: its client's description of itself, or else its id.
     pub(crate) fn who(&self, owner: &str) -> String {
         match self.clients.get(client_of(owner)) {
-            Some(Card { app, host, pid }) => format!("{app}@{host}[{pid}]"),
+            Some(Card { app, host, pid, .. }) => format!("{app}@{host}[{pid}]"),
             None => shortened(owner),
         }
+    }
+
+    /// The same, and for how long that client has been connected: it has held the lock for no longer than that.
+    pub(crate) fn who_since(&self, owner: &str) -> String {
+        let card = self.clients.get(client_of(owner));
+        let connected = card.and_then(|card| card.connected).map(short);
+        let since = connected.map(|span| format!(", connected for {span}")).unwrap_or_default();
+        self.who(owner) + &since
     }
 
     /// A lock as JSON.
     pub(crate) fn json(&self, lock: &Lock) -> Json {
         let who = |owner: &str| {
             let card = self.clients.get(client_of(owner));
-            card.map(|card| json!({ "app": card.app, "host": card.host, "pid": card.pid }))
+            card.map(|card| {
+                let connected = card.connected.map(ms);
+                json!({ "app": card.app, "host": card.host, "pid": card.pid, "connected_ms": connected })
+            })
         };
-        let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         let holder = |holder: &Holder| {
             json!({
                 "owner": holder.owner, "mode": holder.mode, "count": holder.count,
@@ -210,17 +226,24 @@ async fn locks(
     Ok(locks)
 }
 
+fn ms(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// What the clients with these ids say of themselves. In a cluster, one server has the key of a client, and the others
 /// refuse.
 async fn cards(server: &Server, ids: &[FullName]) -> Result<Vec<(String, Card)>, Failure> {
     let mut cards = Vec::new();
     for batch in ids.chunks(BATCH) {
         let mut asked = pipe();
+        asked.cmd("TIME");
         for (namespace, id) in batch {
             asked.cmd("GET").arg(operator::client_key(namespace.as_deref(), id));
         }
-        for ((_, id), answer) in batch.iter().zip(server.ask(&asked).await?) {
-            let card = value::<String>(Some(answer)).and_then(|text| Card::read(&text));
+        let mut answers = server.ask(&asked).await?.into_iter();
+        let now = time(answers.next()).unwrap_or_default();
+        for ((_, id), answer) in batch.iter().zip(answers) {
+            let card = value::<String>(Some(answer)).and_then(|text| Card::read(&text, now));
             cards.extend(card.map(|card| (id.clone(), card)));
         }
     }
@@ -261,8 +284,12 @@ mod tests {
     fn an_owner_is_named_or_shortened() {
         let mut inventory = Inventory::default();
         assert_eq!(inventory.who("0123456789abcdef:7"), "01234567..:7");
-        let card = Card::read(r#"{"app":"billing","host":"web-1","pid":42,"since":7}"#);
+        let text = r#"{"app":"billing","host":"web-1","pid":42,"since":7000}"#;
+        let card = Card::read(text, Duration::from_secs(19));
         inventory.clients.insert("0123456789abcdef".to_owned(), card.expect("a card"));
         assert_eq!(inventory.who("0123456789abcdef:7"), "billing@web-1[42]");
+        let since = "billing@web-1[42], connected for 12.0s";
+        assert_eq!(inventory.who_since("0123456789abcdef:7"), since);
+        assert_eq!(inventory.who_since("unknown:7"), "unknown:7");
     }
 }

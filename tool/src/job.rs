@@ -9,10 +9,10 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::{Pid, getpid};
 
-use crate::exit;
 use crate::launch::{self, Launch};
 use crate::signals::{self, Who};
 use crate::terminal::Terminal;
+use crate::{exit, voice};
 
 /// The program that runs now, even if a newer one has been installed in its place.
 pub(crate) const OURSELVES: &str = "/proc/self/exe";
@@ -43,7 +43,8 @@ impl Job {
         if_orphaned: Signal,
         terminal: Option<Terminal>,
     ) -> io::Result<Self> {
-        let launch = Launch { if_orphaned, supervisor: getpid() };
+        let launch =
+            Launch { if_orphaned, supervisor: getpid(), fails_in_json: voice::fails_in_json() };
         let mut process = Command::new(OURSELVES);
         process.arg0("parklock").arg(launch::STAGE).args(launch.words()).args(command);
         process.envs(variables.iter().map(|(name, value)| (name, value))).process_group(0);

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getppid};
 use parklock::{Client, Error, Guard};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
@@ -27,8 +27,9 @@ use crate::horizon::Horizon;
 use crate::limits::Limits;
 use crate::moment::Moment;
 use crate::signals::{go, hear_all_but};
+use crate::voice::Voice;
 use crate::words::{Order, Told};
-use crate::{exit, lock};
+use crate::{exit, holders, lock};
 
 /// The first word of the command line of this process.
 pub(crate) const STAGE: &str = "--keep";
@@ -108,7 +109,8 @@ impl<'a> Keeper<'a> {
 
     async fn connect(&mut self) -> Option<Client> {
         let (lock, app) = (self.lock, self.app());
-        let mut connected = std::pin::pin!(lock::connect(lock, &app));
+        let supervisor = getppid().as_raw().cast_unsigned();
+        let mut connected = std::pin::pin!(lock::connect(lock, &app, supervisor));
         loop {
             tokio::select! {
                 connected = &mut connected => {
@@ -121,15 +123,19 @@ impl<'a> Keeper<'a> {
 
     /// Waits for the lock while it is wanted. `None`: the keeper has to end.
     async fn wait(&mut self, client: &Client, until: Option<Instant>) -> Option<Guard> {
+        let voice = Voice::of(self.lock);
         loop {
             let (lock, is_wanted) = (self.lock, self.is_wanted);
             let granted = async {
-                if is_wanted { whole(client, lock, until).await } else { pending().await }
+                if !is_wanted {
+                    return pending().await;
+                }
+                voice.waits(lock, whole(client, lock, until)).await
             };
             tokio::select! {
                 granted = granted => match granted {
                     Ok(Some(guard)) => return Some(guard),
-                    Ok(None) => self.desk.tell(Told::Busy),
+                    Ok(None) => self.desk.tell(Told::Busy(holders::of(lock).await)),
                     Err(error) => self.fail(&error),
                 },
                 order = self.desk.orders.recv() => if self.has_to_end(order) { return None } else { continue },
@@ -303,7 +309,7 @@ impl<'a> Keeper<'a> {
     async fn give_back(&self, client: &Client, guard: Guard) {
         let word = match timeout(GIVING_BACK, guard.unlock()).await {
             Ok(Ok(())) => Told::Freed,
-            Ok(Err(Error::Lost)) => Told::Gone,
+            Ok(Err(Error::Lost { .. })) => Told::Gone,
             Ok(Err(error)) => Told::Left(error.to_string()),
             Err(_) => Told::Left("redis did not answer".to_owned()),
         };
@@ -327,7 +333,7 @@ async fn whole(
         }
         match extended(&guard, lock.lease()).await {
             Ok(()) => return Ok(Some(guard)),
-            Err(Error::Lost) => {}
+            Err(Error::Lost { .. }) => {}
             Err(error) => return Err(error),
         }
     }

@@ -28,20 +28,23 @@ pub(crate) struct Launch {
     /// The signal that the kernel sends if the supervisor dies.
     pub(crate) if_orphaned: Signal,
     pub(crate) supervisor: Pid,
+    pub(crate) fails_in_json: bool,
 }
 
 impl Launch {
     /// The arguments between the stage and the command.
-    pub(crate) fn words(self) -> [String; 2] {
-        [(self.if_orphaned as i32).to_string(), self.supervisor.to_string()]
+    pub(crate) fn words(self) -> [String; 3] {
+        let form = if self.fails_in_json { "json" } else { "text" };
+        [(self.if_orphaned as i32).to_string(), self.supervisor.to_string(), form.to_owned()]
     }
 
     fn read(words: &[OsString]) -> Option<(Self, &[OsString])> {
-        let ([signal, supervisor], command) = words.split_first_chunk()?;
+        let ([signal, supervisor, form], command) = words.split_first_chunk()?;
         let number = |word: &OsString| word.to_str()?.parse::<i32>().ok();
         let launch = Self {
             if_orphaned: Signal::try_from(number(signal)?).ok()?,
             supervisor: Pid::from_raw(number(supervisor)?),
+            fails_in_json: form == "json",
         };
         Some((launch, command))
     }
@@ -64,11 +67,16 @@ impl Launch {
 /// Becomes the command. Returns the exit code if that fails.
 pub(crate) fn launch(words: &[OsString]) -> u8 {
     let Some((launch, [program, arguments @ ..])) = Launch::read(words) else { return exit::USAGE };
+    if launch.fails_in_json {
+        voice::fail_in_json();
+    }
     if let Err(error) = launch.prepare() {
-        voice::complain(&format!("could not start the command: {error}"));
+        voice::fail(exit::BROKEN, &format!("could not start the command: {error}"));
         return exit::BROKEN;
     }
     let error = Command::new(program).args(arguments).exec();
-    voice::complain(&format!("{}: {error}", program.display()));
-    if error.kind() == ErrorKind::NotFound { exit::NOT_FOUND } else { exit::NOT_EXECUTABLE }
+    let is_missing = error.kind() == ErrorKind::NotFound;
+    let code = if is_missing { exit::NOT_FOUND } else { exit::NOT_EXECUTABLE };
+    voice::fail(code, &format!("{}: {error}", program.display()));
+    code
 }

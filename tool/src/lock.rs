@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use parklock::{Client, Error, Guard, Result};
+use parklock::{Client, Error, Guard, Result, operator};
 
 use crate::args::{Kind, Lock};
 
@@ -16,9 +16,11 @@ const WATCHDOG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(3);
 
-/// Connects with the settings of the command line. The client writes to Redis that it runs `app`.
-pub(crate) async fn connect(lock: &Lock, app: &str) -> Result<Client> {
-    let mut config = lock.server.config().describe(plain(app));
+/// Connects with the settings of the command line. The client writes to Redis that it runs `app`, in this process: that of the
+/// tool, which its user knows.
+pub(crate) async fn connect(lock: &Lock, app: &str, process: u32) -> Result<Client> {
+    let config = lock.server.config().describe(plain(app));
+    let mut config = operator::on_behalf_of(process, config);
     // Many jobs begin in the same minute, and their machines are busy then. So the limits are longer than for a
     // service, and a waiter that gets no processor for a second keeps its place.
     config = config.connect_timeout(PATIENCE).ride_out(lock.lease().max(PATIENCE));

@@ -16,6 +16,7 @@ mod elect;
 mod exit;
 mod failure;
 mod hold;
+mod holders;
 mod horizon;
 mod info;
 mod inventory;
@@ -71,11 +72,21 @@ fn main() -> ExitCode {
 /// Reads the command line. The error is the exit code, after clap has printed the help or what is wrong.
 fn parsed(arguments: &[OsString]) -> Result<Cli, u8> {
     let named = std::iter::once(OsString::from("parklock")).chain(arguments.iter().cloned());
-    Cli::try_parse_from(named).map_err(|error| {
-        let _ = error.print();
-        match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => exit::OK,
-            _ => exit::USAGE,
+    if arguments.iter().take_while(|word| *word != "--").any(|word| word == "--json") {
+        voice::fail_in_json();
+    }
+    Cli::try_parse_from(named).map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            exit::OK
+        }
+        _ if voice::fails_in_json() => {
+            voice::fail(exit::USAGE, error.to_string().trim_end());
+            exit::USAGE
+        }
+        _ => {
+            let _ = error.print();
+            exit::USAGE
         }
     })
 }
@@ -112,7 +123,7 @@ fn obey(command: Command, arguments: &[OsString]) -> u8 {
 fn answer(work: impl Future<Output = Result<u8, Failure>>) -> u8 {
     on_runtime(async {
         work.await.unwrap_or_else(|failure| {
-            voice::complain(&failure.to_string());
+            voice::fail(failure.code, &failure.to_string());
             failure.code
         })
     })
@@ -134,7 +145,7 @@ fn on_runtime(work: impl Future<Output = u8>) -> u8 {
     match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime.block_on(work),
         Err(error) => {
-            voice::complain(&error.to_string());
+            voice::fail(exit::BROKEN, &error.to_string());
             exit::BROKEN
         }
     }

@@ -8,7 +8,7 @@ use crate::{exit, voice};
 /// Prints a text. If it cannot be written, the tool ends: nobody may take what there is for the whole.
 pub(crate) fn put(text: &str) {
     if let Err(error) = write(text) {
-        voice::complain(&unwritten(&error));
+        voice::fail(exit::BROKEN, &unwritten(&error));
         process::exit(i32::from(exit::BROKEN));
     }
 }

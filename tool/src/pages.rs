@@ -27,7 +27,7 @@ pub(crate) fn manual(folder: Option<&Path>) -> u8 {
     match written {
         Ok(()) => exit::OK,
         Err(error) => {
-            voice::complain(&error.to_string());
+            voice::fail(exit::BROKEN, &error.to_string());
             exit::BROKEN
         }
     }

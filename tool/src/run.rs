@@ -14,7 +14,7 @@ pub(crate) fn run(asked: &Run, arguments: &[OsString]) -> u8 {
         Ok(Outcome::Code(code) | Outcome::Failed(code)) => code,
         Ok(Outcome::Lost) => exit::LOST,
         Err(error) => {
-            voice::complain(&error.to_string());
+            voice::fail(exit::BROKEN, &error.to_string());
             exit::BROKEN
         }
     }

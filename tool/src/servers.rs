@@ -13,9 +13,8 @@ use redis::{
 };
 
 use crate::args::Realm;
-use crate::exit;
 use crate::failure::Failure;
-use crate::voice::complain;
+use crate::{exit, voice};
 
 const CONNECTING: Duration = Duration::from_secs(10);
 const ANSWERING: Duration = Duration::from_secs(10);
@@ -52,8 +51,8 @@ impl Server {
 
     /// The server's clock: the time since 1970.
     pub(crate) async fn clock(&self) -> Result<Duration, Failure> {
-        let (seconds, micros) = self.query(&["TIME"]).await?;
-        Ok(Duration::from_secs(seconds) + Duration::from_micros(micros))
+        let told = self.query(&["TIME"]).await?;
+        time(Some(told)).ok_or_else(|| Failure::unavailable("the server's TIME is no time"))
     }
 
     /// The subcommand of PUBSUB that counts the clients that listen to a lock's channel.
@@ -166,6 +165,12 @@ pub(crate) fn value<T: FromRedisValue>(answer: Option<Value>) -> Option<T> {
     }
 }
 
+/// The answer of TIME: the time since 1970.
+pub(crate) fn time(answer: Option<Value>) -> Option<Duration> {
+    let (seconds, micros) = value(answer)?;
+    Some(Duration::from_secs(seconds) + Duration::from_micros(micros))
+}
+
 /// The servers that have locks, and the ones among them that do not answer.
 #[derive(Debug, Default)]
 pub(crate) struct Reached {
@@ -191,7 +196,9 @@ impl Reached {
 
     /// Prints on stderr which servers do not answer.
     pub(crate) fn complain(&self) {
-        self.missing.iter().for_each(|missing| complain(&missing.failure.why));
+        self.missing
+            .iter()
+            .for_each(|missing| voice::fail(missing.failure.code, &missing.failure.why));
     }
 
     /// The failure of the first server that does not answer, if there is one.
@@ -233,13 +240,11 @@ pub(crate) async fn reach_for(
     url: &str,
     Realm { layout, namespaces }: &Realm,
     name: &str,
-) -> Result<Vec<Server>, Failure> {
+) -> Result<Reached, Failure> {
     let reached = reach(url).await?;
     let database = reached.servers.first().and_then(|server| server.database);
     let place = operator::place(*layout, "lock", (namespaces.name(), name), database)?;
-    let reached = reached.need(&place.lock)?;
-    reached.complain();
-    Ok(reached.servers)
+    reached.need(&place.lock)
 }
 
 /// Connects to every server that has locks. In a cluster, at least one of them has to answer.

@@ -12,7 +12,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
+use nix::unistd::Pid;
 use serde_json::json;
 
 use crate::alarm::Alarm;
@@ -105,7 +106,7 @@ impl<'a> Supervisor<'a> {
     /// # Errors
     /// If a system call fails.
     pub(crate) fn hold_once(&mut self) -> io::Result<Outcome> {
-        reap_keepers();
+        reap_all_but(None);
         let mut link = Link::start(self.arguments, &self.lock.server.url())?;
         let mut phase = Phase::Waiting;
         loop {
@@ -168,7 +169,7 @@ impl<'a> Supervisor<'a> {
                 link.order(Order::Wait);
                 Phase::Waiting
             }
-            Told::Busy => Phase::Done(Outcome::Code(self.voice.busy(self.lock))),
+            Told::Busy(holders) => Phase::Done(Outcome::Code(self.voice.busy(self.lock, &holders))),
             Told::Failed(code, why) => {
                 self.voice.warn("failed", &json!({ "code": code }), &why);
                 Phase::Done(Outcome::Failed(code))
@@ -305,8 +306,10 @@ impl<'a> Supervisor<'a> {
     /// Does what a signal asks of the tool in any phase without a command.
     fn heed(&mut self, signal: Signal) {
         self.ending = self.ending.or(ends(signal).then_some(signal));
-        if signal == Signal::SIGTSTP {
-            signals::stop(Who::ThisProcess);
+        match signal {
+            Signal::SIGTSTP => signals::stop(Who::ThisProcess),
+            Signal::SIGCHLD => reap_all_but(None),
+            _ => {}
         }
     }
 
@@ -360,6 +363,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn look_at_job(&mut self, mut running: Running, link: &mut Link) -> Phase {
+        reap_all_but(Some(running.job.group()));
         match running.job.report() {
             Report::Nothing => {}
             Report::Stopped(by) => running.job.stop_with(by),
@@ -389,6 +393,7 @@ impl<'a> Supervisor<'a> {
         let code = job.reap();
         let text = format!("the command ended with {code}");
         self.voice.note("ended", &json!({ "code": code }), &text);
+        reap_all_but(None); // the command has hidden those behind it
         code
     }
 
@@ -449,10 +454,14 @@ impl<'a> Supervisor<'a> {
     }
 }
 
-/// Reaps the keepers of earlier holds that have ended.
-fn reap_keepers() {
-    let reap = || waitpid(None, Some(WaitPidFlag::WNOHANG));
-    while reap().is_ok_and(|status| status != WaitStatus::StillAlive) {}
+/// Reaps the children that have ended, except the command, whose exit code is wanted: keepers, and orphans if this is process 1
+/// of a container. A command that has ended hides the children behind it until it is reaped.
+fn reap_all_but(command: Option<Pid>) {
+    let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    let next = || waitid(Id::All, ended).ok().and_then(|status| status.pid());
+    while let Some(child) = next().filter(|child| Some(*child) != command) {
+        let _ = waitpid(child, Some(WaitPidFlag::WNOHANG));
+    }
 }
 
 fn wait_for(fds: &mut [PollFd<'_>], limit: PollTimeout) -> io::Result<()> {

@@ -45,6 +45,11 @@ pub(crate) fn printable(name: &str) -> String {
         .collect()
 }
 
+/// So many of these.
+pub(crate) fn counted(count: u64, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
+}
+
 /// The rows under their headings, in columns as wide as their contents.
 pub(crate) fn text(columns: &[&str], rows: &[Row]) -> String {
     let heads: Row = columns.iter().map(|head| (*head).to_owned()).collect();

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use ratatui::layout::{Constraint, Layout};
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState};
@@ -237,8 +237,20 @@ impl View {
                 frame.render_stateful_widget(table, middle, &mut self.state);
             }
         }
+        let gray = Style::new().fg(Color::DarkGray);
         let keys = "q quit  Enter one lock  sort: w waiting  n name  t ttl";
-        frame.render_widget(Line::from(keys).style(Style::new().fg(Color::DarkGray)), bottom);
+        frame.render_widget(Line::from(keys).style(gray), bottom);
+        frame.render_widget(Line::from(self.position(middle)).right_aligned().style(gray), bottom);
+    }
+
+    /// Which locks of the list are on the screen.
+    fn position(&self, area: Rect) -> String {
+        let (before, all) = (self.state.offset(), self.inventory.locks.len());
+        if self.shows_one || all == 0 {
+            return String::new();
+        }
+        let rows = usize::from(area.height).saturating_sub(1); // the first has the headings
+        format!("{}-{} of {all}", before + 1, (before + rows).min(all))
     }
 
     fn head(&self) -> Line<'_> {
@@ -338,6 +350,21 @@ mod tests {
         assert!(lines[2].starts_with('b') && lines[3].starts_with('a'), "{lines:?}");
         assert!(lines[2].contains("client:1") && lines[2].contains("20.0s"), "{lines:?}");
         assert!(lines[7].starts_with("q quit"));
+    }
+
+    #[test]
+    fn the_last_line_says_which_locks_are_shown() {
+        let locks = |count: u64| (0..count).map(|at| lock(&format!("{at:03}"), 0, 9)).collect();
+        let mut view = view(locks(300));
+        assert!(screen(&mut view)[7].ends_with("  1-5 of 300"), "{:?}", screen(&mut view));
+        (0..6).for_each(|_| press(&mut view, KeyCode::Down));
+        assert!(screen(&mut view)[7].ends_with("  3-7 of 300"), "{:?}", screen(&mut view));
+        press(&mut view, KeyCode::Enter);
+        assert!(screen(&mut view)[7].ends_with("t ttl"), "{:?}", screen(&mut view));
+        for (count, shown) in [(3, "  1-3 of 3"), (0, "t ttl")] {
+            let mut view = self::view(locks(count));
+            assert!(screen(&mut view)[7].ends_with(shown), "{:?}", screen(&mut view));
+        }
     }
 
     #[test]

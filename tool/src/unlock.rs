@@ -7,6 +7,7 @@ use parklock::Client;
 
 use crate::args::Unlock;
 use crate::failure::Failure;
+use crate::holders::Holders;
 use crate::inventory::{Holder, Inventory, Lock};
 use crate::table::printable;
 use crate::voice::complain;
@@ -26,7 +27,7 @@ pub(crate) async fn unlock(asked: &Unlock) -> Result<u8, Failure> {
         return Err(Failure::config(format!("{key} is a {kind} that parklock has not written")));
     }
     for holder in &lock.holders {
-        let who = printable(&inventory.who(&holder.owner));
+        let who = printable(&inventory.who_since(&holder.owner));
         output::put(&format!("{name} is held by {who} ({})\n", printable(&holder.owner)));
     }
     if !asked.yes && !agreed(&name)? {
@@ -34,9 +35,13 @@ pub(crate) async fn unlock(asked: &Unlock) -> Result<u8, Failure> {
     }
     let client = connect(asked).await?;
     // The user agreed to take the lock from these holders, perhaps after a long time. Others may hold it now.
-    if !asked.yes && has_others(&look(asked).await?, &lock.holders) {
+    if !asked.yes
+        && let now = look(asked).await?
+        && has_others(&now, &lock.holders)
+    {
         client.close().await;
-        output::put(&format!("{name}: other callers hold it now; nothing was done\n"));
+        let holders = Holders::of(&now).text;
+        output::put(&format!("{name} is held by {holders} now; nothing was done\n"));
         return Ok(exit::BUSY);
     }
     // The lock may have come free since the tool looked.
@@ -52,8 +57,9 @@ pub(crate) async fn unlock(asked: &Unlock) -> Result<u8, Failure> {
 
 async fn look(asked: &Unlock) -> Result<Inventory, Failure> {
     let (url, realm) = (asked.server.url(), asked.server.one_realm()?);
-    let servers = servers::reach_for(&url, &realm, &asked.name).await?;
-    Inventory::of_one(&servers, &realm, &asked.name, 0).await
+    let reached = servers::reach_for(&url, &realm, &asked.name).await?;
+    reached.complain();
+    Inventory::of_one(&reached.servers, &realm, &asked.name, 0).await
 }
 
 fn held(inventory: &Inventory) -> Option<&Lock> {

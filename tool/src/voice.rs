@@ -1,11 +1,19 @@
 //! The tool's own messages. They go to stderr only, since stdin and stdout belong to the command.
 
-use std::io::{self, Write};
+use std::future::pending;
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use crate::args::Lock;
+use crate::holders::{self, Holders};
 use crate::table::printable;
+
+/// How long the tool waits for a lock before it says for whom.
+const A_WHILE: Duration = Duration::from_secs(2);
 
 /// How much the tool prints, and in which form.
 #[derive(Debug, Clone)]
@@ -53,12 +61,29 @@ impl Voice {
         }
     }
 
+    /// Waits for the lock. If that takes a while, says who holds it: at a terminal, a user sees nothing happen.
+    pub(crate) async fn waits<T>(&self, lock: &Lock, wait: impl Future<Output = T>) -> T {
+        let say = if io::stderr().is_terminal() { Self::warn } else { Self::note };
+        let named = async {
+            sleep(A_WHILE).await;
+            let holders = holders::of(lock).await;
+            let text = format!("waiting for {}, held by {}", printable(&lock.name), holders.text);
+            say(self, "waiting", &json!({ "holders": holders.json }), &text);
+            pending().await
+        };
+        tokio::select! {
+            biased;
+            done = wait => done,
+            never = named => never,
+        }
+    }
+
     /// The lock was not free in time. Returns the exit code for that.
-    pub(crate) fn busy(&self, lock: &Lock) -> u8 {
-        let (code, name) = (lock.busy_code(), printable(&lock.name));
-        let text = format!("{name} is held by somebody else");
+    pub(crate) fn busy(&self, lock: &Lock, holders: &Holders) -> u8 {
+        let code = lock.busy_code();
+        let text = format!("{} is held by {}", printable(&lock.name), holders.text);
         let say = if lock.busy_ok { Self::note } else { Self::warn };
-        say(self, "busy", &json!({ "code": code }), &text);
+        say(self, "busy", &json!({ "code": code, "holders": holders.json }), &text);
         code
     }
 
@@ -69,6 +94,27 @@ impl Voice {
         }
         line["text"] = text.into();
         print(&line.to_string());
+    }
+}
+
+/// Whether a failure is JSON, as the answer was to be. Any part of the tool may fail, so this is one for the process.
+static FAILS_IN_JSON: AtomicBool = AtomicBool::new(false);
+
+/// From now on, failures are JSON.
+pub(crate) fn fail_in_json() {
+    FAILS_IN_JSON.store(true, Ordering::Relaxed);
+}
+
+pub(crate) fn fails_in_json() -> bool {
+    FAILS_IN_JSON.load(Ordering::Relaxed)
+}
+
+/// Prints on stderr what has failed, and the exit code for it.
+pub(crate) fn fail(code: u8, text: &str) {
+    if fails_in_json() {
+        print(&json!({ "event": "failed", "code": code, "text": text }).to_string());
+    } else {
+        complain(text);
     }
 }
 

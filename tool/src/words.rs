@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::holders::Holders;
 use crate::moment::Moment;
 
 /// What the keeper tells the supervisor.
@@ -20,8 +21,8 @@ pub(crate) enum Told {
     Until(Moment),
     /// The lock is lost.
     Gone,
-    /// The lock was not free in time.
-    Busy,
+    /// The lock was not free in time: these hold it.
+    Busy(Holders),
     /// The keeper cannot get the lock: the exit code, and why.
     Failed(u8, String),
     /// The keeper has given the lock back.
@@ -54,7 +55,7 @@ impl fmt::Display for Told {
             Self::Paused => f.write_str("paused"),
             Self::Until(until) => write!(f, "until {}", until.0.as_nanos()),
             Self::Gone => f.write_str("gone"),
-            Self::Busy => f.write_str("busy"),
+            Self::Busy(holders) => write!(f, "busy {holders}"),
             Self::Failed(code, why) => write!(f, "failed {code} {}", why.replace('\n', " ")),
             Self::Freed => f.write_str("freed"),
             Self::Left(why) => write!(f, "left {}", why.replace('\n', " ")),
@@ -75,7 +76,7 @@ impl Told {
             "paused" => Self::Paused,
             "until" => Self::Until(moment(rest)?),
             "gone" => Self::Gone,
-            "busy" => Self::Busy,
+            "busy" => Self::Busy(Holders::read(rest)?),
             "failed" => {
                 let (code, why) = rest.split_once(' ')?;
                 Self::Failed(code.parse().ok()?, why.to_owned())
@@ -130,7 +131,7 @@ mod tests {
             Told::Paused,
             Told::Until(until),
             Told::Gone,
-            Told::Busy,
+            Told::Busy(Holders { text: "two\nlines".to_owned(), json: serde_json::json!([7]) }),
             Told::Failed(69, "redis is not available: no".to_owned()),
             Told::Freed,
             Told::Left("no answer".to_owned()),

@@ -28,7 +28,7 @@ pub fn app(client: &Client, bank: Bank) -> Router {
 }
 
 /// The name of the lock. Only a plain number gets a lock. An encoded one (`%34%32`) gets none; the handler then has no `Hold`,
-/// and axum answers 500.
+/// and the answer is 500.
 fn order_of(request: &Request) -> Option<String> {
     let id = request.uri().path().strip_prefix("/orders/")?.strip_suffix("/payment")?;
     id.parse::<u64>().ok().map(|id| format!("payment:{id}"))
@@ -36,11 +36,7 @@ fn order_of(request: &Request) -> Option<String> {
 
 /// If the caller hangs up, this future is dropped. If the lock is lost, it is dropped too. In both cases the payment
 /// may have reached the bank: so the token goes along with it, and the bank refuses an older one.
-async fn pay(
-    Path(id): Path<u64>,
-    Extension(hold): Extension<Hold>,
-    Extension(Bank(delay)): Extension<Bank>,
-) -> String {
+async fn pay(Path(id): Path<u64>, hold: Hold, Extension(Bank(delay)): Extension<Bank>) -> String {
     sleep(delay).await;
     format!("order {id} is paid, token {}\n", hold.token())
 }

@@ -21,6 +21,8 @@ const IDLE: Duration = Duration::from_millis(400);
 pub struct Seat {
     pub id: u64,
     pub client: Client,
+    /// It may keep what it has given back.
+    pub keeps: bool,
     closed: OnceLock<u64>,
 }
 
@@ -63,8 +65,9 @@ impl Desk {
     /// Connects, however long that takes; `false` if it was stopped first.
     pub async fn open(&self, stop: &CancellationToken) -> bool {
         let connected = stop.run_until_cancelled(self.connect()).await;
-        let Some(client) = connected else { return false };
-        self.set(Some(Arc::new(Seat { id: record::next_id(), client, closed: OnceLock::new() })));
+        let Some((client, keeps)) = connected else { return false };
+        let (id, closed) = (record::next_id(), OnceLock::new());
+        self.set(Some(Arc::new(Seat { id, client, keeps, closed })));
         true
     }
 
@@ -85,11 +88,11 @@ impl Desk {
         }
     }
 
-    async fn connect(&self) -> Client {
+    async fn connect(&self) -> (Client, bool) {
         let keep = if fastrand::bool() { IDLE } else { Duration::ZERO };
         loop {
             match Client::connect_with(&self.url, self.config.clone().keep(keep)).await {
-                Ok(client) => return client,
+                Ok(client) => return (client, !keep.is_zero()),
                 Err(Error::Unavailable { .. }) => record::reached("connect: Unavailable"),
                 Err(error) => record::violation(&format!("connect: {error:?}")),
             }

@@ -99,7 +99,10 @@ impl Held {
         }
         let result = guard.unlock().await;
         unlocked(&result);
-        if matches!(result, Err(Error::Lost)) && was_valid && self.seat.closed().is_none() {
+        if result.is_ok() && !self.seat.keeps {
+            self.claim.given_back();
+        }
+        if matches!(result, Err(Error::Lost { .. })) && was_valid && self.seat.closed().is_none() {
             self.claim.unlock_said_lost();
         }
     }

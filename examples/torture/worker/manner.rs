@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::settings::LEASE;
 use crate::worker::handle::Handle;
-use crate::worker::record;
+use crate::worker::record::{self, Call};
 
 /// How to ask for a lock.
 #[derive(Debug, Clone, Copy)]
@@ -73,13 +73,14 @@ asked! {
 }
 
 /// What became of asking for a lock in this manner.
-pub async fn acquired<L: Asked>(handle: &L, manner: Manner) -> Option<L::Guard> {
+pub async fn acquired<L: Asked>(handle: &L, manner: Manner, calls: &[Call]) -> Option<L::Guard> {
     let got = match manner {
         Manner::Lock => handle.lock().await.map(Some),
-        Manner::Try => handle.try_lock().await.inspect(|got| said("try_lock", got)),
-        Manner::TryFor(limit) => {
-            handle.try_lock_for(limit).await.inspect(|got| said("try_lock_for", got))
-        }
+        Manner::Try => handle.try_lock().await.inspect(|got| said("try_lock", "none", got, calls)),
+        Manner::TryFor(limit) => handle
+            .try_lock_for(limit)
+            .await
+            .inspect(|got| said("try_lock_for", "timeout", got, calls)),
         Manner::Cancelled(after) => match timeout(after, handle.lock()).await {
             Ok(got) => got.map(Some),
             Err(_) => {
@@ -102,7 +103,11 @@ pub async fn acquired<L: Asked>(handle: &L, manner: Manner) -> Option<L::Guard> 
     got.map_err(|error| heard(&error)).ok().flatten()
 }
 
-fn said<G>(call: &str, got: &Option<G>) {
+fn said<G>(call: &str, busy: &str, got: &Option<G>, calls: &[Call]) {
+    // One of several locks was not free; nobody says which.
+    if let (None, [one]) = (got, calls) {
+        one.asked.answered(busy);
+    }
     record::reached(&format!("{call}: {}", if got.is_some() { "got it" } else { "busy" }));
 }
 
@@ -111,7 +116,7 @@ pub fn heard(error: &Error) {
     match error {
         Error::Unavailable { .. } => record::reached("error: Unavailable"),
         Error::Indeterminate { .. } => record::reached("error: Indeterminate"),
-        Error::Lost => record::reached("error: Lost"),
+        Error::Lost { .. } => record::reached("error: Lost"),
         Error::Closed => record::reached("error: Closed"),
         other => record::violation(&format!("unexpected: {other:?}")),
     }

@@ -1,5 +1,6 @@
 //! What a task does with locks: everything that a program could, in random order.
 
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,13 +14,15 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::common::clock;
-use crate::settings::{BUFFER, HAUNTED, KEPT, LEASE, LONGEST_FIXED, MAJORITY, SEVERAL, STUCK};
+use crate::settings::{
+    BUFFER, HAUNTED, KEPT, LEASE, LONGEST_FIXED, MAJORITY, SEVERAL, STUCK, TRIED,
+};
 use crate::worker::buffer::Buffer;
 use crate::worker::desk::{Desk, Seat};
 use crate::worker::handle::Handle;
 use crate::worker::hold::{Held, critical_section, stay};
 use crate::worker::manner::{Manner, acquired, heard, unlocked};
-use crate::worker::record::{self, Call, Claim, Part};
+use crate::worker::record::{self, Call, Claim, Part, Question};
 use crate::worker::{ON_PURPOSE, any_lock};
 
 /// One step after the other, until told to stop.
@@ -72,7 +75,8 @@ impl Step {
             19..21 => ("majority", self.majority().boxed()),
             21..23 => ("latch", self.latch().boxed()),
             23..27 => ("buffer", self.buffer().boxed()),
-            27..47 => ("simple", self.simple().boxed()),
+            27..45 => ("simple", self.simple().boxed()),
+            45..47 => ("tries", self.tries().boxed()),
             47..55 => ("burst", self.burst().boxed()),
             55..72 => ("nested", self.nested().boxed()),
             72..80 => ("run", self.run().boxed()),
@@ -96,12 +100,12 @@ impl Step {
     fn call(&self, handle: &Handle, owner: Option<String>) -> Call {
         let owner = owner.unwrap_or_else(|| format!("{}/{}", self.worker, record::next_id()));
         let Handle { name: lock, lease, share, .. } = *handle;
-        let (lease, called, seat) = (lease.unwrap_or(LEASE), clock::now(), self.seat.id);
-        Call { lock, owner, lease, confirmed: None, called, seat, share }
+        let (lease, seat) = (lease.unwrap_or(LEASE), self.seat.id);
+        Call::begin(lock, owner, lease, seat, share)
     }
 
     async fn held(&self, call: &Call, handle: &Handle, manner: Manner) -> Option<Held> {
-        let guard = acquired(handle, manner).await?;
+        let guard = acquired(handle, manner, slice::from_ref(call)).await?;
         Some(Held::begin(call, guard, &self.seat))
     }
 
@@ -112,6 +116,20 @@ impl Step {
         let Some(mut held) = self.held(&call, &handle, manner).await else { return };
         held.work(&mut self.rng).await;
         held.end(&mut self.rng).await;
+    }
+
+    /// Tries again and again, also right after it has given the lock back. Nobody is ahead of it, so a refusal has a holder.
+    async fn tries(mut self) {
+        let handle = Handle::new(&self.seat.client, TRIED, false, None);
+        for _ in 0..self.rng.usize(2..6) {
+            let call = self.call(&handle, None);
+            if let Some(held) = self.held(&call, &handle, Manner::Try).await {
+                sleep(Duration::from_micros(self.rng.u64(..3_000))).await;
+                held.end(&mut self.rng).await;
+            } else {
+                sleep(Duration::from_micros(self.rng.u64(..3_000))).await;
+            }
+        }
     }
 
     /// As `simple`, with what is not a plain lock.
@@ -139,7 +157,7 @@ impl Step {
         let calls: Vec<_> = names.iter().map(|name| self.unhandled(name, (1, 1))).collect();
         let manner = Manner::any(&mut self.rng);
         let asked = record::several(&names);
-        let guard = acquired(&locks, manner).await;
+        let guard = acquired(&locks, manner, &calls).await;
         record::several_answered(asked);
         let Some(guard) = guard else { return };
         let begin = |(at, call): (usize, &Call)| Claim::begin(call, &Part(&guard, at));
@@ -160,7 +178,8 @@ impl Step {
     async fn majority(mut self) {
         let lock = RedLock::new([self.seat.client.lock(MAJORITY)]);
         let (call, manner) = (self.unhandled(MAJORITY, (2, 3)), Manner::any(&mut self.rng));
-        let Some(guard) = acquired(&lock, manner).await else { return };
+        let got = acquired(&lock, manner, slice::from_ref(&call)).await;
+        let Some(guard) = got else { return };
         let mut claim = Claim::begin(&call, &guard);
         record::reached("a majority");
         pause_unless(guard.ended(), &mut self.rng).await;
@@ -173,25 +192,33 @@ impl Step {
     /// Some count, one waits for all of them.
     async fn latch(mut self) {
         let name = format!("latch {}/{}", self.worker, record::next_id());
-        let latch = self.seat.client.count_down_latch(name).lease(LEASE);
+        let latch = self.seat.client.count_down_latch(name.clone()).lease(LEASE);
         let (count, begun) = (self.rng.u64(1..5), Arc::new(AtomicU64::new(0)));
+        let seat = self.seat.id;
+        let set = Question::begin(seat, &name, "set", &count.to_string());
         match latch.set(count).await {
-            Ok(true) => {}
+            Ok(true) => set.answered("ok"),
             // An answer was lost, and the server that knew of it too.
             Ok(false) => return,
             Err(error) => return heard(&error),
         }
         let mut tasks = JoinSet::new();
         for _ in 0..count {
-            let (latch, begun) = (latch.clone(), Arc::clone(&begun));
+            let (latch, begun, name) = (latch.clone(), Arc::clone(&begun), name.clone());
             let pause = Duration::from_micros(self.rng.u64(..50_000));
             tasks.spawn(async move {
                 sleep(pause).await;
                 begun.fetch_add(1, Ordering::SeqCst);
-                told(latch.count_down().await.map(|_| "latch: counted"));
+                let counts = Question::begin(seat, &name, "count_down", "-");
+                let counted = latch.count_down().await.inspect(|_| counts.answered("ok"));
+                told(counted.map(|_| "latch: counted"));
             });
         }
+        let waits = Question::begin(seat, &name, "wait", "-");
         let open = latch.wait_for(LEASE).await;
+        if let Ok(open) = open {
+            waits.answered(if open { "passed" } else { "shut" });
+        }
         if matches!(open, Ok(true)) && begun.load(Ordering::SeqCst) < count {
             record::violation("a latch opened before all had counted");
         }
@@ -276,8 +303,7 @@ impl Step {
     /// A call without a handle; its answer tells nothing of when it was granted.
     fn unhandled(&self, lock: &'static str, share: (u32, u32)) -> Call {
         let owner = format!("{}/{SEVERAL}{}", self.worker, record::next_id());
-        let (called, seat) = (clock::now(), self.seat.id);
-        Call { lock, owner, lease: LEASE, confirmed: None, called, seat, share }
+        Call::begin(lock, owner, LEASE, self.seat.id, share)
     }
 
     /// Many ask for one lock at once, which goes from hand to hand.
@@ -332,7 +358,7 @@ impl Step {
         how: Manner,
         outer: &mut Held,
     ) -> Option<Held> {
-        let guard = acquired(inner, how).await?;
+        let guard = acquired(inner, how, slice::from_ref(call)).await?;
         if guard.token().get() == outer.token() {
             record::reached("nested");
             // Its own deadline may have passed since it was last looked at, while the answer was on its way.
@@ -387,7 +413,9 @@ impl Step {
     async fn haunts(mut self) {
         let handle = Handle::new(&self.seat.client, HAUNTED, false, None);
         loop {
-            drop(acquired(&handle, Manner::Cancelled(Duration::ZERO)).await);
+            let call = self.call(&handle, None);
+            drop(self.held(&call, &handle, Manner::Cancelled(Duration::ZERO)).await);
+            drop(call);
             let call = self.call(&handle, None);
             if let Some(held) = self.held(&call, &handle, Manner::Lock).await {
                 held.end(&mut self.rng).await;
@@ -483,7 +511,7 @@ impl Drop for Ending {
 fn ran(result: Result<(), Error>) {
     match result {
         Ok(()) => record::reached("run"),
-        Err(Error::Lost) => record::reached("run: stopped by loss"),
+        Err(Error::Lost { .. }) => record::reached("run: stopped by loss"),
         Err(error) => heard(&error),
     }
 }
@@ -492,7 +520,7 @@ fn ran(result: Result<(), Error>) {
 fn told(result: Result<&str, Error>) {
     match result {
         Ok(path) => record::reached(path),
-        Err(Error::Unset) => record::reached("latch: gone"),
+        Err(Error::Unset { .. }) => record::reached("latch: gone"),
         Err(error) => heard(&error),
     }
 }

@@ -3,13 +3,14 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parklock::{Ended, Guard, Hold, MultiGuard, RedGuard};
 
 use crate::common::clock;
+use crate::judge::operation;
 use crate::settings::{self, LEASE, SLACK, nanos, validity};
 
 static RECORD: OnceLock<File> = OnceLock::new();
@@ -58,6 +59,35 @@ pub fn several_answered(id: u64) {
 
 pub fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A call that has begun. Unless something else is said, nobody knows what became of it, also if this process ends.
+#[derive(Debug)]
+pub struct Question {
+    id: u64,
+    pub called: u64,
+    answered: AtomicBool,
+}
+
+impl Question {
+    pub fn begin(seat: u64, lock: &str, operation: &str, argument: &str) -> Self {
+        let (id, called, lock) = (next_id(), clock::now(), label(lock));
+        line(&format!("a\t{id}\t{seat}\t{called}\t{lock}\t{operation}\t{argument}"));
+        Self { id, called, answered: AtomicBool::new(false) }
+    }
+
+    /// What it returned.
+    pub fn answered(&self, outcome: &str) {
+        if !self.answered.swap(true, Ordering::Relaxed) {
+            line(&format!("r\t{}\t{}\t{outcome}", self.id, clock::now()));
+        }
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.answered("unknown");
+    }
 }
 
 /// A guard, or the view of one.
@@ -150,11 +180,25 @@ pub struct Call {
     pub lease: Duration,
     /// A nested hold was confirmed when its outer one was.
     pub confirmed: Option<u64>,
-    pub called: u64,
+    pub asked: Arc<Question>,
     /// The seat whose client was asked.
     pub seat: u64,
     /// How much was asked for, of how much.
     pub share: (u32, u32),
+}
+
+impl Call {
+    pub fn begin(
+        lock: &'static str,
+        owner: String,
+        lease: Duration,
+        seat: u64,
+        share: (u32, u32),
+    ) -> Self {
+        let argument = operation::argument((share.0.into(), share.1.into()), &owner);
+        let asked = Arc::new(Question::begin(seat, lock, "acquire", &argument));
+        Self { lock, owner, lease, confirmed: None, asked, seat, share }
+    }
 }
 
 /// One claim on the record, from the acquire's return to its end.
@@ -173,7 +217,7 @@ pub struct Claim {
 impl Claim {
     /// To be called right after the acquire returned.
     pub fn begin(call: &Call, view: &impl View) -> Self {
-        let (id, acquired) = (next_id(), clock::now());
+        let (id, called, acquired) = (call.asked.id, call.asked.called, clock::now());
         let Some(Reading { deadline, .. }) = read(view) else {
             reached("over before it was looked at");
             return Self { id, deadline: 0, confirmed: 0, last: 0, written_at: 0, open: false };
@@ -184,7 +228,8 @@ impl Claim {
         let lease = if call.confirmed.is_some() { LEASE } else { call.lease };
         let last = deadline.saturating_sub(nanos(validity(lease)));
         let (confirmed, token) = (call.confirmed.unwrap_or(acquired), view.token());
-        let Call { owner, called, seat, share: (part, of), .. } = call;
+        let Call { owner, seat, share: (part, of), .. } = call;
+        call.asked.answered.store(true, Ordering::Relaxed);
         let lock = label(call.lock);
         line(&format!(
             "o\t{id}\t{lock}\t{owner}\t{token}\t{called}\t{acquired}\t{confirmed}\t{last}\t{deadline}\t{seat}\t{part}\t{of}"
@@ -236,6 +281,11 @@ impl Claim {
             None => (at.min(self.deadline), "lost"),
         };
         line(&format!("x\t{}\t{ended}\t{how}\t{}", self.id, clock::now()));
+    }
+
+    /// A release was answered: Redis has it no more.
+    pub fn given_back(&self) {
+        line(&format!("g\t{}\t{}", self.id, clock::now()));
     }
 
     /// It was valid, and then the release said that it had been lost before.

@@ -45,7 +45,7 @@ pub async fn late_release(stage: &Stage, name: &str) -> Result<Harm> {
         let guard_a = a.clone().lease(SHORT).lock().await?;
         let guard_b = b.lock().await?; // it gets in when the lease of A ends
         match guard_a.unlock().await {
-            Err(Error::Lost) => {}
+            Err(Error::Lost { .. }) => {}
             other => bail!("A overran, and is told {other:?}"),
         }
         two_inside += u32::from(c.try_lock().await?.is_some() && guard_b.is_valid());

@@ -4,20 +4,20 @@
 //! 2. It takes the permits of all locks before it asks Redis, so that a client contends at most once for each lock.
 //! 3. Redis grants a separate tenure for each lock.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use crate::engine::caller::Contender;
 use crate::engine::caller::options::Patience;
 use crate::engine::caller::pending_acquire::{AttemptAll, attempt_all};
 use crate::engine::core::Engine;
+use crate::engine::entry::Hold;
 use crate::engine::grant::{Grant, Lease, Wish};
-use crate::engine::hold::Hold;
 use crate::engine::keep::until_given_back;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::keys::Keys;
-use crate::owner::OwnerId;
 use crate::wire::{Acquire, Fault, Manner, Secret};
 
 /// The answer to a request for several at once.
@@ -46,16 +46,17 @@ pub(crate) async fn acquire_all<K: Send + 'static>(
     };
     // The contest has a separate entry, apart from the entries of the locks. So the lookout can cancel a caller that is
     // not polled: it must keep neither the permits nor the grants, nor what it had before.
-    let (beside, told) = (engine.visit(keys, 1, true)?, Arc::new(Mutex::new(None)));
-    let work = (Arc::clone(engine), wanted.to_vec(), Arc::clone(&told), kept);
+    let (beside, (tell, mut told)) = (engine.visit(keys, 1, true)?, oneshot::channel());
+    let work = (Arc::clone(engine), wanted.to_vec(), kept);
     let work = async move {
-        let (engine, wanted, told, kept) = work;
+        let (engine, wanted, kept) = work;
         let answer = ask_for_all(&engine, &wanted, patience).await;
-        *told.lock().expect("no panic under this lock") = Some(answer.map(|answer| (answer, kept)));
+        // If this fails, the caller has gone.
+        let _ = tell.send(answer.map(|answer| (answer, kept)));
         Ok(None)
     };
     drop(beside.contest(Box::pin(work)).await);
-    told.lock().expect("no panic under this lock").take().transpose()
+    told.try_recv().ok().transpose()
 }
 
 async fn ask_for_all(
@@ -64,9 +65,7 @@ async fn ask_for_all(
     patience: Patience,
 ) -> Result<AllOrNone> {
     // A connection that has just broken returns within milliseconds.
-    if let Some((keys, _)) = wanted.first() {
-        let _ = engine.connected(keys).await;
-    }
+    let _ = engine.connected(&wanted[0].0).await;
     let mut contenders = Vec::with_capacity(wanted.len());
     // First all of them, so that their releases share requests.
     wanted.iter().for_each(|(keys, _)| engine.give_back_kept(keys));
@@ -105,9 +104,9 @@ async fn ask_for_all(
             return Ok(AllOrNone::Busy(at));
         }
         Ok(AttemptAll::Refused(at, fault)) => {
-            return Err(explained(engine, fault, wanted, at).await);
+            return Err(engine.commands.explained(fault, &wanted[at].0).await);
         }
-        Err(fault) => return Err(explained(engine, fault, wanted, 0).await),
+        Err(fault) => return Err(engine.commands.explained(fault, &wanted[0].0).await),
     };
     begin_all(engine, contenders, grants, wanted)
 }
@@ -127,15 +126,11 @@ fn begin_all(
     grants: Vec<Grant>,
     wanted: &[(Arc<Keys>, Lease)],
 ) -> Result<AllOrNone> {
-    let asked_by = OwnerId::current();
     let begun =
         contenders.into_iter().zip(grants).zip(wanted).map(|((contender, grant), (_, lease))| {
             contender.entry().answered();
-            engine.begin(
-                contender.granted(),
-                grant,
-                Wish { owner: None, lease: *lease, permits: 1 }.by(asked_by),
-            )
+            let wish = Wish { owner: None, lease: *lease, permits: 1 };
+            engine.begin(contender.granted(), grant, wish.by_caller())
         });
     // Begin each of them even if one fails: a closed client releases all of them.
     let begun: Vec<_> = begun.collect();
@@ -151,7 +146,7 @@ fn asked(
         keys: Arc::clone(keys),
         id: engine.next_tenure(),
         lease: engine.lease(*lease),
-        manner: if matches!(patience, Patience::None) { Manner::Once } else { Manner::Wait },
+        manner: if patience.is_none() { Manner::Once } else { Manner::Wait },
         permits: 1,
         within: None,
         place: 0,
@@ -159,13 +154,4 @@ fn asked(
         old: None,
         debt: engine.debts.incur()?,
     })
-}
-
-async fn explained(
-    engine: &Engine,
-    fault: Fault,
-    wanted: &[(Arc<Keys>, Lease)],
-    at: usize,
-) -> Error {
-    engine.commands.explained(fault, &wanted[at].0).await
 }

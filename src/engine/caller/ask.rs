@@ -12,15 +12,14 @@ use crate::engine::caller::pick_up::Offer;
 use crate::engine::caller::{Caller, contest};
 use crate::engine::core::RETRY_PAUSE;
 use crate::engine::debts::Debt;
-use crate::engine::entry::{Entry, Visit};
-use crate::engine::hold::Hold;
+use crate::engine::entry::{Entry, Hold, Visit};
 use crate::engine::outages::LONG_OUTAGE;
 use crate::engine::waiting::Event;
 use crate::error::{Error, Result};
-use crate::jitter::jittered;
 use crate::keys::TenureId;
 use crate::kinds::Holders;
-use crate::wire::{Acquire, Fault, Manner, Node, Secret};
+use crate::pause::jittered;
+use crate::wire::{Acquire, Acquired, Fault, Manner, Node, Secret};
 
 impl Caller {
     /// Asks once, without a place in line.
@@ -83,20 +82,20 @@ impl Caller {
         let answer = self.attempt(entry, acquire, offer).await;
         let event = match &answer {
             Ok(Attempt::Granted(_)) => return answer,
-            Ok(Attempt::Waits { place, near, ttl, .. }) => {
+            Ok(Attempt::Other(Acquired::Waits { place, near, ttl, .. })) => {
                 let again = ttl.is_some().then(|| self.ask_again_after(entry, *ttl));
                 warn_of_eternity(entry, *ttl);
                 Event::Waits { place: *place, near: *near, sent, again }
             }
-            Ok(Attempt::Held(ttl) | Attempt::Kept(ttl)) => {
+            Ok(Attempt::Other(Acquired::Held(ttl) | Acquired::Kept(ttl))) => {
                 Event::Held { again: self.ask_again_after(entry, *ttl), sent }
             }
-            Ok(Attempt::GaveWay) => Event::Held { again: Duration::ZERO, sent },
+            Ok(Attempt::Other(_)) => Event::Held { again: Duration::ZERO, sent },
             Err(fault) if fault.may_hold() => Event::Unanswered,
             Err(_) => Event::Refused,
         };
         let is_noted = entry.notes(event, self.rules());
-        if let (Ok(Attempt::Waits { .. }), false) = (&answer, is_noted) {
+        if let (Ok(Attempt::Other(Acquired::Waits { .. })), false) = (&answer, is_noted) {
             // Since the answer came, `close` has taken the contender out of the entry. It gave up no place, since the
             // request was still in flight for it.
             self.engine.leave_line(&entry.keys, id);
@@ -168,7 +167,7 @@ impl Caller {
             Ok(answer) => {
                 let is_grant = matches!(answer, Attempt::Granted(_));
                 self.engine.outages.call_answered(|| self.node(entry), is_grant);
-                let is_in_line = matches!(answer, Attempt::Waits { .. });
+                let is_in_line = matches!(answer, Attempt::Other(Acquired::Waits { .. }));
                 let stands = is_in_line && entry.keys.row.line.is_ours();
                 known.into_iter().for_each(|known| known.answered(stands));
                 entry.answered();
@@ -233,9 +232,9 @@ impl Caller {
     /// Waits until there is a connection, and then for a random time, so that not all callers ask at once. A message ends either
     /// wait: it may report a grant.
     async fn reconnects(&self, entry: &Entry, fault: &Fault, until: Instant) -> Result<(), Fault> {
-        let waits = self.engine.cut_off.wait();
+        let waits = Arc::clone(&self.engine.cut_off);
         if entry.park_unless(self.is_up(entry, fault), until).await? {
-            entry.park(until.min(Instant::now() + waits.pause())).await?;
+            entry.park(until.min(Instant::now() + pause_of_one(&waits))).await?;
         }
         Ok(())
     }
@@ -280,6 +279,16 @@ impl Caller {
     }
 }
 
+/// After a reconnect, the requests of all callers that waited for it are spread over some time. Each adds this much to it.
+const SPREAD: Duration = Duration::from_micros(50);
+
+/// For how long a caller pauses now that the connection is back: for a random time, which grows with the number of callers that
+/// wait for it. Without a pause, all of them would ask at the same moment. Each has a clone of `cut_off`.
+fn pause_of_one(cut_off: &Arc<()>) -> Duration {
+    let callers = u32::try_from(Arc::strong_count(cut_off) - 1).unwrap_or(u32::MAX);
+    SPREAD.saturating_mul(callers).mul_f64(fastrand::f64())
+}
+
 /// What one caller has seen of a shortage of replicas: since when they have not acknowledged what it was granted. The server keeps
 /// answering, so nothing else counts this as an outage.
 #[derive(Default)]
@@ -305,5 +314,21 @@ fn warn_of_eternity(entry: &Entry, ttl: Option<Duration>) {
     if ttl.is_none() {
         let name = entry.keys.name();
         tracing::warn!(?name, "the key of the lock has no TTL: the lock may never become free");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_callers_that_wait_for_a_connection_are_spread() {
+        const CALLERS: u32 = 2_000;
+        let cut_off = Arc::new(());
+        let waits: Vec<_> = (0..CALLERS).map(|_| Arc::clone(&cut_off)).collect();
+        let longest = waits.iter().map(pause_of_one).max().unwrap();
+        assert!(longest > SPREAD * CALLERS / 2 && longest <= SPREAD * CALLERS, "{longest:?}");
+        drop(waits);
+        assert!(pause_of_one(&Arc::clone(&cut_off)) <= SPREAD, "the others have gone");
     }
 }

@@ -15,12 +15,11 @@ use crate::engine::caller::contender::Contender;
 use crate::engine::caller::pending_acquire::Attempt;
 use crate::engine::caller::pick_up::{Coming, Offer};
 use crate::engine::core::{Counted, Engine};
-use crate::engine::entry::{Entry, EntryPermit};
+use crate::engine::entry::{Entry, EntryPermit, Hold};
 use crate::engine::grant::Lease;
-use crate::engine::hold::Hold;
 use crate::engine::waiting::{Event, Next, PushedGrant};
 use crate::error::Result;
-use crate::wire::{Fault, Subscription};
+use crate::wire::{Acquired, Fault, Subscription};
 
 /// How long a client that has offered its lock pauses, in a kind without a line.
 const SIT_OUT: Duration = Duration::from_millis(1);
@@ -75,9 +74,9 @@ impl Caller {
                     Ok(Attempt::Granted(grant)) => {
                         return self.begin(contender.granted(), grant).map(Some);
                     }
-                    Ok(answer) => {
-                        self.has_to_wait(&contender, &mut stand, &answer)?;
-                        if matches!(answer, Attempt::GaveWay) {
+                    Ok(Attempt::Other(answer)) => {
+                        self.has_to_wait(&contender, &mut stand, answer)?;
+                        if answer == Acquired::Contended {
                             // Sleep instead of parking: our own message would wake us at the same time as everybody
                             // else.
                             sleep(SIT_OUT).await;
@@ -118,20 +117,20 @@ impl Caller {
         &self,
         contender: &Contender,
         stand: &mut Stand<'_>,
-        answer: &Attempt,
+        answer: Acquired,
     ) -> Result<()> {
         let entry = &contender.visit().entry;
         entry.went_elsewhere();
         // From now on the caller counts as waiting. Messages may make it ask again and again before it ever parks.
         stand.begin(entry)?;
-        if let (Some(lined_up), Attempt::Waits { .. }) = (&self.lined_up, answer) {
+        if let (Some(lined_up), Acquired::Waits { .. }) = (&self.lined_up, answer) {
             lined_up.tell();
         }
         // A caller that asks for a lease of its own cannot have the tenure of another one.
-        if let (Attempt::Waits { ahead: Some(ahead), .. }, Lease::Watched) =
+        if let (Acquired::Waits { ahead: Some(ahead), .. }, Lease::Watched) =
             (answer, self.options.wish.lease)
         {
-            self.engine.table.stands_behind(entry, *ahead);
+            self.engine.table.stands_behind(entry, ahead);
         }
         contender.visit().have_contender_watched();
         Ok(())

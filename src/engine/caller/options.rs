@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::engine::entry::Hold;
+use crate::engine::entry::tenure::Inner;
 use crate::engine::grant::{Lease, Wish};
-use crate::engine::hold::Hold;
-use crate::engine::tenure::Inner;
 use crate::keys::{Keys, TenureId};
 
 /// How long a caller waits.

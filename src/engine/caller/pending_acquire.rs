@@ -4,7 +4,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -20,21 +19,9 @@ use crate::wire::{Acquire, Acquired, Answer, Answered, Batch, Fault, Gathering, 
 /// The answer to an attempt.
 pub(crate) enum Attempt {
     Granted(Grant),
-    /// The contender stands in the line at this place. `near`: the place is near the front.
-    Waits {
-        place: u64,
-        near: bool,
-        /// When to ask again; `None`: the key has no TTL.
-        ttl: Option<Duration>,
-        /// The caller of this client right ahead in the line of a fair lock, if the server has just said so.
-        ahead: Option<TenureId>,
-    },
-    /// Another holder has it for this long, and this client stands in no line. `None`: the key has no TTL.
-    Held(Option<Duration>),
-    /// The same, and the holder's client may keep the lock idle. If it does, it gives the lock back.
-    Kept(Option<Duration>),
-    /// The offered tenure was released, and a waiter of another client may have been woken: it goes first.
-    GaveWay,
+    /// An answer that is no grant. [`Acquired::Contended`]: the offered tenure was released, and a waiter of another client may
+    /// have been woken: it goes first.
+    Other(Acquired),
 }
 
 /// The answer to an attempt to take several locks at once.
@@ -157,7 +144,7 @@ fn answered(
     pending.settle(answer.result, answer.sent)
 }
 
-/// Tries once to take several plain locks in one step: all of them or none.
+/// Tries once to take plain locks in one step, one or several: all of them or none.
 ///
 /// # Cancel safety
 /// Same as [`attempt`], for each of them.
@@ -165,8 +152,7 @@ pub(crate) async fn attempt_all(
     engine: &Engine,
     acquires: Vec<Acquire>,
 ) -> Result<AttemptAll, Fault> {
-    let Some(first) = acquires.first() else { return Ok(AttemptAll::Granted(Vec::new())) };
-    let mut connection = engine.commands.acknowledged(&first.keys)?;
+    let mut connection = engine.commands.acknowledged(&acquires[0].keys)?;
     let open_on = connection.sent_on();
     let unanswered =
         |acquire| PendingAcquire { engine, acquire, open_on: Some(open_on.clone()), entry: None };
@@ -208,7 +194,7 @@ impl PendingAcquire<'_> {
             // The grant came so late that its lease is over: the client releases it, as if it had not been answered.
             Ok(Acquired::Granted { .. }) if Instant::now() >= until => {
                 self.hold_back();
-                return Err(Fault::late("the grant arrived after its lease had expired"));
+                Err(Fault::late("the grant arrived after its lease had expired"))
             }
             Ok(Acquired::Granted { number, awaited }) => {
                 let Acquire { id, lease, ref debt, .. } = self.acquire;
@@ -221,21 +207,19 @@ impl PendingAcquire<'_> {
                 self.engine.later(Job::leave_line(keys, *id, debt.clone()));
                 Err(Fault::Closed)
             }
-            Ok(Acquired::Waits { place, near, ttl, ahead }) => {
-                Ok(Attempt::Waits { place, near, ttl, ahead })
+            Ok(other) => Ok(Attempt::Other(other)),
+            Err(fault) => {
+                if fault.may_have_run() {
+                    self.hold_back();
+                }
+                Err(fault)
             }
-            Ok(Acquired::Held(ttl)) => Ok(Attempt::Held(ttl)),
-            Ok(Acquired::Kept(ttl)) => Ok(Attempt::Kept(ttl)),
-            Ok(Acquired::Contended) => Ok(Attempt::GaveWay),
-            Err(fault) if fault.may_have_run() => {
-                self.hold_back();
-                return Err(fault);
-            }
-            // The server granted it, but too few replicas know of the grant. So it does not count, and the drop releases it.
-            Err(fault) if fault.may_hold() => return Err(fault),
-            Err(fault) => Err(fault),
         };
-        self.open_on = None;
+        // The drop releases what the request may have been granted. If the server granted it, but too few replicas know of the
+        // grant, it does not count either.
+        if !attempt.as_ref().is_err_and(Fault::may_hold) {
+            self.open_on = None;
+        }
         attempt
     }
 

@@ -7,10 +7,9 @@ use tokio::time::Instant;
 
 use crate::engine::caller::Caller;
 use crate::engine::core::Engine;
-use crate::engine::entry::{Entry, EntryPermit, Tenure, Visit};
-use crate::engine::hold::Hold;
+use crate::engine::entry::tenure::{PickUp, Taken};
+use crate::engine::entry::{Entry, EntryPermit, Hold, Tenure, Visit};
 use crate::engine::releaser::Job;
-use crate::engine::tenure::{PickUp, Taken};
 use crate::keys::TenureId;
 use crate::kinds::Holders;
 
@@ -100,12 +99,12 @@ impl Caller {
             match tenure.take_up(self.holder(), budget, is_fresh) {
                 Taken::Held(hand_over) => {
                     comes_in(&visit.entry, expected_by);
-                    visit.entry.note_holder();
+                    visit.entry.note_holder_since(Instant::now());
                     return Some(self.hold(tenure, hand_over));
                 }
                 Taken::Nothing => {}
-                Taken::Ended(stay, slot) => {
-                    self.engine.timetable.leave(slot);
+                Taken::Ended(stay) => {
+                    self.engine.timetable.leave(&tenure);
                     self.engine.later(Job::release(&tenure, stay));
                 }
             }
@@ -158,8 +157,8 @@ impl Caller {
                 Coming::Held(self.hold(tenure, hand_over))
             }
             PickUp::Nothing(permit) => Coming::Permit(permit, None),
-            PickUp::Ended(permit, slot) => {
-                self.engine.timetable.leave(slot);
+            PickUp::Ended(permit) => {
+                self.engine.timetable.leave(&tenure);
                 let offer = Offer { engine: Arc::clone(&self.engine), tenure: Some(tenure) };
                 // An acquire would not take the callers out of the line that have had this tenure. A release does.
                 Coming::Permit(permit, Some(offer).filter(|_| in_line.is_none()))

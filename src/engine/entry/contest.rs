@@ -28,16 +28,18 @@ use std::task::{Context, Poll, Waker};
 use tokio::time::Instant;
 
 use crate::engine::compact_instant::CompactInstant;
+use crate::engine::entry::Contested;
 use crate::engine::entry::queue::{LOOKS, Look};
 
 /// The work of a contender.
-pub(crate) type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub(crate) type Work = Pin<Box<dyn Future<Output = Contested> + Send>>;
 
 /// The place for the work of the one contender of an entry. Plain state.
-pub(crate) struct Contest<T> {
+#[derive(Default)]
+pub(crate) struct Contest {
     number: u64,
     /// The work, if there is any; taken out while it is polled.
-    work: Option<Work<T>>,
+    work: Option<Work>,
     /// The caller that polls it.
     caller: Option<Waker>,
     /// Whether the work was woken, and not polled since.
@@ -52,9 +54,9 @@ pub(crate) struct Contest<T> {
 }
 
 /// The state of a caller's work.
-pub(crate) enum Part<T> {
+pub(crate) enum Part {
     /// The work has not been polled yet.
-    New(Work<T>),
+    New(Work),
     /// The work has this number.
     Begun(u64),
     Over,
@@ -62,11 +64,8 @@ pub(crate) enum Part<T> {
 
 /// Where a contest lies, behind a mutex.
 pub(crate) trait Place {
-    /// The outcome of the work.
-    type Done;
-
     /// Locks the contest for as long as this takes.
-    fn contest<R>(&self, change: impl FnOnce(&mut Contest<Self::Done>) -> R) -> R;
+    fn contest<R>(&self, change: impl FnOnce(&mut Contest) -> R) -> R;
 }
 
 /// Polls the work of a caller, which wakes this waker; `None` if it was dropped because its caller was silent.
@@ -74,10 +73,10 @@ pub(crate) trait Place {
 /// Work that is done at its first poll is never stored.
 pub(crate) fn poll<P: Place>(
     place: &P,
-    part: &mut Part<P::Done>,
+    part: &mut Part,
     waker: &Waker,
     context: &Context<'_>,
-) -> Poll<Option<P::Done>> {
+) -> Poll<Option<Contested>> {
     let mut caller = Some(context.waker().clone());
     let begun = place.contest(|contest| contest.take_out(part, &mut caller));
     // The waker of the poll before. A simple executor may keep a sleeping task alive by its waker alone.
@@ -91,28 +90,13 @@ pub(crate) fn poll<P: Place>(
     Poll::Pending
 }
 
-impl<T> Default for Contest<T> {
-    fn default() -> Self {
-        Self {
-            number: 0,
-            work: None,
-            caller: None,
-            woken: false,
-            asleep: None,
-            polls: 0,
-            looks: 0,
-            found_woken: false,
-        }
-    }
-}
-
-impl<T> Contest<T> {
+impl Contest {
     /// Takes the work out for a poll by this caller. Its number is `None` if it was never here.
     fn take_out(
         &mut self,
-        part: &mut Part<T>,
+        part: &mut Part,
         caller: &mut Option<Waker>,
-    ) -> Option<(Option<u64>, Work<T>)> {
+    ) -> Option<(Option<u64>, Work)> {
         let taken = match std::mem::replace(part, Part::Over) {
             Part::New(work) => (None, work),
             Part::Begun(number) => (Some(number), self.take(number)?),
@@ -125,13 +109,13 @@ impl<T> Contest<T> {
         Some(taken)
     }
 
-    fn take(&mut self, number: u64) -> Option<Work<T>> {
+    fn take(&mut self, number: u64) -> Option<Work> {
         if self.number == number { self.work.take() } else { None }
     }
 
     /// No other caller's work can be here: pending work has the permit, and the caller that had the permit before has
     /// dropped its own work.
-    fn put_back(&mut self, number: Option<u64>, work: Work<T>) -> u64 {
+    fn put_back(&mut self, number: Option<u64>, work: Work) -> u64 {
         debug_assert!(self.work.is_none(), "two contend for one entry");
         self.number = number.unwrap_or(self.number + 1);
         (self.work, self.looks, self.found_woken) = (Some(work), 0, false);
@@ -140,7 +124,7 @@ impl<T> Contest<T> {
 
     /// A caller has left: takes its work out, if that is still here. The drop of the work passes the permit on.
     #[must_use]
-    pub(crate) fn end(&mut self, part: &mut Part<T>) -> Option<Work<T>> {
+    pub(crate) fn end(&mut self, part: &mut Part) -> Option<Work> {
         match std::mem::replace(part, Part::Over) {
             Part::Begun(number) => self.take(number),
             Part::New(_) | Part::Over => None,
@@ -208,7 +192,7 @@ impl<T> Contest<T> {
     }
 
     /// Takes out work that was just found silent, unless it was polled since. The caller has to drop it.
-    pub(crate) fn take_silent(&mut self) -> Option<Work<T>> {
+    pub(crate) fn take_silent(&mut self) -> Option<Work> {
         if self.looks < LOOKS { None } else { self.work.take() }
     }
 }
@@ -218,7 +202,7 @@ struct InPoll<'a, P: Place>(&'a P);
 
 impl<P: Place> InPoll<'_, P> {
     /// Ends the poll, and puts the work back in the same step.
-    fn put_back(self, number: Option<u64>, work: Work<P::Done>) -> u64 {
+    fn put_back(self, number: Option<u64>, work: Work) -> u64 {
         let place = ManuallyDrop::new(self).0;
         place.contest(|contest| {
             contest.polls -= 1;
@@ -240,15 +224,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::error::Error;
 
     /// A contest as its entry has it.
     #[derive(Default)]
-    struct Shared(Mutex<Contest<u8>>);
+    struct Shared(Mutex<Contest>);
 
     impl Place for Shared {
-        type Done = u8;
-
-        fn contest<R>(&self, change: impl FnOnce(&mut Contest<u8>) -> R) -> R {
+        fn contest<R>(&self, change: impl FnOnce(&mut Contest) -> R) -> R {
             change(&mut self.0.lock().unwrap())
         }
     }
@@ -274,17 +257,27 @@ mod tests {
             self.contest(|contest| contest.is_due(now))
         }
 
-        fn take_silent(&self) -> Option<Work<u8>> {
+        fn take_silent(&self) -> Option<Work> {
             self.contest(Contest::take_silent)
         }
 
-        fn end(&self, part: &mut Part<u8>) {
+        fn end(&self, part: &mut Part) {
             drop(self.contest(|contest| contest.end(part)));
         }
     }
 
-    fn poll(contest: &Shared, part: &mut Part<u8>) -> Poll<Option<u8>> {
-        super::poll(contest, part, Waker::noop(), &Context::from_waker(Waker::noop()))
+    /// Polls it. Returns the name in the outcome.
+    fn poll(contest: &Shared, part: &mut Part) -> Poll<Option<String>> {
+        let context = Context::from_waker(Waker::noop());
+        super::poll(contest, part, Waker::noop(), &context).map(|done| match done? {
+            Err(Error::Lost { name }) => Some(name),
+            _ => panic!("an outcome of no test"),
+        })
+    }
+
+    /// An outcome.
+    fn done(name: &str) -> Contested {
+        Err(Error::lost(name))
     }
 
     fn look(contest: &Shared) -> Look {
@@ -296,7 +289,7 @@ mod tests {
     }
 
     /// Work that never ends, and a probe for its drop.
-    fn endless() -> (Work<u8>, Arc<()>) {
+    fn endless() -> (Work, Arc<()>) {
         let seen = Arc::new(());
         let kept = Arc::clone(&seen);
         let work = async move {
@@ -309,8 +302,8 @@ mod tests {
     #[test]
     fn work_is_polled_to_its_end() {
         let contest = Shared::default();
-        let mut part = Part::New(Box::pin(ready(7_u8)) as Work<u8>);
-        assert_eq!(poll(&contest, &mut part), Poll::Ready(Some(7)));
+        let mut part = Part::New(Box::pin(ready(done("a"))) as Work);
+        assert_eq!(poll(&contest, &mut part), Poll::Ready(Some("a".to_owned())));
         assert_eq!(poll(&contest, &mut part), Poll::Ready(None));
     }
 
@@ -336,7 +329,7 @@ mod tests {
         let mut part = Part::New(Box::pin(async move {
             sleeps.contest(|contest| contest.sleeps_until(Some(until)));
             pending().await
-        }) as Work<u8>);
+        }) as Work);
         assert_eq!(poll(&sleeper, &mut part), Poll::Pending);
         assert_eq!([(); 9].map(|()| sleeper.look(now)), [Look::Well; 9]);
         assert_eq!(sleeper.look_at(), Some(until));
@@ -358,7 +351,7 @@ mod tests {
         let mut part = Part::New(Box::pin(async move {
             sleeps.contest(|contest| contest.sleeps_until(Some(until)));
             pending().await
-        }) as Work<u8>);
+        }) as Work);
         for _ in 0..3 {
             assert_eq!(poll(&contest, &mut part), Poll::Pending);
             assert_eq!(contest.look_at(), Some(until));
@@ -422,9 +415,9 @@ mod tests {
                 assert_eq!(look(&looks_on), Look::Late, "the next look decides");
                 assert!(looks_on.take_silent().is_none());
             }
-            Poll::Ready(1_u8)
-        })) as Work<u8>);
-        assert_eq!(poll(&contest, &mut part), Poll::Ready(Some(1)));
+            Poll::Ready(done("b"))
+        })) as Work);
+        assert_eq!(poll(&contest, &mut part), Poll::Ready(Some("b".to_owned())));
         assert_eq!(look(&contest), Look::Well, "it has come");
     }
 
@@ -442,7 +435,7 @@ mod tests {
                     assert_eq!(look(&looks_on), Look::Late, "the next look decides");
                 }
                 Poll::Pending
-            })) as Work<u8>);
+            })) as Work);
             for _ in 0..=polls_before {
                 assert_eq!(poll(&contest, &mut part), Poll::Pending);
             }

@@ -21,10 +21,13 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// The entries `E` of a client whose callers were notified.
-pub(crate) struct Lookout<E> {
+use crate::engine::entry::Entry;
+
+/// The entries of a client whose callers were notified.
+#[derive(Default)]
+pub(crate) struct Lookout {
     /// Weak: an entry that has gone needs no look, and an entry knows this lookout.
-    watched: Mutex<Vec<Weak<E>>>,
+    watched: Mutex<Vec<Weak<Entry>>>,
     fresh: Fresh,
     asleep: AtomicBool,
     first: Notify,
@@ -72,20 +75,9 @@ impl Fresh {
     }
 }
 
-impl<E> Default for Lookout<E> {
-    fn default() -> Self {
-        Self {
-            watched: Mutex::default(),
-            fresh: Fresh::default(),
-            asleep: AtomicBool::new(false),
-            first: Notify::new(),
-        }
-    }
-}
-
-impl<E> Lookout<E> {
+impl Lookout {
     /// Watches an entry, which is not watched yet.
-    pub(crate) fn watch(&self, entry: &Arc<E>) {
+    pub(crate) fn watch(&self, entry: &Arc<Entry>) {
         let mut all = self.watched.lock().expect("no panic under this lock");
         let is_first = all.is_empty();
         all.push(Arc::downgrade(entry));
@@ -133,7 +125,7 @@ impl<E> Lookout<E> {
     }
 
     /// Pauses. Returns all entries watched by then, and whether a first request takes long.
-    pub(crate) async fn next(&self, pause: Duration) -> (Vec<Weak<E>>, bool) {
+    pub(crate) async fn next(&self, pause: Duration) -> (Vec<Weak<Entry>>, bool) {
         sleep(pause).await;
         let takes_long = self.fresh.look();
         (std::mem::take(&mut *self.watched.lock().expect("no panic under this lock")), takes_long)

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::entry::queue::Ticket;
+use crate::engine::entry::tenure::Inner;
 use crate::engine::entry::{Entry, Tenure, Visit};
 use crate::engine::grant::{Grant, Holder};
-use crate::engine::tenure::{self, Inner};
 use crate::keys::TenureId;
 
 /// The right to contend for a lock, and then to hold it.
@@ -63,8 +63,7 @@ impl EntryPermit {
         // Keep a visit until the tenure is shown: the tenure of a latch gives up its permit at once.
         let (visit, sent) = (self.visit().clone(), grant.sent);
         let entry = &visit.entry;
-        let tenure =
-            tenure::Tenure::begin(&entry.keys, Stay::Permit(self), grant, holder, renew_at);
+        let tenure = Tenure::begin(&entry.keys, Stay::Permit(self), grant, holder, renew_at);
         let is_over = tenure.is_over();
         visit.shows(&tenure, sent, |state, after| {
             if let Some(shared) = state.side_by_side.as_mut().filter(|_| is_over) {
@@ -146,7 +145,7 @@ pub(crate) enum Stay {
     /// No other caller of this client may have the lock.
     Permit(EntryPermit),
     Seat(Seat),
-    /// Nobody has the lock: the client keeps it idle.
+    /// Nobody has the lock: the client keeps it idle. The visit keeps the entry in the table.
     Kept(Visit),
 }
 
@@ -165,44 +164,26 @@ impl Stay {
         entry.table.one_behind(entry)
     }
 
-    fn visit(&self) -> &Visit {
+    pub(super) fn visit(&self) -> &Visit {
         match self {
             Self::Permit(permit) => permit.visit(),
             Self::Seat(seat) => seat.visit(),
             Self::Kept(visit) => visit,
         }
     }
-}
 
-impl From<EntryPermit> for Stay {
-    fn from(permit: EntryPermit) -> Self {
-        Self::Permit(permit)
-    }
-}
-
-impl tenure::EntryPart for Stay {
-    type Visit = Visit;
-
-    fn is_handed_on(&self) -> bool {
+    /// Whether the next caller in the queue takes over the tenure.
+    pub(super) fn is_handed_on(&self) -> bool {
         let Self::Permit(permit) = self else { return false };
         let state = permit.entry().state();
         // In a line of callers, the caller right behind is one of this client, too.
         state.is_awaited() || state.behind.get().is_some()
     }
 
-    fn may_be_kept(&self) -> bool {
-        matches!(self, Self::Permit(permit) if permit.entry().may_keep())
-    }
-
-    fn to_keep(&self) -> Self {
-        Self::Kept(self.visit().clone())
-    }
-
-    fn is_kept(&self) -> bool {
-        matches!(self, Self::Kept(_))
-    }
-
-    fn rest(
+    /// Lets the tenure rest for other callers of this client, if one waits for it or another release is in flight.
+    /// `allows` decides whether that is permitted. Its arguments say whether, within `time`, the server has reported that no
+    /// waiter stands in line; and whether callers still have to come that were already waiting at the grant.
+    pub(super) fn rest(
         &self,
         permits: u32,
         now: Instant,
@@ -218,13 +199,16 @@ impl tenure::EntryPart for Stay {
         rests.then(|| seat.visit.clone())
     }
 
-    fn leaving(&mut self) {
+    /// The tenure is about to be released.
+    pub(super) fn leaving(&mut self) {
         if let Self::Seat(seat) = self {
             seat.leaving();
         }
     }
 
-    fn sweep(mut self, tenure: &Tenure) {
+    /// The lease of this tenure is over, but Redis may still have the lock: has it released, and keeps this part until Redis has
+    /// answered.
+    pub(super) fn sweep(mut self, tenure: &Tenure) {
         self.leaving();
         let table = Arc::clone(&self.visit().entry.table);
         table.release(tenure, self);

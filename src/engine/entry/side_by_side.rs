@@ -12,7 +12,7 @@
 //!    grant joins a read, or takes up a read that rests for it. A permit is released then when its holder leaves it, which
 //!    lets in a waiter that has come meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -97,6 +97,16 @@ impl<T: Clone> SideBySide<T> {
 
     pub(crate) fn has(&self, id: TenureId) -> bool {
         self.inside.contains_key(&id)
+    }
+
+    /// Which of these tenures are inside.
+    pub(crate) fn known_among(&self, ids: &BTreeSet<TenureId>) -> Vec<TenureId> {
+        // Look the fewer ones up: an entry of one caller has at most one tenure inside, and that of a semaphore has thousands.
+        if self.inside.len() < ids.len() {
+            self.inside.keys().copied().filter(|id| ids.contains(id)).collect()
+        } else {
+            ids.iter().copied().filter(|id| self.has(*id)).collect()
+        }
     }
 
     pub(crate) fn find(&self, id: TenureId) -> Option<T> {
@@ -235,6 +245,15 @@ mod tests {
             shared.enter(TenureId(id), id, ALONE, Instant::now());
         }
         shared
+    }
+
+    #[test]
+    fn those_inside_are_found_whether_few_or_many_are_asked_for() {
+        let asked: BTreeSet<_> = [1, 3, 900].map(TenureId).into();
+        for (tenures, known) in [(2, vec![1]), (500, vec![1, 3]), (0, vec![])] {
+            let known: Vec<_> = known.into_iter().map(TenureId).collect();
+            assert_eq!(inside(tenures).known_among(&asked), known, "{tenures} inside");
+        }
     }
 
     #[test]

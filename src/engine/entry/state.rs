@@ -4,6 +4,7 @@
 //! remove the entry from the table. Both would lock this state again. So a method puts them into an [`After`], and the entry
 //! carries that out when the state is unlocked.
 
+use std::collections::BTreeSet;
 use std::mem::{replace, take};
 use std::sync::Arc;
 use std::task::Waker;
@@ -11,13 +12,13 @@ use std::task::Waker;
 use tokio::time::Instant;
 
 use crate::engine::compact_instant::CompactInstant;
+use crate::engine::entry::Tenure;
 use crate::engine::entry::alarms::Alarm;
 use crate::engine::entry::behind::Behind;
 use crate::engine::entry::contest::{Contest, Part, Work};
 use crate::engine::entry::lookout::Age;
 use crate::engine::entry::queue::{Queue, Ticket};
 use crate::engine::entry::side_by_side::SideBySide;
-use crate::engine::entry::{Contested, Tenure};
 use crate::engine::ghost::Ghost;
 use crate::engine::keep::Keep;
 use crate::engine::waiting::{Event, Rules, Waiting};
@@ -35,7 +36,7 @@ pub(super) struct State {
     /// The callers, and the permit.
     pub(super) queue: Queue,
     /// The work of the caller with the permit.
-    pub(super) contest: Contest<Contested>,
+    pub(super) contest: Contest,
     /// What the contender knows.
     pub(super) waiting: Option<Box<Waiting>>,
     /// The last tenure of this client; it may have ended.
@@ -44,13 +45,13 @@ pub(super) struct State {
     pub(super) side_by_side: Option<Box<SideBySide<Arc<Tenure>>>>,
     pub(super) behind: Behind,
     /// The owner fields under which the contender got no answer. They are released once it gets one.
-    held_back: Vec<Ghost>,
+    pub(super) held_back: Vec<Ghost>,
     /// Since when every attempt has failed.
-    failing: Option<CompactInstant>,
+    pub(super) failing: Option<CompactInstant>,
     /// When a holder was last known.
-    taken: Option<CompactInstant>,
+    pub(super) taken: Option<CompactInstant>,
     /// When a message last said that somebody has lost the lock.
-    lost: Option<CompactInstant>,
+    pub(super) lost: Option<CompactInstant>,
     /// The contender waits: another client has the lock, or is ahead.
     pub(super) elsewhere: bool,
     /// Whether a caller has lined up under the owner field of the entry.
@@ -84,7 +85,7 @@ pub(super) struct After {
     /// A contender that is not counted any more.
     pub(super) uncounted: Option<Age>,
     /// To be dropped. The drop of work passes the permit on.
-    pub(super) work: Option<Work<Contested>>,
+    pub(super) work: Option<Work>,
     pub(super) tenure: Option<Arc<Tenure>>,
     pub(super) waker: Option<Waker>,
     pub(super) ghosts: Vec<Ghost>,
@@ -144,7 +145,7 @@ impl State {
     pub(super) fn end_contest(
         &mut self,
         counted: Option<Stamp>,
-        part: &mut Part<Contested>,
+        part: &mut Part,
         after: &mut After,
     ) {
         if counted.is_some_and(|Stamp(stamp)| stamp == self.lookout.counted) {
@@ -213,27 +214,27 @@ impl State {
         self.behind != Behind::Moved && self.was_told_to_wait()
     }
 
-    /// Whether its contender is far from the front, and can ask for others. A contender that was notified and not
-    /// polled since may never be polled.
-    pub(super) fn can_watch(&self) -> bool {
-        self.is_far() && !self.contest.is_late()
-    }
-
     pub(super) fn is_far(&self) -> bool {
         self.waiting.as_ref().is_some_and(|waiting| waiting.is_far())
     }
 
-    /// The tenure of this owner field.
-    pub(super) fn holder(&self, id: TenureId) -> Option<Arc<Tenure>> {
-        let together = self.side_by_side.as_ref().and_then(|shared| shared.find(id));
-        together.or_else(|| self.tenure.as_ref().filter(|tenure| tenure.id == id).cloned())
-    }
-
     /// Whether a caller waits or holds under this owner field.
     pub(super) fn is_known_as(&self, id: TenureId) -> bool {
-        self.waiting.as_ref().is_some_and(|waiting| waiting.id() == id)
+        self.own_ids().any(|own| own == id)
             || self.side_by_side.as_ref().is_some_and(|shared| shared.has(id))
-            || self.tenure.as_ref().is_some_and(|tenure| tenure.id == id)
+    }
+
+    /// Which of these owner fields a caller waits or holds under.
+    pub(super) fn known_among(&self, ids: &BTreeSet<TenureId>) -> Vec<TenureId> {
+        let own = self.own_ids().filter(|id| ids.contains(id));
+        let together = self.side_by_side.iter().flat_map(|shared| shared.known_among(ids));
+        own.chain(together).collect()
+    }
+
+    /// The owner fields of its contender and of its last tenure.
+    fn own_ids(&self) -> impl Iterator<Item = TenureId> {
+        let waiting = self.waiting.iter().map(|waiting| waiting.id());
+        waiting.chain(self.tenure.iter().map(|tenure| tenure.id))
     }
 
     /// Passes an event to the contender. Returns whether there is one.
@@ -288,11 +289,6 @@ impl State {
         self.held_back.push(ghost);
     }
 
-    /// Whether a ghost of this owner field is kept.
-    pub(super) fn holds_back(&self, id: TenureId) -> bool {
-        self.held_back.iter().any(|ghost| ghost.id == id)
-    }
-
     pub(super) fn take_held_back(&mut self) -> Vec<Ghost> {
         take(&mut self.held_back)
     }
@@ -330,20 +326,6 @@ impl State {
         after.tenure = self.tenure.replace(tenure);
     }
 
-    /// An attempt failed. Returns since when all attempts have failed.
-    pub(super) fn failed(&mut self, now: CompactInstant) -> CompactInstant {
-        *self.failing.get_or_insert(now)
-    }
-
-    /// An attempt was answered.
-    pub(super) fn answered(&mut self) {
-        self.failing = None;
-    }
-
-    pub(super) fn is_failing(&self) -> bool {
-        self.failing.is_some()
-    }
-
     /// The contender no longer waits.
     pub(super) fn stop_contending(&mut self) {
         if take(&mut self.elsewhere) {
@@ -356,17 +338,7 @@ impl State {
         self.taken = self.taken.max(Some(then));
     }
 
-    /// Whether a holder was known at this time or later.
-    pub(super) fn was_taken_since(&self, then: CompactInstant) -> bool {
-        self.taken.is_some_and(|taken| taken >= then)
-    }
-
-    /// A message says that somebody has lost the lock, perhaps a caller that was granted it and does not hold it yet.
-    pub(super) fn note_loss(&mut self) {
-        self.lost = self.lost.max(Some(CompactInstant::now()));
-    }
-
-    /// Whether a message has said so at this time or later.
+    /// Whether a message has said at this time or later that somebody has lost the lock.
     pub(super) fn was_lost_since(&self, then: CompactInstant) -> bool {
         self.lost.is_some_and(|lost| lost >= then)
     }
@@ -402,7 +374,7 @@ mod tests {
 
     #[test]
     fn a_contender_that_was_cancelled_does_not_end_the_count_of_the_next_one() {
-        let (lookout, mut state) = (Lookout::<()>::default(), State::default());
+        let (lookout, mut state) = (Lookout::default(), State::default());
         let ends = |state: &mut State, stamp| {
             let mut after = After::default();
             state.end_contest(Some(stamp), &mut Part::Over, &mut after);

@@ -5,7 +5,7 @@
 //!    *siblings*: one of their far contenders watches the line for all of them.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -17,7 +17,6 @@ use tokio::time::Instant;
 use crate::config::Layout;
 use crate::engine::entry::lookout::Lookout;
 use crate::engine::entry::{Entry, Stay, Tenure, Visit};
-use crate::engine::tenure::TimerSlot;
 use crate::engine::waiting::{Event, Rules, Turns};
 use crate::keys::{Keys, TenureId, ids_of};
 use crate::kinds::{Holders, Kind};
@@ -29,26 +28,33 @@ pub(crate) struct Table {
     locks: DashMap<ById, Arc<Entry>>,
     others: DashMap<Box<str>, Siblings>,
     closed: AtomicBool,
-    lookout: Arc<Lookout<Entry>>,
+    lookout: Arc<Lookout>,
     layout: Layout,
     /// `None` in a test.
     release: Option<ReleaseEnded>,
+    /// How often all callers of a channel were looked at.
+    #[cfg(test)]
+    pub(crate) passes: std::sync::atomic::AtomicUsize,
 }
 
 /// Releases a tenure that has ended, and then its part of the entry.
-type ReleaseEnded = Box<dyn Fn(&Tenure, (Option<Stay>, Option<TimerSlot>)) + Send + Sync>;
+type ReleaseEnded = Box<dyn Fn(&Tenure, Option<Stay>) + Send + Sync>;
 
 /// The entries of one channel, except those of plain locks.
-#[derive(Default)]
 struct Siblings {
     entries: BTreeMap<EntryKey, Arc<Entry>>,
     /// The one far contender that asks from time to time for all of them.
     watcher: Option<EntryKey>,
-    /// When the next one asks, if all of them have to.
+    /// When the next one asks, if messages make them ask.
     turns: Turns,
 }
 
 impl Siblings {
+    fn of(keys: &Keys) -> Self {
+        let turns = Turns::of(keys.row.holders);
+        Self { entries: BTreeMap::new(), watcher: None, turns }
+    }
+
     /// If this entry was the watcher, makes the next far contender the watcher. Returns its entry, for the caller to wake when
     /// the table is no longer locked: a waker may poll its task at once, or drop it. If that contender is asking at this
     /// moment, and learns that it is near, it passes the watch on itself.
@@ -76,12 +82,12 @@ impl Table {
     /// A table of a client of this layout. It calls `release` for each tenure that no caller needs any more.
     pub(crate) fn new(
         layout: Layout,
-        release: impl Fn(&Tenure, (Option<Stay>, Option<TimerSlot>)) + Send + Sync + 'static,
+        release: impl Fn(&Tenure, Option<Stay>) + Send + Sync + 'static,
     ) -> Self {
         Self { layout, release: Some(Box::new(release)), ..Self::default() }
     }
 
-    pub(crate) fn lookout(&self) -> &Arc<Lookout<Entry>> {
+    pub(crate) fn lookout(&self) -> &Arc<Lookout> {
         &self.lookout
     }
 
@@ -89,14 +95,14 @@ impl Table {
     pub(super) fn give_back(&self, tenures: &[Arc<Tenure>]) {
         let Some(release) = &self.release else { return };
         for tenure in tenures {
-            tenure.retire().into_iter().for_each(|ended| release(tenure, ended));
+            tenure.retire().into_iter().for_each(|stay| release(tenure, stay));
         }
     }
 
     /// Releases a tenure that has ended, and then this part of its entry.
     pub(super) fn release(&self, tenure: &Tenure, stay: Stay) {
         if let Some(release) = &self.release {
-            release(tenure, (Some(stay), tenure.slot()));
+            release(tenure, Some(stay));
         }
     }
 
@@ -142,7 +148,7 @@ impl Table {
         channel: Box<str>,
         key: EntryKey,
     ) -> Result<Visit, Fault> {
-        let mut siblings = self.others.entry(channel.clone()).or_default();
+        let mut siblings = self.others.entry(channel.clone()).or_insert_with(|| Siblings::of(keys));
         let made = || Arc::new(Entry::at(self, Arc::clone(keys), channel, key));
         let entry = Arc::clone(siblings.entries.entry(key).or_insert_with(made));
         entry.visitors.fetch_add(1, Ordering::Relaxed);
@@ -172,17 +178,40 @@ impl Table {
         self.locks.get(id).map(|entry| Arc::clone(&entry))
     }
 
-    /// The entry that waits or holds under this owner field.
+    /// The entry that waits or holds under this owner field, if that is the field of a plain lock or of the entry itself. Nearly
+    /// every caller has such a one.
     pub(crate) fn find_waiting(&self, channel: &str, id: TenureId) -> Option<Arc<Entry>> {
         let is_it = |entry: &Arc<Entry>| entry.state().is_known_as(id);
         if let Some(entry) = self.plain_of(channel).find(is_it) {
             return Some(entry);
         }
         let siblings = self.others.get(channel)?;
-        // Nearly every caller has the owner field of its entry. A caller whose request was not answered has another
-        // one.
-        let first = siblings.entries.get(&EntryKey::Alone(id)).filter(|entry| is_it(entry));
-        first.or_else(|| siblings.entries.values().find(|entry| is_it(entry))).map(Arc::clone)
+        siblings.entries.get(&EntryKey::Alone(id)).filter(|entry| is_it(entry)).map(Arc::clone)
+    }
+
+    /// The entries that wait or hold under any of these owner fields. Callers that share an entry have several, and a caller whose
+    /// request was not answered has another one than its entry. However many fields there are, this is one pass at most.
+    pub(crate) fn find_all_waiting(
+        &self,
+        channel: &str,
+        mut ids: BTreeSet<TenureId>,
+    ) -> BTreeMap<TenureId, Arc<Entry>> {
+        let mut found = BTreeMap::new();
+        let Some(siblings) = self.others.get(channel) else { return found };
+        #[cfg(test)]
+        self.passes.fetch_add(1, Ordering::Relaxed);
+        // Those that are shared come first.
+        for entry in siblings.entries.values() {
+            let known = entry.state().known_among(&ids);
+            for id in known {
+                ids.remove(&id);
+                found.insert(id, Arc::clone(entry));
+            }
+            if ids.is_empty() {
+                break;
+            }
+        }
+        found
     }
 
     /// The caller of this entry has lined up right behind the caller with this owner field. See `behind.rs`.
@@ -210,6 +239,8 @@ impl Table {
 
     /// All entries of a channel.
     pub(crate) fn all_of(&self, channel: &str) -> Vec<Arc<Entry>> {
+        #[cfg(test)]
+        self.passes.fetch_add(1, Ordering::Relaxed);
         let mut entries: Vec<_> = self.plain_of(channel).collect();
         if let Some(siblings) = self.others.get(channel) {
             entries.extend(siblings.entries.values().map(Arc::clone));
@@ -229,6 +260,19 @@ impl Table {
         let roused: Vec<_> = roused.map(Arc::clone).collect();
         drop(siblings);
         roused.iter().for_each(|entry| entry.gate.open());
+    }
+
+    /// Passes an event to a contender that a message names. Whoever may publish can name thousands of them. So after the first few,
+    /// they ask one after the other.
+    pub(crate) fn name(&self, entry: &Entry, event: Event, rules: Rules) {
+        let siblings = entry.listed.as_ref().and_then(|at| self.others.get_mut(&*at.channel));
+        let Some(mut siblings) = siblings else { return entry.step(event, rules) };
+        let Siblings { entries, turns, .. } = &mut *siblings;
+        let now = Instant::now();
+        turns.begin(now, entries.len());
+        entry.is_named(now, event, turns, rules);
+        drop(siblings);
+        entry.gate.open();
     }
 
     /// How many callers of this client came to the line before this one, if each of them waits separately.

@@ -14,7 +14,6 @@ use crate::engine::entry::queue::Ticket;
 use crate::engine::entry::state::{After, Forsaken, Stamp, State};
 use crate::engine::entry::{Contested, Entry, EntryPermit, Seat, Stay, Tenure};
 use crate::engine::grant::{Grant, Holder, Lease};
-use crate::engine::tenure;
 use crate::engine::waiting::{Next, Rules};
 use crate::keys::TenureId;
 use crate::kinds::Holders;
@@ -60,7 +59,7 @@ impl Visit {
         let awaited = grant.awaited || !is_watched;
         let is_joined = is_watched && self.entry.keys.row.holders == Holders::Readers;
         let seat = Stay::Seat(Seat::new(self.clone(), id));
-        let tenure = tenure::Tenure::begin(&self.entry.keys, seat, grant, holder, renew_at);
+        let tenure = Tenure::begin(&self.entry.keys, seat, grant, holder, renew_at);
         self.shows(&tenure, sent, |state, after| {
             let (now, shown) = (Instant::now(), Arc::clone(&tenure));
             let joined = is_joined.then(|| state.queue.callers());
@@ -139,7 +138,7 @@ impl Visit {
     }
 
     /// Cancels a contender that is not polled, as if its caller had dropped its future: the drop passes the permit on.
-    pub(crate) fn cancel(&self, work: Work<Contested>) {
+    pub(crate) fn cancel(&self, work: Work) {
         tracing::debug!(name = ?self.entry.keys.name(), "a caller is cancelled: its time has come, but it is not polled");
         // It still has the permit, so no other one is counted.
         self.entry.change(State::uncount);
@@ -157,7 +156,7 @@ impl Visit {
     ///
     /// # Cancel safety
     /// Dropping the future drops the work.
-    pub(crate) fn contest(&self, work: Work<Contested>) -> Contesting<'_> {
+    pub(crate) fn contest(&self, work: Work) -> Contesting<'_> {
         let counted = self.count();
         let waker = Waker::from(Arc::clone(&self.entry));
         Contesting { visit: self, counted, waker, part: Part::New(work) }
@@ -165,8 +164,12 @@ impl Visit {
 
     /// Counts the contender, as long as the lookout is not notified when it is woken.
     fn count(&self) -> Option<Stamp> {
-        let lookout = self.entry.table.lookout();
-        let age = (!self.entry.state().lookout.is_told).then(|| lookout.begin())?;
+        // A statement of its own: the lookout is woken when the entry is not locked.
+        let is_told = self.entry.state().lookout.is_told;
+        if is_told {
+            return None;
+        }
+        let age = self.entry.table.lookout().begin();
         // Only a contender with the permit begins, so no other one is counted in between.
         Some(self.entry.change(|state, after| state.count(age, after)))
     }
@@ -197,7 +200,7 @@ pub(crate) struct Contesting<'a> {
     counted: Option<Stamp>,
     /// The waker for the work.
     waker: Waker,
-    part: Part<Contested>,
+    part: Part,
 }
 
 impl Future for Contesting<'_> {

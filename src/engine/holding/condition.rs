@@ -20,10 +20,10 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::engine::caller::{AcquireOptions, Caller, Keepers, LinedUp, Past, Patience, stand_by};
 use crate::engine::core::Engine;
+use crate::engine::entry::Hold;
+use crate::engine::entry::tenure::Left;
 use crate::engine::grant::Holder;
-use crate::engine::hold::Hold;
 use crate::engine::releaser::Job;
-use crate::engine::tenure::Left;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 
@@ -125,7 +125,7 @@ impl Waiter {
         let ended = self.hold.ended();
         let early = tokio::select! {
             biased;
-            _ = ended => return Err(Error::Lost),
+            _ = ended => return Err(self.hold.lost()),
             notice = &mut notified => Some(notice?),
             () = lined_up.wait() => None,
         };
@@ -150,7 +150,7 @@ impl Waiter {
         self.go_away()?;
         let hold = &self.hold;
         self.state = State::Away;
-        let (holds, left) = hold.tenure.leave_wholly(hold.hand_over, self.engine.budget);
+        let (holds, left) = hold.tenure.leave_with(hold.hand_over, u32::MAX, self.engine.budget);
         if !matches!(left, Left::Lost) {
             if let Some(owner_holds) = &hold.owner_holds {
                 owner_holds.others(holds - 1);
@@ -168,7 +168,7 @@ impl Waiter {
     /// Announces the release to the other holds of the owner.
     fn go_away(&mut self) -> Result<()> {
         let Some(owner_holds) = self.hold.owner_holds.clone() else { return Ok(()) };
-        owner_holds.go_away(|moved| {
+        let left = owner_holds.go_away(|moved| {
             // While this waiter lined up, another guard of the owner may have come back from a wait of its own, and have
             // brought this hold into another tenure. That is the tenure to release.
             if let Some((tenure, hand_over)) = moved {
@@ -179,7 +179,8 @@ impl Waiter {
             self.check()?;
             self.holder = self.hold.tenure.holder();
             Ok(())
-        })
+        });
+        left.unwrap_or_else(|| Err(self.hold.lost()))
     }
 
     /// The waiter has the lock again, with all other holds of its owner that have not ended meanwhile.
@@ -223,8 +224,8 @@ impl Notice {
     /// woken spuriously.
     pub(crate) fn taken(mut self) {
         let Some(hold) = self.hold.take() else { return };
-        if let Left::Last(stay, slot) = hold.tenure.leave(hold.hand_over, self.engine.budget) {
-            self.engine.timetable.leave(slot);
+        if let Left::Last(stay) = hold.tenure.leave(hold.hand_over, self.engine.budget) {
+            self.engine.timetable.leave(&hold.tenure);
             self.engine.later(Job::taken(&hold.tenure, stay));
         }
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::engine::core::{Engine, RETRY_PAUSE};
-use crate::engine::hold::Hold;
-use crate::error::{Error, Result};
-use crate::jitter::jittered;
+use crate::engine::entry::Hold;
+use crate::error::Result;
 use crate::keys::Keys;
+use crate::pause::jittered;
 use crate::token::FencingToken;
 use crate::wire::{Claim, Connection, Fault};
 
@@ -40,11 +40,9 @@ impl Engine {
     pub(crate) async fn claim(&self, hold: &Hold, interval: Duration) -> Result<Claim> {
         let (keys, id) = (&hold.tenure.keys, (hold.tenure.id, hold.token()));
         while hold.is_valid() {
-            let answer = match self.connected_to_change(keys).await {
-                Ok(mut connection) => connection.claim(keys, id, interval).await,
-                Err(fault) => Err(fault),
-            };
-            match answer {
+            let answer =
+                async { self.connected_to_change(keys).await?.claim(keys, id, interval).await };
+            match answer.await {
                 Err(fault) if fault.is_passing() => {
                     sleep(jittered(RETRY_PAUSE)).await;
                 }
@@ -52,7 +50,7 @@ impl Engine {
                 Ok(claim) => return Ok(claim),
             }
         }
-        Err(Error::Lost)
+        Err(hold.lost())
     }
 
     async fn asked_once<T>(
@@ -60,11 +58,8 @@ impl Engine {
         keys: &Keys,
         ask: impl AsyncFnOnce(Connection<'_>) -> Result<T, Fault>,
     ) -> Result<T> {
-        let answer = match self.connected(keys).await {
-            Ok(connection) => ask(connection).await,
-            Err(fault) => Err(fault),
-        };
-        match answer {
+        let answer = async { ask(self.connected(keys).await?).await };
+        match answer.await {
             Ok(answer) => Ok(answer),
             Err(fault) => Err(self.commands.explained(fault, keys).await),
         }

@@ -11,12 +11,11 @@ use futures_util::future::{Either, ready};
 use tokio::time::timeout;
 
 use crate::engine::core::Engine;
-use crate::engine::entry::{Contested, OwnerHolds, Stay, Tenure, Visit};
+use crate::engine::entry::tenure::{At, Left};
+use crate::engine::entry::{Contested, Hold, OwnerHolds, Stay, Tenure};
 use crate::engine::grant::Loss;
-use crate::engine::hold::Hold;
 use crate::engine::holding::unanswered_release::UnansweredRelease;
-use crate::engine::releaser::{Job, Lane, Outcome};
-use crate::engine::tenure::{At, Left};
+use crate::engine::releaser::{Job, Outcome};
 use crate::error::{Error, Result};
 use crate::token::FencingToken;
 use crate::wire::{Fault, Release};
@@ -42,7 +41,7 @@ impl Engine {
 
     /// Ends one hold, in its current tenure. Returns the hold that has ended there, and the outcome. `None`: another
     /// guard of its owner waits for a condition, and will not bring this hold back.
-    fn end_one<'a>(&self, hold: &'a Hold) -> Option<(Cow<'a, Hold>, Left<Stay>)> {
+    fn end_one<'a>(&self, hold: &'a Hold) -> Option<(Cow<'a, Hold>, Left)> {
         loop {
             let now = hold.now();
             if hold.owner_holds.as_ref().is_some_and(|owner_holds| owner_holds.leave_away()) {
@@ -64,15 +63,16 @@ impl Engine {
     pub(crate) fn left(
         self: &Arc<Self>,
         hold: &Hold,
-        left: Left<Stay>,
+        left: Left,
         patience: Duration,
     ) -> impl Future<Output = Result<()>> + Send + use<> {
+        if matches!(left, Left::Nested) {
+            let told = Box::pin(Arc::clone(self).tell_count(hold.clone()));
+            return Either::Right(Either::Left(told));
+        }
         match self.job_after(hold, left) {
             Ok(None) => Either::Left(ready(Ok(()))),
             Err(error) => Either::Left(ready(Err(error))),
-            Ok(Some(job)) if job.lane() == Lane::Counts => {
-                Either::Right(Either::Left(Box::pin(Arc::clone(self).tell_count(hold.clone()))))
-            }
             Ok(Some(job)) => {
                 Either::Right(Either::Right(self.give_back(job, (patience, hold.token()))))
             }
@@ -91,22 +91,31 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Lost`].
-    fn job_after(&self, hold: &Hold, left: Left<Stay>) -> Result<Option<Job>> {
+    fn job_after(&self, hold: &Hold, left: Left) -> Result<Option<Job>> {
         let tenure = &hold.tenure;
         match left {
             Left::Lost => {
                 self.leave_places(tenure);
-                return Err(Error::Lost);
+                return Err(hold.lost());
             }
             Left::Nested => return Ok(Some(Job::count(tenure))),
-            Left::Last(stay, slot) => {
-                self.timetable.leave(slot);
+            Left::Last(stay) => {
+                self.timetable.leave(tenure);
                 return Ok(Some(Job::release(tenure, stay)));
             }
             Left::HandedOn(stay) => return Ok(self.hand_on(tenure, stay)),
             Left::Others => {}
-            Left::Rests(visit) => self.leave_to_others(tenure, &visit),
-            Left::Kept(stay) => self.keep(tenure, stay),
+            Left::Rests(visit) => {
+                self.have_watched(tenure, self.rhythm.idle.pickup);
+                // The first caller of this client takes it up: the contender, if there is one.
+                visit.entry.gate.open();
+                self.look_after(&visit);
+            }
+            Left::Kept(stay) => {
+                self.have_watched(tenure, self.rhythm.idle.keep);
+                // A caller may have joined the queue meanwhile. It gets the permit now, and finds the tenure.
+                drop(stay);
+            }
         }
         Ok(None)
     }
@@ -125,12 +134,12 @@ impl Engine {
     /// Leaves the tenure to the caller right behind in the line, which has a permit of its own.
     fn hand_on_in_line(&self, tenure: &Arc<Tenure>, stay: Stay) -> Option<Job> {
         let Some(next) = stay.one_behind() else {
-            let Some((_, slot)) = tenure.retire() else {
+            if tenure.retire().is_none() {
                 // It was lost meanwhile.
                 self.leave_places(tenure);
                 return None;
-            };
-            self.timetable.leave(slot);
+            }
+            self.timetable.leave(tenure);
             return Some(Job::release(tenure, Some(stay)));
         };
         self.have_watched(tenure, self.rhythm.idle.pickup);
@@ -144,20 +153,6 @@ impl Engine {
     /// Gives up the places of the callers that this lost tenure was handed on to: no release takes them out of the line.
     fn leave_places(&self, tenure: &Tenure) {
         tenure.take_served().iter().for_each(|id| self.leave_line(&tenure.keys, *id));
-    }
-
-    /// Keeps a tenure for the next caller of this client, which takes it up when it has the permit.
-    fn keep(&self, tenure: &Arc<Tenure>, stay: Stay) {
-        self.have_watched(tenure, self.rhythm.idle.keep);
-        // A caller may have joined the queue meanwhile. It gets the permit now, and finds the tenure.
-        drop(stay);
-    }
-
-    /// Leaves the tenure to the first caller of this client that takes it up: the contender, if there is one.
-    fn leave_to_others(&self, tenure: &Arc<Tenure>, visit: &Visit) {
-        self.have_watched(tenure, self.rhythm.idle.pickup);
-        visit.entry.gate.open();
-        self.look_after(visit);
     }
 
     /// Has the watchdog look at an idle tenure after this time: if no caller takes it up, nothing else notices.
@@ -217,21 +212,20 @@ impl Engine {
                 Some(visit) => visit.contest(asked).await,
                 None => Some(asked.await),
             };
-            if let Some(Err(error @ Error::Permission { .. })) = asked {
+            let failed = asked.and_then(Result::err);
+            if let Some(error @ Error::Permission { .. }) = failed {
                 return Err(error);
             }
-            let unanswered = || match asked {
-                Some(Err(error)) => error,
-                Some(Ok(_)) | None => {
-                    Fault::late("the release is not confirmed").into_unconfirmed()
-                }
+            let unanswered = || {
+                let late = || Fault::late("the release is not confirmed").into_unconfirmed();
+                failed.unwrap_or_else(late)
             };
             match timeout(patience, outcome).await {
                 Ok(Ok(Ok(true))) => Ok(()),
                 Ok(Ok(Ok(false))) => {
                     keys.meters.lost(Loss::Gone.word());
                     tracing::error!(name = ?keys.name(), %token, why = Loss::Gone.reason(), "lock lost");
-                    Err(Error::Lost)
+                    Err(Error::lost(keys.name()))
                 }
                 Ok(Ok(Err(fault))) => Err(fault.into_unconfirmed()),
                 // The client was closed, or the time limit of this call or of the releaser is over.

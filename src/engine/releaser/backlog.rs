@@ -10,15 +10,8 @@ use tokio::time::Instant;
 
 use crate::engine::releaser::job::{Job, Lane, Outcome};
 
-/// One request, with its jobs, until [`Backlog::answered`].
-pub(crate) struct Ask {
-    pub(crate) lane: Lane,
-    pub(crate) jobs: Vec<Job>,
-}
-
 /// The outcome of a request.
 pub(crate) struct Answers {
-    pub(crate) lane: Lane,
     pub(crate) jobs: Vec<(Job, Outcome)>,
     /// The connection on which the request was sent.
     pub(crate) generation: u64,
@@ -79,8 +72,8 @@ impl Backlog {
         self.is_closing
     }
 
-    /// The next request. Releases come first, since other callers may wait for them.
-    pub(crate) fn next(&mut self, now: Instant) -> Option<Ask> {
+    /// The jobs of the next request, until [`answered`](Self::answered). Releases come first, since other callers may wait for them.
+    pub(crate) fn next(&mut self, now: Instant) -> Option<Vec<Job>> {
         let later = self.later.split_off(&(now, u64::MAX));
         for job in std::mem::replace(&mut self.later, later).into_values() {
             self.put(job);
@@ -88,7 +81,7 @@ impl Backlog {
         [Lane::Releases, Lane::Counts].into_iter().find_map(|lane| self.ask(lane))
     }
 
-    fn ask(&mut self, lane: Lane) -> Option<Ask> {
+    fn ask(&mut self, lane: Lane) -> Option<Vec<Job>> {
         let (batch, several) = if self.is_scattered {
             // As many jobs at once, but no job waits for another job's server.
             (1, lane.batch() * lane.several())
@@ -101,11 +94,13 @@ impl Backlog {
         }
         of_lane.asked += 1;
         let most = of_lane.ready.len().min(batch);
-        Some(Ask { lane, jobs: of_lane.ready.drain(..most).collect() })
+        Some(of_lane.ready.drain(..most).collect())
     }
 
     pub(crate) fn answered(&mut self, answered: Answers, now: Instant) {
-        let Answers { lane, jobs, generation } = answered;
+        let Answers { jobs, generation } = answered;
+        // The jobs of one request are of one lane.
+        let lane = jobs[0].0.lane();
         self.lane(lane).asked -= 1;
         for (mut job, outcome) in jobs {
             let is_enough = self.is_closing && outcome.is_ok();
@@ -137,7 +132,7 @@ mod tests {
     use super::*;
     use crate::engine::debts::Debts;
     use crate::engine::entry::Tenure;
-    use crate::engine::tenure::tests::{NO_BUDGET, begun};
+    use crate::engine::entry::tenure::tests::{NO_BUDGET, begun};
     use crate::error::said;
     use crate::wire::Fault;
 
@@ -170,10 +165,9 @@ mod tests {
         (job, told)
     }
 
-    fn answer(backlog: &mut Backlog, ask: Ask, outcome: &Outcome, now: Instant) {
-        let Ask { lane, jobs } = ask;
-        let jobs = jobs.into_iter().map(|job| (job, outcome.clone())).collect();
-        backlog.answered(Answers { lane, jobs, generation: 1 }, now);
+    fn answer(backlog: &mut Backlog, asked: Vec<Job>, outcome: &Outcome, now: Instant) {
+        let jobs = asked.into_iter().map(|job| (job, outcome.clone())).collect();
+        backlog.answered(Answers { jobs, generation: 1 }, now);
     }
 
     #[tokio::test]
@@ -184,18 +178,18 @@ mod tests {
         }
         let mut asked = Vec::new();
         while let Some(ask) = backlog.next(now) {
-            assert_eq!((ask.lane, ask.jobs.len()), (Lane::Counts, 1));
+            assert_eq!((ask[0].lane(), ask.len()), (Lane::Counts, 1));
             asked.push(ask);
         }
         assert_eq!(asked.len(), Lane::Counts.several());
         for _ in 0..130 {
             backlog.put(release());
         }
-        let sizes = [backlog.next(now), backlog.next(now)].map(|ask| ask.unwrap().jobs.len());
+        let sizes = [backlog.next(now), backlog.next(now)].map(|ask| ask.unwrap().len());
         assert_eq!(sizes, [128, 2]);
         assert!(backlog.next(now).is_none(), "the last count waits for an answer");
         answer(&mut backlog, asked.pop().unwrap(), &Ok(true), now);
-        assert_eq!(backlog.next(now).unwrap().lane, Lane::Counts);
+        assert_eq!(backlog.next(now).unwrap()[0].lane(), Lane::Counts);
     }
 
     #[tokio::test]
@@ -204,7 +198,7 @@ mod tests {
         (0..400).for_each(|_| backlog.put(release()));
         let asked: Vec<_> = std::iter::from_fn(|| backlog.next(now)).collect();
         assert_eq!(asked.len(), 3 * 128);
-        assert!(asked.iter().all(|ask| ask.jobs.len() == 1));
+        assert!(asked.iter().all(|ask| ask.len() == 1));
     }
 
     #[tokio::test]

@@ -10,9 +10,9 @@ use crate::engine::debts::Debt;
 use crate::engine::entry::{Stay, Tenure, Visit};
 use crate::engine::ghost::{Ghost, PATIENCE};
 use crate::engine::releaser::releases_under_way::{ReleaseUnderWay, ReleasesUnderWay};
-use crate::jitter::jittered;
 use crate::keys::{Keys, TenureId};
 use crate::kinds::Holders;
+use crate::pause::jittered;
 use crate::wire::{Acquire, Acquired, Answer, Fault, Release};
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
@@ -257,7 +257,10 @@ impl Job {
     }
 
     pub(crate) fn settle(mut self, outcome: Outcome, now: Instant) {
-        if let What::Count(tenure) = &self.what {
+        // If Redis has written the latest count, `Tenure::told` has ended this already. Another job may have begun since then.
+        if let What::Count(tenure) = &self.what
+            && !matches!(outcome, Ok(true))
+        {
             tenure.stop_telling();
         }
         // Drop them in this order: a caller that waits for the release to end then finds the permit free.

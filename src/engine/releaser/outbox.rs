@@ -7,7 +7,6 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::engine::entry::{Entry, Stay, Tenure, Timetable};
 use crate::engine::releaser::job::Job;
 use crate::engine::releaser::releases_under_way::ReleasesUnderWay;
-use crate::engine::tenure::TimerSlot;
 
 /// The way to the releaser, which releases tenures that no caller needs any more.
 #[derive(Clone)]
@@ -33,13 +32,13 @@ impl Outbox {
         {
             // A `try_lock` of this client waits for the releases that are under way.
             let _release = self.releases.begin(&tenure.keys);
-            tenure.retire_kept().into_iter().for_each(|ended| self.release(&tenure, ended));
+            tenure.retire_kept().into_iter().for_each(|stay| self.release(&tenure, stay));
         }
     }
 
     /// Releases a tenure that has ended, and then its part of the entry.
-    pub(crate) fn release(&self, tenure: &Tenure, (stay, slot): (Option<Stay>, Option<TimerSlot>)) {
-        self.timetable.leave(slot);
+    pub(crate) fn release(&self, tenure: &Tenure, stay: Option<Stay>) {
+        self.timetable.leave(tenure);
         // If the releaser has ended, the lock expires with its lease.
         self.put(Job::release(tenure, stay));
     }

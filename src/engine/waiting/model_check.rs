@@ -54,6 +54,8 @@ enum Mutation {
     /// A caller that counts as awake behind a silent client is answered that it is far.
     WhoCountsIsFar,
     TheDeadThatHearStay,
+    /// Behind the front, each call looks at the same places.
+    ASweepBeginsAgain,
     AWaiterAsksAgainAtOnce,
     // Of the driver.
     NoNewOwnerField,
@@ -922,6 +924,15 @@ mod tests {
         for looks in [1, 2] {
             holds(&looking_at(looks, setting("a crowd dies", (2, 3, 1), 1, DEATH)));
         }
+    }
+
+    /// The dead have more places than one call looks at, and the next call does not go on where it ended. So the client calls again and
+    /// again, and comes to no end. The first world of
+    /// `a_crowd_that_dies_costs_its_grant_and_one_waiter_ttl` is the same, with the rule.
+    #[test]
+    fn a_sweep_of_a_crowd_that_begins_again_is_found_out() {
+        let setting = setting("a rule is missing", (2, 2, 1), 1, DEATH);
+        finds(Mutation::ASweepBeginsAgain, &looking_at(1, setting));
     }
 
     /// The callers of one client count as awake in a quick line, since one of them asks for all.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::kinds::Holders;
+
 /// So many requests in a row are not delayed. The turns of a busy line, and what the dead leave behind, need fewer.
 const AT_ONCE: u32 = 64;
 
@@ -29,28 +31,56 @@ impl Pace {
     }
 }
 
-/// What lies between two turns.
+/// What lies between two turns: in a line that lets in one after the other, and in one whose waiters are notified together.
 const TURN: Duration = Duration::from_millis(2);
+const TURN_OF_NOTIFIED: Duration = Duration::from_micros(100);
 
-/// The turns of the contenders of one line, when all of them have to ask. Thousands of callers of one client may wait for a
-/// fair lock, and each of them is a contender.
-#[derive(Debug, Default)]
-pub(crate) struct Turns(Pace);
+/// When messages make the contenders of one line ask. Thousands of callers of one client may wait for a fair lock or a condition,
+/// and each of them is a contender.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    turn: Duration,
+    far: Pace,
+    /// Of those near the front, and of those that a message names. They do not wait behind a crowd. Their turns are shorter, since
+    /// the server may wait for their sign of life, and does so for one `waiter_ttl` only.
+    near: Pace,
+}
+
+/// How many contenders near the front ask in the turn of one that is far.
+const NEAR: u32 = 4;
 
 impl Turns {
-    /// So many contenders have to ask, each once. Turns of an earlier time may still be to come. Those that are more than one for
-    /// each contender are forgotten: their contenders have left, or have asked for another reason.
+    pub(crate) fn of(holders: Holders) -> Self {
+        let turn = if holders == Holders::Notified { TURN_OF_NOTIFIED } else { TURN };
+        Self { turn, far: Pace::default(), near: Pace::default() }
+    }
+
+    /// All of so many contenders have to ask, each once. Turns of an earlier time may still be to come. Those that are more than
+    /// one for each contender are forgotten: their contenders have left, or have asked for another reason.
     pub(crate) fn begin(&mut self, now: Instant, contenders: usize) {
-        let most = TURN.saturating_mul(u32::try_from(contenders).unwrap_or(u32::MAX));
-        self.0.used_until = self.0.used_until.map(|until| until.min(now + most));
+        let most = u32::try_from(contenders).unwrap_or(u32::MAX);
+        for is_near in [false, true] {
+            let (pace, turn) = self.pace(is_near);
+            let last = now + turn.saturating_mul(most);
+            pace.used_until = pace.used_until.map(|until| until.min(last));
+        }
     }
 
-    pub(super) fn next(&self, now: Instant) -> Instant {
-        self.0.next(now, TURN)
+    pub(super) fn next(&mut self, now: Instant, is_near: bool) -> Instant {
+        let (pace, turn) = self.pace(is_near);
+        pace.next(now, turn)
     }
 
-    pub(super) fn take(&mut self, now: Instant) {
-        self.0.asked(now, TURN);
+    pub(super) fn take(&mut self, now: Instant, is_near: bool) {
+        let (pace, turn) = self.pace(is_near);
+        pace.asked(now, turn);
+    }
+
+    fn pace(&mut self, is_near: bool) -> (&mut Pace, Duration) {
+        match is_near {
+            true => (&mut self.near, self.turn / NEAR),
+            false => (&mut self.far, self.turn),
+        }
     }
 }
 
@@ -77,16 +107,31 @@ mod tests {
 
     #[test]
     fn a_contender_has_one_turn_however_often_all_of_them_have_to_ask() {
-        let (mut turns, now, crowd) = (Turns::default(), Instant::now(), 1_000);
-        for _ in 0..100 {
-            turns.begin(now, crowd);
-            assert!(turns.next(now) <= now + TURN * 1_000);
-            for _ in 0..crowd {
-                turns.take(now);
+        let (mut turns, now, crowd) = (Turns::of(Holders::HandedOn), Instant::now(), 1_000);
+        for is_near in [false, true] {
+            for _ in 0..100 {
+                turns.begin(now, crowd);
+                assert!(turns.next(now, is_near) <= now + TURN * 1_000);
+                for _ in 0..crowd {
+                    turns.take(now, is_near);
+                }
             }
+            turns.begin(now, 3);
+            assert_eq!(turns.next(now, is_near), now, "the others have gone");
         }
-        turns.begin(now, 3);
-        assert_eq!(turns.next(now), now, "the others have gone");
+    }
+
+    #[test]
+    fn contenders_near_the_front_do_not_wait_behind_a_crowd() {
+        let (mut turns, now) = (Turns::of(Holders::HandedOn), Instant::now());
+        (0..1_000).for_each(|_| turns.take(now, false));
+        assert!(turns.next(now, false) > now);
+        for _ in 0..AT_ONCE {
+            assert_eq!(turns.next(now, true), now);
+            turns.take(now, true);
+        }
+        turns.take(now, true);
+        assert_eq!(turns.next(now, true), now + TURN / NEAR, "they have turns too");
     }
 
     #[test]

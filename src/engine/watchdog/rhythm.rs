@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::tenure::Idle;
-use crate::jitter::jittered;
+use crate::engine::entry::tenure::Idle;
 use crate::keys::Keys;
 use crate::kinds::Holders;
+use crate::pause::jittered;
 
 /// Renewals that are due within this part of a period are sent together.
 const PARTS: u32 = 64;

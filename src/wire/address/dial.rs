@@ -1,56 +1,132 @@
 //! How the stream under a connection is opened: over a socket to the server's address, or by a function to a server in
 //! this process (the feature `streams`).
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client};
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
 
-use crate::wire::address::Login;
-use crate::wire::fault::Fault;
+use futures_util::future::select_ok;
+use redis::ConnectionAddr;
+use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpStream, lookup_host};
 
-/// A new connection.
-pub(crate) struct Dialled {
-    pub(crate) conn: MultiplexedConnection,
-    pub(crate) login: Login,
-    /// Ends the connection when its last user is gone. Over a socket, the `redis` crate does that.
-    #[cfg(feature = "streams")]
-    pub(crate) driver: Option<std::sync::Arc<tokio_util::task::AbortOnDropHandle<()>>>,
-}
+use crate::config::Config;
+use crate::error::Result;
+#[cfg(feature = "tls")]
+use crate::wire::address::encryption::Encryption;
+use crate::wire::socket::{Broken, Halves};
+
+#[cfg(feature = "streams")]
+pub use streams::{Dial, Stream};
+
+/// The heartbeat detects a peer that vanished silently. These two settings also free the socket.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+#[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+const USER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The source of streams.
 #[derive(Clone, Default)]
 pub(crate) struct Dialler {
+    #[cfg(feature = "tls")]
+    tls: Option<Encryption>,
     /// In place of sockets.
     #[cfg(feature = "streams")]
     dial: Option<Dial>,
 }
 
 impl Dialler {
-    pub(crate) fn over_sockets() -> Self {
-        Self::default()
+    /// Dials servers at such an address.
+    ///
+    /// # Errors
+    /// [`Error::Config`](crate::Error::Config) if the certificates cannot be used.
+    #[cfg(feature = "tls")]
+    pub(super) fn of(address: &ConnectionAddr, config: &Config) -> Result<Self> {
+        let tls = match (address, &config.tls) {
+            (ConnectionAddr::TcpTls { .. }, tls) => Some(Encryption::new(tls.as_ref())?),
+            (_, Some(_)) => {
+                let why = "tls is set, but the URL is not a rediss:// one";
+                return Err(crate::Error::config(why));
+            }
+            (_, None) => None,
+        };
+        Ok(Self {
+            tls,
+            #[cfg(feature = "streams")]
+            dial: None,
+        })
     }
 
-    pub(crate) async fn dial(
+    /// Dials servers at such an address.
+    #[cfg(not(feature = "tls"))]
+    pub(super) fn of(_: &ConnectionAddr, _: &Config) -> Result<Self> {
+        Ok(Self::default())
+    }
+
+    pub(super) async fn dial(
         &self,
-        client: &Client,
-        login: Login,
-        config: AsyncConnectionConfig,
-    ) -> Result<Dialled, Fault> {
+        address: &ConnectionAddr,
+    ) -> std::result::Result<Halves, Broken> {
         #[cfg(feature = "streams")]
         if let Some(dial) = &self.dial {
-            return streams::dialled(dial, client, login, config).await;
+            return streams::dialled(dial, address).await;
         }
-        let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        Ok(Dialled {
-            conn: connecting.await.map_err(Fault::connecting)?,
-            login,
-            #[cfg(feature = "streams")]
-            driver: None,
-        })
+        match address {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                let addresses: Vec<_> = lookup_host((&**host, *port)).await?.collect();
+                if addresses.is_empty() {
+                    return Err(impossible("the host has no address").into());
+                }
+                // All at once: one of them may lead nowhere.
+                let is_plain = matches!(address, ConnectionAddr::Tcp(..));
+                let attempts = addresses.into_iter();
+                let attempts = attempts.map(|at| Box::pin(self.connect(at, host, is_plain)));
+                Ok(select_ok(attempts).await?.0)
+            }
+            #[cfg(unix)]
+            ConnectionAddr::Unix(path) => {
+                let (reads, writes) = tokio::net::UnixStream::connect(path).await?.into_split();
+                Ok((Box::new(reads), Box::new(writes)))
+            }
+            _ => Err(impossible("no such address on this system").into()),
+        }
+    }
+
+    async fn connect(&self, address: SocketAddr, host: &str, is_plain: bool) -> io::Result<Halves> {
+        let stream = TcpStream::connect(address).await?;
+        // The Nagle algorithm would hold a request back until the server has acknowledged the one before.
+        stream.set_nodelay(true)?;
+        let socket = SockRef::from(&stream);
+        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
+        #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+        socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+        if is_plain {
+            let (reads, writes) = stream.into_split();
+            return Ok((Box::new(reads), Box::new(writes)));
+        }
+        self.encrypt(host, stream).await
+    }
+
+    #[cfg(feature = "tls")]
+    async fn encrypt(&self, host: &str, stream: TcpStream) -> io::Result<Halves> {
+        let tls = self.tls.as_ref().ok_or_else(|| impossible("no certificates"))?;
+        Ok(halves(tls.encrypted(host, stream).await?))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    async fn encrypt(&self, _: &str, _: TcpStream) -> io::Result<Halves> {
+        Err(impossible("it needs the feature `tls`"))
     }
 }
 
-#[cfg(feature = "streams")]
-pub use streams::{Dial, Stream};
+fn impossible(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, why)
+}
+
+#[cfg(any(feature = "tls", feature = "streams"))]
+fn halves(stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + 'static) -> Halves {
+    let (reads, writes) = tokio::io::split(stream);
+    (Box::new(reads), Box::new(writes))
+}
 
 #[cfg(feature = "streams")]
 mod streams {
@@ -58,14 +134,11 @@ mod streams {
     use std::sync::Arc;
 
     use futures_util::future::BoxFuture;
-    use redis::aio::MultiplexedConnection;
-    use redis::{AsyncConnectionConfig, Client, ConnectionAddr};
+    use redis::ConnectionAddr;
     use tokio::io::{AsyncRead, AsyncWrite};
-    use tokio_util::task::AbortOnDropHandle;
 
-    use crate::wire::address::Login;
-    use crate::wire::address::dial::{Dialled, Dialler};
-    use crate::wire::fault::Fault;
+    use crate::wire::address::dial::{Dialler, halves};
+    use crate::wire::socket::{Broken, Halves};
 
     /// A stream of bytes.
     pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -78,26 +151,18 @@ mod streams {
 
     impl Dialler {
         pub(crate) fn over(dial: &Dial) -> Self {
-            Self { dial: Some(dial.clone()) }
+            Self {
+                #[cfg(feature = "tls")]
+                tls: None,
+                dial: Some(dial.clone()),
+            }
         }
     }
 
-    pub(super) async fn dialled(
-        dial: &Dial,
-        client: &Client,
-        login: Login,
-        config: AsyncConnectionConfig,
-    ) -> Result<Dialled, Fault> {
-        let info = client.get_connection_info();
-        let ConnectionAddr::Tcp(host, port) = info.addr() else {
-            let unreachable = io::Error::from(io::ErrorKind::NetworkUnreachable);
-            return Err(Fault::connecting(unreachable.into()));
+    pub(super) async fn dialled(dial: &Dial, address: &ConnectionAddr) -> Result<Halves, Broken> {
+        let ConnectionAddr::Tcp(host, port) = address else {
+            return Err(io::Error::from(io::ErrorKind::NetworkUnreachable).into());
         };
-        let stream = dial(host, *port).await.map_err(|error| Fault::connecting(error.into()))?;
-        let connecting =
-            MultiplexedConnection::new_with_config(info.redis_settings(), stream, config);
-        let (conn, driver) = connecting.await.map_err(Fault::connecting)?;
-        let driver = Some(Arc::new(AbortOnDropHandle::new(tokio::spawn(driver))));
-        Ok(Dialled { conn, login, driver })
+        Ok(halves(dial(host, *port).await?))
     }
 }

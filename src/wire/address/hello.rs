@@ -36,8 +36,8 @@ pub(crate) struct Hello {
 }
 
 impl Hello {
-    pub(crate) fn read(answer: Option<&Value>) -> Result<Self, Fault> {
-        let Some(Value::Map(fields)) = answer else {
+    pub(crate) fn read(answer: &Value) -> Result<Self, Fault> {
+        let Value::Map(fields) = answer else {
             return Err(strange(&answer));
         };
         let field = |name| {
@@ -97,7 +97,7 @@ mod tests {
     fn hello(fields: &[(&str, &str)]) -> Hello {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let fields = fields.iter().map(|(name, value)| (text(name), text(value)));
-        Hello::read(Some(&Value::Map(fields.collect()))).unwrap()
+        Hello::read(&Value::Map(fields.collect())).unwrap()
     }
 
     fn node_of_cluster() -> Expected {
@@ -116,7 +116,7 @@ mod tests {
         for other in [hello(&[("role", "replica"), ("mode", "cluster")]), hello(&[])] {
             assert!(matches!(other.accepted(&node_of_cluster()), Err(Fault::Distrusted(_))));
         }
-        assert!(Hello::read(Some(&Value::Nil)).is_err() && Hello::read(None).is_err());
+        assert!(Hello::read(&Value::Nil).is_err());
     }
 
     #[test]

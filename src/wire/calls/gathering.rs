@@ -20,8 +20,9 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::coop::unconstrained;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
+use crate::pause::sleep_until_if;
 use crate::wire::fault::Fault;
 
 /// With this many batches in flight, further requests wait for company. If they waited with fewer, the server would idle while
@@ -196,7 +197,7 @@ impl<F: Batch> Gathering<F> {
             };
             tokio::select! {
                 () = self.changed.notified() => {}
-                () = departure(until) => {}
+                () = sleep_until_if(until) => {}
             }
         }
     }
@@ -244,13 +245,6 @@ impl<F: Batch> Drop for Ticket<'_, F> {
         if let Ok(answered) = self.answered.try_recv() {
             self.batch.orphan(answered);
         }
-    }
-}
-
-async fn departure(until: Option<Instant>) {
-    match until {
-        Some(until) => sleep_until(until).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -17,8 +17,8 @@ type Orphanage = Arc<dyn Fn(&Acquire, Option<Answer<Acquired>>) + Send + Sync>;
 /// The acquires and releases of a client.
 #[derive(Clone)]
 pub(crate) struct Requests {
-    pub(crate) acquires: Arc<Gathering<Acquires>>,
-    pub(crate) singles: Arc<Gathering<Singles>>,
+    pub(crate) acquires: Arc<Gathering<Acquires<64>>>,
+    pub(crate) singles: Arc<Gathering<Acquires<1>>>,
     pub(crate) releases: Arc<Gathering<Releases>>,
 }
 
@@ -28,7 +28,7 @@ impl Requests {
         orphaned: impl Fn(&Acquire, Option<Answer<Acquired>>) + Send + Sync + 'static,
     ) -> Self {
         let orphaned: Orphanage = Arc::new(orphaned);
-        let singles = Singles { commands: commands.clone(), orphaned: Arc::clone(&orphaned) };
+        let singles = Acquires { commands: commands.clone(), orphaned: Arc::clone(&orphaned) };
         let acquires = Acquires { commands: commands.clone(), orphaned };
         let releases = Releases { commands: commands.clone() };
         Self {
@@ -44,23 +44,26 @@ impl Requests {
     }
 }
 
-/// Acquires of plain locks that share a batch.
-pub(crate) struct Acquires {
+/// Acquires that share a batch of at most `N`, of plain locks; or with an `N` of one, those that are sent alone, each as one
+/// script call.
+pub(crate) struct Acquires<const N: usize> {
     commands: Commands,
     orphaned: Orphanage,
 }
 
-impl Batch for Acquires {
+impl<const N: usize> Batch for Acquires<N> {
     type Question = Acquire;
     type Answer = Acquired;
-    const MOST: usize = 64;
-    const STRAIGHT: usize = 1;
+    const MOST: usize = N;
+    const STRAIGHT: usize = if N == 1 { 64 } else { 1 };
     const WINDOW: usize = 64;
 
     async fn send(&self, questions: &[Acquire]) -> Vec<Answer<Acquired>> {
-        meters::batch("acquire", questions.len());
+        if N > 1 {
+            meters::batch("acquire", questions.len());
+        }
         let sent = Instant::now();
-        let (sent_on, results) = match self.commands.connection(&questions[0].keys) {
+        let (sent_on, results) = match self.commands.acknowledged(&questions[0].keys) {
             Ok(mut connection) => {
                 let mut results = match questions {
                     // A lone question uses the script that also puts the caller in line if the lock is not free.
@@ -86,47 +89,8 @@ impl Batch for Acquires {
         (self.orphaned)(&question, Some(answer));
     }
 
-    /// The caller had no place in line: otherwise it would have asked alone.
-    fn unsent(&self, question: Acquire) {
-        (self.orphaned)(&question, None);
-    }
-}
-
-/// Acquires that are sent alone, each as one script call.
-pub(crate) struct Singles {
-    commands: Commands,
-    orphaned: Orphanage,
-}
-
-impl Batch for Singles {
-    type Question = Acquire;
-    type Answer = Acquired;
-    const MOST: usize = 1;
-    const STRAIGHT: usize = 64;
-    const WINDOW: usize = 64;
-
-    async fn send(&self, questions: &[Acquire]) -> Vec<Answer<Acquired>> {
-        let mut answers = Vec::with_capacity(questions.len());
-        for question in questions {
-            let sent = Instant::now();
-            let (sent_on, result) = match self.commands.acknowledged(&question.keys) {
-                Ok(mut connection) => {
-                    let result = connection.acquire(question).await;
-                    (connection.generation(), result)
-                }
-                Err(fault) => (0, Err(fault)),
-            };
-            answers.push(Answer { sent, sent_on, result });
-        }
-        answers
-    }
-
-    fn orphan(&self, Answered { question, answer }: Answered<Self>) {
-        (self.orphaned)(&question, Some(answer));
-    }
-
-    /// The caller relies on this task to clean up after its request. So if the request was a sign of life, the place in line
-    /// is given up.
+    /// The caller relies on this task to clean up after its request. If the request was a sign of life, the place in line is
+    /// given up.
     fn unsent(&self, question: Acquire) {
         (self.orphaned)(&question, None);
     }

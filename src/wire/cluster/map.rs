@@ -1,7 +1,5 @@
 //! Which node of a cluster has which slot, as far as a client knows.
 
-use std::collections::BTreeSet;
-
 use redis::Value;
 
 use crate::slot::{SLOTS, Slot};
@@ -58,20 +56,22 @@ impl SlotMap {
         map
     }
 
-    /// All nodes that have a slot.
-    pub(crate) fn nodes(&self) -> BTreeSet<&Node> {
-        let used: BTreeSet<_> = self.owners.iter().filter(|place| **place > 0).collect();
-        used.into_iter().filter_map(|place| self.nodes.get(usize::from(*place) - 1)).collect()
+    /// All nodes that have a slot, each once.
+    pub(crate) fn nodes(&self) -> Vec<&Node> {
+        let placed = (1..).zip(&self.nodes);
+        placed.filter(|(place, _)| self.owners.contains(place)).map(|(_, node)| node).collect()
     }
 
-    /// The nodes of this map that have lost a slot to another node in the newer map.
-    pub(crate) fn left_for<'a>(&'a self, newer: &Self) -> BTreeSet<&'a Node> {
-        let slots = (0..SLOTS as u16).filter_map(Slot::new);
-        let left = slots.filter_map(|slot| {
-            let before = self.owner(slot)?;
-            (newer.owner(slot) != Some(before)).then_some(before)
-        });
-        left.collect()
+    /// The nodes of this map that have lost a slot to another node in the newer map, each once.
+    pub(crate) fn left_for<'a>(&'a self, newer: &Self) -> Vec<&'a Node> {
+        let mut left = Vec::new();
+        for slot in (0..SLOTS as u16).filter_map(Slot::new) {
+            let Some(before) = self.owner(slot) else { continue };
+            if newer.owner(slot) != Some(before) && !left.contains(&before) {
+                left.push(before);
+            }
+        }
+        left
     }
 
     fn give(&mut self, slots: std::ops::RangeInclusive<usize>, node: Node) {

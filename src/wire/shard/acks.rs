@@ -155,7 +155,7 @@ impl Pipes {
     async fn send(&self, requests: Vec<Request>) {
         let Quorum { replicas, timeout } = self.quorum;
         let waits = requests.iter().any(|request| request.waits);
-        let (mut pipe, mut live) = (pipe(), requests[0].live.clone());
+        let (mut pipe, live) = (pipe(), requests[0].live.clone());
         for Request { cmd, is_asking, .. } in &requests {
             if *is_asking {
                 pipe.cmd("ASKING");
@@ -167,7 +167,7 @@ impl Pipes {
             pipe.cmd("WAIT").arg(replicas).arg(millis);
         }
         let sent = Instant::now();
-        let answers = live.conn.send_packed_commands(&pipe, 0, pipe.len()).await;
+        let answers = live.socket.ask_each(&pipe).await;
         let answers = answers.map_err(Fault::answering);
         let acknowledged = match &answers {
             Ok(answers) if waits => {

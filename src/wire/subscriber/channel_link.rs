@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{PushInfo, PushKind, Value, cmd, pipe};
+use futures_util::future::BoxFuture;
+use redis::{PushInfo, PushKind, ServerError, Value, cmd, pipe};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::jitter::jittered;
+use crate::pause::jittered;
 use crate::slot::Slot;
 use crate::wire::address::{Expected, Hello};
 use crate::wire::fault::{self, Fault, Redirect};
-use crate::wire::link::Duty;
+use crate::wire::link::{Duty, Greeted};
 use crate::wire::node::Node;
 use crate::wire::scripts::Dialect;
+use crate::wire::socket::Socket;
 use crate::wire::subscriber::channels::{BATCH, Channel, Channels, Phase};
 use crate::wire::subscriber::homes::HomeLink;
 use crate::wire::subscriber::{Heard, Inner};
@@ -89,15 +90,11 @@ impl ChannelLink {
         self.link.facts.dialect() == Dialect::Sharded
     }
 
-    async fn subscribe(
-        &self,
-        conn: &mut MultiplexedConnection,
-        names: &[Arc<str>],
-    ) -> Result<(), Fault> {
+    async fn subscribe(&self, socket: &Socket, names: &[Arc<str>]) -> Result<(), Fault> {
         let asked = if self.is_sharded() {
-            self.subscribe_sharded(conn, names).await
+            self.subscribe_sharded(socket, names).await
         } else {
-            conn.subscribe(words(names)).await.map_err(Fault::answering)
+            all_at_once(socket, "SUBSCRIBE", names).await
         };
         match asked {
             Ok(()) => Ok(()),
@@ -108,7 +105,7 @@ impl ChannelLink {
             // The server refuses all of them if one is forbidden. So subscribe each of them separately.
             Err(Fault::Permission(_)) => {
                 for name in names.chunks(1) {
-                    Box::pin(self.subscribe(conn, name)).await?;
+                    Box::pin(self.subscribe(socket, name)).await?;
                 }
                 Ok(())
             }
@@ -116,19 +113,12 @@ impl ChannelLink {
         }
     }
 
-    /// Each channel needs a separate command, or `redis-rs` would take its answers for those of other commands. Even
-    /// so, a push that ends a channel counts as an answer to another command: so only pushes say what is live, and no
-    /// answer says which channel it is about.
-    async fn subscribe_sharded(
-        &self,
-        conn: &mut MultiplexedConnection,
-        names: &[Arc<str>],
-    ) -> Result<(), Fault> {
-        let answers = in_a_row(conn, "SSUBSCRIBE", names).await?;
+    /// The channels of a batch may belong to several slots. So each of them needs a command of its own. Only the pushes
+    /// say which of them are live: no error says which channel it is about.
+    async fn subscribe_sharded(&self, socket: &Socket, names: &[Arc<str>]) -> Result<(), Fault> {
         let mut denied = None;
-        for answer in &answers {
-            let Value::ServerError(error) = answer else { continue };
-            match fault::entry(error) {
+        for error in one_by_one(socket, "SSUBSCRIBE", names).await? {
+            match fault::entry(&error) {
                 Fault::Redirected(Redirect::Moved { slot, to }, _) => self.moved(slot, &to),
                 fault @ Fault::Permission(_) => denied = Some(fault),
                 fault @ (Fault::Redirected(..) | Fault::Refused(_)) => {
@@ -164,25 +154,21 @@ impl ChannelLink {
         }
     }
 
-    async fn unsubscribe(
-        &self,
-        conn: &mut MultiplexedConnection,
-        names: &[Arc<str>],
-    ) -> Result<(), Fault> {
+    async fn unsubscribe(&self, socket: &Socket, names: &[Arc<str>]) -> Result<(), Fault> {
         if self.is_sharded() {
-            // For a slot that has moved, the server has already ended the channel, and reports that once more.
-            in_a_row(conn, "SUNSUBSCRIBE", names).await.map(drop)
+            // If the slot has moved, the server has ended the channel already, and refuses.
+            one_by_one(socket, "SUNSUBSCRIBE", names).await.map(drop)
         } else {
-            conn.unsubscribe(words(names)).await.map_err(Fault::answering)
+            all_at_once(socket, "UNSUBSCRIBE", names).await
         }
     }
 
     /// Subscribes one batch of wanted channels, and unsubscribes all expired ones. Returns whether there was anything
     /// to do.
-    async fn catch_up(&self, conn: &mut MultiplexedConnection) -> Result<bool, Fault> {
+    async fn catch_up(&self, socket: &Socket) -> Result<bool, Fault> {
         let wanted = self.at(Channels::next_wanted);
         if !wanted.is_empty() {
-            self.subscribe(conn, &wanted).await?;
+            self.subscribe(socket, &wanted).await?;
             if wanted.len() == BATCH {
                 sleep(PACE).await;
             }
@@ -194,7 +180,7 @@ impl ChannelLink {
             expired
         });
         for names in expired.chunks(BATCH) {
-            self.unsubscribe(conn, names).await?;
+            self.unsubscribe(socket, names).await?;
         }
         Ok(!wanted.is_empty() || !expired.is_empty())
     }
@@ -209,64 +195,69 @@ impl ChannelLink {
     }
 }
 
-/// The same command for each of these channels.
-async fn in_a_row(
-    conn: &mut MultiplexedConnection,
-    command: &str,
-    names: &[Arc<str>],
-) -> Result<Vec<Value>, Fault> {
+/// One command for all of these channels, which the server carries out or refuses as a whole.
+async fn all_at_once(socket: &Socket, command: &str, names: &[Arc<str>]) -> Result<(), Fault> {
     let mut pipe = pipe();
-    names.iter().for_each(|name| _ = pipe.cmd(command).arg(&**name));
-    conn.send_packed_commands(&pipe, 0, pipe.len()).await.map_err(Fault::answering)
+    pipe.cmd(command);
+    names.iter().for_each(|name| _ = pipe.arg(&**name));
+    let errors = socket.ask_for_pushes(&pipe).await.map_err(Fault::answering)?;
+    errors.first().map_or(Ok(()), |error| Err(fault::entry(error)))
 }
 
-fn words(names: &[Arc<str>]) -> Vec<&str> {
-    names.iter().map(|name| &**name).collect()
+/// The same command for each of these channels. Returns the errors of the server.
+async fn one_by_one(
+    socket: &Socket,
+    command: &str,
+    names: &[Arc<str>],
+) -> Result<Vec<ServerError>, Fault> {
+    let mut pipe = pipe();
+    names.iter().for_each(|name| _ = pipe.cmd(command).arg(&**name));
+    socket.ask_for_pushes(&pipe).await.map_err(Fault::answering)
 }
 
 impl Duty for ChannelLink {
-    const NAME: &'static str = "subscriber";
-
-    async fn greet(&self, conn: &mut MultiplexedConnection, generation: u64) -> Result<(), Fault> {
-        let hello = conn.send_packed_command(&cmd("HELLO")).await.map_err(Fault::connecting)?;
-        let hello = Hello::read(Some(&hello))?;
-        hello.accepted(&self.expected)?;
-        self.link.facts.learn(&hello, &self.expected);
-        // In one step: a waiter that leaves in between would empty the queue of wanted channels.
-        self.at(|channels| {
-            channels.start_again();
-            self.link.generation.store(generation, Ordering::Release);
-        });
-        Ok(())
+    fn name(&self) -> &'static str {
+        "subscriber"
     }
 
-    async fn heartbeat(&self, conn: &mut MultiplexedConnection) -> Result<(), Fault> {
-        // Do not use PING: a replica answers it too, and a subscriber of a replica would learn of releases too late.
-        match conn.send_packed_command(&cmd("HELLO")).await.map_err(Fault::answering)? {
-            Value::ServerError(error) => match fault::entry(&error) {
-                // A server that answers is alive, even if it says that it is busy or broken. No node redirects HELLO: after a
-                // push that ended a channel, this is the answer to an earlier command.
-                Fault::Refused(_) | Fault::Redirected(..) => Ok(()),
-                fault => Err(fault),
-            },
-            // A push that ended a channel was taken for the answer. It is a sign of life, and the next answer says
-            // more.
-            answer if self.is_sharded() && !matches!(answer, Value::Map(_)) => Ok(()),
-            hello => Hello::read(Some(&hello))?.accepted(&self.expected),
-        }
+    fn greet<'a>(&'a self, _: &'a Socket, hello: &'a Hello, generation: u64) -> Greeted<'a> {
+        Box::pin(async move {
+            hello.accepted(&self.expected)?;
+            self.link.facts.learn(hello, &self.expected);
+            // In one step: a waiter that leaves in between would empty the queue of wanted channels.
+            self.at(|channels| {
+                channels.start_again();
+                self.link.generation.store(generation, Ordering::Release);
+            });
+            Ok(())
+        })
     }
 
-    async fn work(&self, mut conn: MultiplexedConnection) -> Fault {
-        loop {
-            match self.catch_up(&mut conn).await {
-                Ok(true) => {}
-                Ok(false) => tokio::select! {
-                    () = self.link.changed.notified() => {}
-                    () = self.next_expiry() => {}
-                },
-                Err(fault) => return fault,
+    fn heartbeat<'a>(&'a self, socket: &'a Socket) -> Greeted<'a> {
+        Box::pin(async {
+            // Do not use PING: a replica answers it too, and a subscriber of a replica would learn of releases too late.
+            match fault::answered(socket.ask(&cmd("HELLO")).await) {
+                Ok(hello) => Hello::read(&hello)?.accepted(&self.expected),
+                // A server that answers is alive, even if it says that it is busy or broken.
+                Err(Fault::Refused(_)) => Ok(()),
+                Err(fault) => Err(fault),
             }
-        }
+        })
+    }
+
+    fn work<'a>(&'a self, socket: &'a Socket) -> BoxFuture<'a, Fault> {
+        Box::pin(async {
+            loop {
+                match self.catch_up(socket).await {
+                    Ok(true) => {}
+                    Ok(false) => tokio::select! {
+                        () = self.link.changed.notified() => {}
+                        () = self.next_expiry() => {}
+                    },
+                    Err(fault) => return fault,
+                }
+            }
+        })
     }
 
     fn hear(&self, generation: u64, push: PushInfo) {

@@ -87,7 +87,7 @@ impl Homes {
         }
         let used = map.nodes();
         self.all.retain(|node, home| {
-            let stays = node.as_ref().is_none_or(|node| used.contains(node));
+            let stays = node.as_ref().is_none_or(|node| used.contains(&node));
             if let (false, Some(stop)) = (stays, &home.stop) {
                 stop.cancel();
             }
@@ -118,7 +118,7 @@ mod tests {
         let home = homes.of(CHANNEL);
         let at = homes.open(home);
         let version = [Value::SimpleString("version".into()), Value::SimpleString("7.0.0".into())];
-        let hello = Hello::read(Some(&Value::Map(vec![version.into()]))).unwrap();
+        let hello = Hello::read(&Value::Map(vec![version.into()])).unwrap();
         at.link.facts.learn(&hello, &Expected::Node { plain_channels: false });
         at.link.generation.store(1, Ordering::Release);
         homes

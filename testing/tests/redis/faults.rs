@@ -23,7 +23,8 @@ async fn held() -> (Redis, Client, Guard) {
 
 #[tokio::test(start_paused = true)]
 async fn a_holder_learns_that_its_lock_is_gone_when_it_renews() {
-    let (redis, _client, guard) = held().await;
+    let (redis, client, guard) = held().await;
+    let _another = client.lock("another").lock().await.expect("it is free");
     let began = Instant::now();
     redis.lose("another");
     sleep(LEASE).await;
@@ -32,7 +33,15 @@ async fn a_holder_learns_that_its_lock_is_gone_when_it_renews() {
     redis.lose("a");
     assert_eq!(timeout(LEASE, guard.ended()).await, Ok(Ended::Lost));
     assert!(began.elapsed() < LEASE + LEASE / 2, "by its next renewal");
-    assert!(matches!(guard.unlock().await, Err(Error::Lost)));
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
+}
+
+/// Otherwise a test with a mistaken name waits for a loss that never comes.
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "nobody holds a lock that is called \"b\"")]
+async fn a_name_that_nobody_holds_cannot_be_lost() {
+    let (redis, _client, _guard) = held().await;
+    redis.lose("b");
 }
 
 #[tokio::test(start_paused = true)]

@@ -99,9 +99,9 @@ async fn a_demoted_primary_that_forgot_a_lock_ends_no_hold() {
     assert_err!(open.lock("a").try_lock().await, Error::Unavailable { .. });
 
     promote(&admin).await;
-    let lost = async || matches!(guard.extend(LONG).await, Err(Error::Lost));
+    let lost = async || matches!(guard.extend(LONG).await, Err(Error::Lost { .. }));
     eventually(SOON, "the promoted one is believed", lost).await;
-    assert_err!(guard.unlock().await, Error::Lost);
+    assert_err!(guard.unlock().await, Error::Lost { .. });
 }
 
 /// F25: a replica without its primary, which answers nothing at all.

@@ -26,10 +26,10 @@ async fn a_grant_that_a_failover_forgot_is_lost_and_the_next_token_is_greater() 
 
     let next = soon(other.lock("a").lock()).await.unwrap();
     assert!(next.token() > guard.token());
-    let lost = async || matches!(guard.extend(LONG).await, Err(Error::Lost));
+    let lost = async || matches!(guard.extend(LONG).await, Err(Error::Lost { .. }));
     eventually(SOON, "the new primary does not know the old holder", lost).await;
     assert_eq!(soon(guard.ended()).await, Ended::Lost);
-    assert_err!(guard.unlock().await, Error::Lost);
+    assert_err!(guard.unlock().await, Error::Lost { .. });
     assert!(next.is_valid());
     is_held_once(&admin, "a").await;
     next.unlock().await.unwrap();
@@ -118,7 +118,7 @@ async fn a_replica_that_knows_nothing_ends_no_hold() {
     // After it, it is the primary's word.
     promote(&admin).await;
     assert!(guard.is_valid());
-    let lost = async || matches!(guard.extend(LONG).await, Err(Error::Lost));
+    let lost = async || matches!(guard.extend(LONG).await, Err(Error::Lost { .. }));
     eventually(SOON, "the new primary is believed", lost).await;
     assert!(!guard.is_valid());
 }

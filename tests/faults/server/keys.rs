@@ -22,7 +22,7 @@ async fn a_holder_whose_key_was_deleted_is_told_before_its_deadline() {
 
         assert_eq!(soon(guard.ended()).await, Ended::Lost);
         assert!(Instant::now() < until, "only its deadline told it, after {deed:?}");
-        assert_err!(guard.unlock().await, Error::Lost);
+        assert_err!(guard.unlock().await, Error::Lost { .. });
         let next = client.lock("a").try_lock().await.unwrap();
         assert!(next.is_some_and(|next| next.is_valid()), "after {deed:?}");
     }
@@ -40,7 +40,7 @@ async fn a_waiter_whose_holder_was_deleted_gets_the_lock_within_a_park() {
     scene.admin.cmd::<()>(&["DEL", &key("a")]).await;
 
     let ours = granted(waiter).await;
-    assert_err!(theirs.unlock().await, Error::Lost);
+    assert_err!(theirs.unlock().await, Error::Lost { .. });
     is_held_once(&scene.admin, "a").await;
     assert!(ours.is_valid());
     ours.unlock().await.unwrap();
@@ -157,7 +157,7 @@ async fn a_holder_whose_key_was_overwritten_is_told_and_leaves_it() {
 
     assert_eq!(soon(guard.ended()).await, Ended::Lost);
     assert!(Instant::now() < until, "only its deadline told it");
-    assert_err!(guard.unlock().await, Error::Lost);
+    assert_err!(guard.unlock().await, Error::Lost { .. });
     tokio::time::sleep(A_WHILE).await; // in this time the client would sweep away the rest of the lock
     assert_eq!(scene.admin.cmd::<String>(&["GET", &key("a")]).await, "text");
 }
@@ -174,8 +174,8 @@ async fn an_unlock_of_a_key_that_was_overwritten_leaves_it() {
 
     let nested = nested.unlock().await;
     let unlocked = guard.unlock().await;
-    assert_err!(unlocked, Error::Lost);
-    assert!(matches!(nested, Ok(()) | Err(Error::Lost)), "{nested:?}");
+    assert_err!(unlocked, Error::Lost { .. });
+    assert!(matches!(nested, Ok(()) | Err(Error::Lost { .. })), "{nested:?}");
     assert_eq!(scene.admin.cmd::<String>(&["GET", &key("a")]).await, "text");
 }
 

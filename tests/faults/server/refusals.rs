@@ -117,7 +117,7 @@ async fn a_holder_whose_renewals_are_refused_is_warned_and_has_lost_by_its_deadl
 
     assert_eq!(soon(guard.ended()).await, Ended::Lost);
     assert!(Instant::now() + Duration::from_millis(5) >= until);
-    assert_err!(guard.unlock().await, Error::Lost);
+    assert_err!(guard.unlock().await, Error::Lost { .. });
 }
 
 /// F20: the server cannot save, which it says to a PING too.

@@ -28,7 +28,7 @@ async fn a_holder_whose_server_forgot_everything_is_told_before_its_deadline() {
         assert_eq!(soon(guard.ended()).await, Ended::Lost);
         assert!(Instant::now() < until, "only its deadline told it");
         assert!(!guard.is_valid());
-        assert_err!(guard.unlock().await, Error::Lost);
+        assert_err!(guard.unlock().await, Error::Lost { .. });
     })
     .await;
 }
@@ -46,9 +46,9 @@ async fn a_waiter_gets_the_lock_from_a_server_that_forgot_everything() {
 
     let ours = granted(waiter).await;
     assert!(ours.token() > theirs.token(), "the counter was lost with the data");
-    let lost = async || matches!(theirs.extend(LONG).await, Err(Error::Lost));
+    let lost = async || matches!(theirs.extend(LONG).await, Err(Error::Lost { .. }));
     eventually(SOON, "the loss is known", lost).await;
-    assert_err!(theirs.unlock().await, Error::Lost);
+    assert_err!(theirs.unlock().await, Error::Lost { .. });
     is_held_once(&scene.admin, "a").await;
     soon(ours.unlock()).await.unwrap();
     scene.is_clean().await;

@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ pub struct Call {
     /// How much it asks for, of how much there is.
     pub part: u64,
     pub of: u64,
+    /// What it was told, as far as is known.
+    pub outcome: &'static str,
 }
 
 /// What the judge is told of a hold when it begins.
@@ -123,6 +126,8 @@ pub enum Question {
 pub struct Board {
     next: u64,
     pub calls: BTreeMap<u64, Call>,
+    /// Those that have come to their end and were not granted, and when: for a history.
+    pub ungranted: Vec<(Call, u64)>,
     claims: BTreeMap<u64, Live>,
     /// How much was left of each grant when its first holder had it.
     began_with: BTreeMap<(String, u64), Duration>,
@@ -271,6 +276,14 @@ impl Board {
     pub fn called(&mut self, id: u64) {
         if let Some(call) = self.calls.remove(&id) {
             self.touch(&call);
+            self.over_with(call);
+        }
+    }
+
+    /// It was answered, or nobody waits for its answer any more.
+    fn over_with(&mut self, call: Call) {
+        if call.outcome != "granted" {
+            self.ungranted.push((call, clock::now()));
         }
     }
 
@@ -588,7 +601,11 @@ impl Board {
             live.claim.by_kill = true;
             self.over.push(live.claim);
         }
-        self.calls.retain(|_, call| call.process != process);
+        let (gone, kept) = mem::take(&mut self.calls)
+            .into_iter()
+            .partition::<BTreeMap<_, _>, _>(|(_, call)| call.process == process);
+        self.calls = kept;
+        gone.into_values().for_each(|call| self.over_with(call));
         self.seats.retain(|_, of| *of != process);
     }
 
@@ -700,7 +717,7 @@ impl Board {
 
     /// Takes the claims that nobody has ended: their world is over.
     pub fn take_open(&mut self) -> Vec<Claim> {
-        let open = std::mem::take(&mut self.claims);
+        let open = mem::take(&mut self.claims);
         open.into_values().map(|live| live.claim).collect()
     }
 }

@@ -91,6 +91,14 @@ impl Asking {
         Self(board::with(|board| board.call(call.clone())))
     }
 
+    fn answered(&self, outcome: &'static str) {
+        board::with(|board| {
+            if let Some(call) = board.calls.get_mut(&self.0) {
+                call.outcome = outcome;
+            }
+        });
+    }
+
     fn unpolled(&self) -> Parked {
         board::with(|board| board.park(self.0, true));
         Parked(self.0)
@@ -163,6 +171,12 @@ impl Home {
         let paused = board::with(|board| board.paused.get(&self.process).copied().unwrap_or(0));
         let started = Instant::now();
         let answer = put(&wanted.handle, manner, &asking).await;
+        match &answer {
+            Some(Ok(Some(_))) => asking.answered("granted"),
+            Some(Ok(None)) if call.patience == Patience::None => asking.answered("none"),
+            Some(Ok(None)) => asking.answered("timeout"),
+            _ => {}
+        }
         drop(asking);
         if !matches!(answer, Some(Ok(_))) {
             board::with(|board| board.unanswered(&call));
@@ -188,6 +202,7 @@ impl Home {
             lapsed: false,
             part: wanted.part,
             of: wanted.of,
+            outcome: "unknown",
         }
     }
 
@@ -308,7 +323,7 @@ impl Home {
             Error::TooManyWaiters { limit } => self.is_crowded(call, manner, *limit),
             Error::Upgrade | Error::TooManyHolds { .. } => true,
             // Its outer hold ended by its own lease while it asked for more within it.
-            Error::Lost if board::with(|board| board.has_lost(&call.caller)) => true,
+            Error::Lost { .. } if board::with(|board| board.has_lost(&call.caller)) => true,
             // In Redisson's layout, what was leased when somebody deleted the leases is free for nobody, until the
             // number is set again.
             Error::InvalidPermits { .. } if self.plan.layout == Layout::Redisson => {
@@ -483,7 +498,7 @@ impl Holding {
         });
         let Err(error) = answer else { return board::reached("extended") };
         heard(&error);
-        if self.view().is_valid() && (matches!(error, Error::Lost) || !troubled) {
+        if self.view().is_valid() && (matches!(error, Error::Lost { .. }) || !troubled) {
             let what = format!("extend of {}: {error:?}", self.wanted.owner);
             board::wrong("an error without a cause", what);
         }
@@ -527,11 +542,13 @@ impl Holding {
         let (seat, since) = (self.call.seat, clock::now());
         let (closing, calm) =
             board::with(|b| (b.is_closing(seat), b.calm_since(since.saturating_sub(SECOND))));
-        if matches!(error, Error::Lost) && was_valid && !closing {
+        if matches!(error, Error::Lost { .. }) && was_valid && !closing {
             board::with(|board| board.said_lost(&self.wanted.owner, token));
         }
-        let known =
-            matches!(error, Error::Lost | Error::Indeterminate { .. } | Error::Unavailable { .. });
+        let known = matches!(
+            error,
+            Error::Lost { .. } | Error::Indeterminate { .. } | Error::Unavailable { .. }
+        );
         if !known {
             board::wrong(
                 "an error that unlock does not promise",

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::clock::SECOND;
+use crate::diary::Diary;
 use crate::options::Options;
 use crate::report::Report;
 use crate::shrink;
@@ -132,6 +133,10 @@ impl Sum {
 /// Runs seeds until there are enough, or the time is over.
 pub fn run(from: Option<u64>, seeds: Option<u64>, minutes: f64, options: &Options) -> ExitCode {
     let from = from.unwrap_or_else(|| fastrand::u64(..1 << 40));
+    let diary = options.campaign.as_deref().map(|folder| Diary::open(folder, from)).transpose();
+    let diary = diary.expect("the diary of the campaign can be read and written");
+    let from = diary.as_ref().map_or(from, Diary::next);
+    let diary = Mutex::new(diary);
     let cores = thread::available_parallelism().map_or(1, usize::from);
     println!("seeds from {from}, on {cores} cores");
     let (started, next, sum) = (Instant::now(), AtomicU64::new(0), Mutex::new(Sum::default()));
@@ -147,12 +152,19 @@ pub fn run(from: Option<u64>, seeds: Option<u64>, minutes: f64, options: &Option
                     if enough(at) || options.first && is_broken(&sum) {
                         return;
                     }
-                    one(from + at, at % TWICE == 0, options, &sum);
+                    let is_broken = one(from + at, at % TWICE == 0, options, &sum);
+                    if let Some(diary) = &mut *diary.lock().expect("no thread panics with it") {
+                        diary.played(from + at, is_broken).expect("the diary can be written");
+                    }
                 }
             });
         }
     });
     let sum = sum.into_inner().expect("no thread panics with it");
+    if let Some(diary) = diary.into_inner().expect("no thread panics with it") {
+        let (seeds, broken) = diary.close().expect("the diary can be written");
+        println!("\nthe campaign so far: {seeds} seeds, {broken} of them broke a rule");
+    }
     conclude(&sum, from, started.elapsed() * u32::try_from(cores).unwrap_or(1), options)
 }
 
@@ -160,7 +172,8 @@ fn is_broken(sum: &Mutex<Sum>) -> bool {
     !sum.lock().expect("no thread panics with it").wrongs.is_empty()
 }
 
-fn one(seed: u64, twice: bool, options: &Options, sum: &Mutex<Sum>) {
+/// Returns whether the seed broke a rule.
+fn one(seed: u64, twice: bool, options: &Options, sum: &Mutex<Sum>) -> bool {
     let mut report = live(seed, &options.words, false);
     if twice {
         let again = live(seed, &options.words, false);
@@ -182,6 +195,7 @@ fn one(seed: u64, twice: bool, options: &Options, sum: &Mutex<Sum>) {
         }
     }
     sum.add(seed, &report);
+    !report.wrongs.is_empty()
 }
 
 fn conclude(sum: &Sum, from: u64, core: Duration, options: &Options) -> ExitCode {

@@ -45,6 +45,11 @@ impl Desk {
 
     /// Connects, however long that takes.
     pub async fn open(&self) -> Arc<Seat> {
+        self.take_over().await.0
+    }
+
+    /// Same as [`open`](Self::open). Also returns the client whose place the new one has taken.
+    async fn take_over(&self) -> (Arc<Seat>, Option<Arc<Seat>>) {
         loop {
             let id = board::with(|board| board.next_id());
             let config = self.home.setup().config.clone();
@@ -53,11 +58,11 @@ impl Desk {
                 parklock::streams::connect_over(dial, &url, Some(client_id(id)), config);
             match connecting.await {
                 Ok(client) => {
-                    let seat = Arc::new(Seat { id, client });
                     board::with(|board| board.seats.insert(id, self.home.process));
-                    *self.seat.lock().unwrap_or_else(PoisonError::into_inner) =
-                        Some(Arc::clone(&seat));
-                    return seat;
+                    let seat = Arc::new(Seat { id, client });
+                    let mut place = self.seat.lock().unwrap_or_else(PoisonError::into_inner);
+                    let before = place.replace(Arc::clone(&seat));
+                    return (seat, before);
                 }
                 Err(error) => {
                     let calm = board::with(|board| board.calm_since(crate::clock::now()));
@@ -73,9 +78,8 @@ impl Desk {
 
     /// Takes a new client first, and closes the old one while others still use it.
     pub async fn replace(&self) {
-        let old = self.seat();
-        self.open().await;
-        if let Some(old) = old {
+        // Another one may have taken the place while this one connected.
+        if let Some(old) = self.take_over().await.1 {
             self.close(&old).await;
             board::reached("client closed at work");
         }

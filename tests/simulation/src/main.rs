@@ -10,6 +10,7 @@ mod campaign;
 mod chaos;
 mod clock;
 mod desk;
+mod diary;
 mod eavesdropper;
 mod events;
 mod fleet;
@@ -18,6 +19,7 @@ mod forger;
 mod frames;
 mod ghosts;
 mod held;
+mod history;
 #[path = "../../judge/mod.rs"]
 mod judge;
 mod keyspace;
@@ -79,7 +81,8 @@ fn play(seed: u64, traced: bool, options: &Options) {
     trace::line(|| format!("{plan:#?}"));
     let mut world = World::new(plan);
     let lived = world.run();
-    let wrongs = verdict::pronounce(&world.plan);
+    let history = options.history.as_ref().map(|path| path.join(format!("{seed}.tsv")));
+    let wrongs = verdict::pronounce(&world.plan, history.as_deref());
     report::print(lived, &world, &wrongs);
     if traced {
         trace::lines().iter().for_each(|line| println!("log\t{line}"));

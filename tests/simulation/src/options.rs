@@ -1,5 +1,7 @@
 //! What the command line says.
 
+use std::path::PathBuf;
+
 use crate::clock::SECOND;
 use crate::plan::Overrides;
 use crate::scene::Scene;
@@ -10,6 +12,7 @@ The whole library under simulation: clients, network, server and time are made u
   simulate                          a campaign of fresh seeds for three minutes
   simulate --seeds 500 [--from S]   so many seeds; drawn, if no first one is named
   simulate --minutes 3              as many fresh seeds as fit
+  simulate --campaign DIR           the same, but goes on where the last run of this campaign stopped, and counts them together
   simulate --seed N [--trace]       replays one seed; a violation is cut down to its shortest history
   simulate --speed                  how fast it is: virtual minutes per minute of one core
 
@@ -17,6 +20,7 @@ The whole library under simulation: clients, network, server and time are made u
   --eavesdropper                    someone without a key listens and publishes in each world, not in a third of them
   --scene NAME                      plays this scene in every seed: see src/scene.rs; Cluster, Sentinel and Replicas are
                                     random work on several servers
+  --history DIR                     writes a history of each seed for tests/witness, in parklock's own layout alone
   --first                           ends a campaign with its first violation
   --every                           prints every violation of a campaign, not the first of each rule
   --no-shrink                       does not cut a failure down";
@@ -50,6 +54,9 @@ pub struct Options {
     pub first: bool,
     pub every: bool,
     pub shrinks: bool,
+    pub history: Option<PathBuf>,
+    /// The folder of a campaign that takes several runs.
+    pub campaign: Option<PathBuf>,
 }
 
 impl Options {
@@ -57,7 +64,7 @@ impl Options {
         let (mut set, mut passed) = (Overrides::default(), Vec::new());
         let (mut seed, mut one, mut seeds, mut from, mut minutes) = (None, None, None, None, None);
         let (mut traced, mut first, mut every, mut shrinks) = (false, false, false, true);
-        let (mut speed, mut help) = (false, false);
+        let (mut speed, mut help, mut history, mut campaign) = (false, false, None, None);
         let mut rest = words.iter();
         while let Some(word) = rest.next() {
             let mut value = || rest.next().cloned().ok_or_else(|| format!("{word} wants a value"));
@@ -75,6 +82,7 @@ impl Options {
                 "--minutes" => {
                     minutes = Some(value()?.parse::<f64>().map_err(|wrong| wrong.to_string())?)
                 }
+                "--campaign" => campaign = Some(PathBuf::from(value()?)),
                 "--eavesdropper" => {
                     set.is_overheard = true;
                     passed.push(word.clone());
@@ -82,6 +90,11 @@ impl Options {
                 "--bare" => {
                     set.bare = true;
                     passed.push(word.clone());
+                }
+                "--history" => {
+                    let path = value()?;
+                    history = Some(PathBuf::from(&path));
+                    passed.extend([word.clone(), path]);
                 }
                 word => {
                     let value = value()?;
@@ -97,7 +110,7 @@ impl Options {
             (_, _, _, Some(seed)) => Mode::Replay { seed, traced },
             _ => Mode::Campaign { from, seeds, minutes: minutes.unwrap_or(3.0) },
         };
-        Ok(Self { mode, set, words: passed, first, every, shrinks })
+        Ok(Self { mode, set, words: passed, first, every, shrinks, history, campaign })
     }
 }
 

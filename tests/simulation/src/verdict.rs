@@ -1,12 +1,15 @@
 //! The judgement of a run: what its processes and the world have seen, and the rules that the torture run shares.
 
+use std::path::Path;
+
 use crate::board::{self, Wrong};
+use crate::history;
 use crate::judge::history::{History, Violation};
 use crate::judge::{Claim, Epochs, rules};
 use crate::plan::{Kind, Plan};
 
 /// Everything that was wrong, the first first.
-pub fn pronounce(plan: &Plan) -> Vec<Wrong> {
+pub fn pronounce(plan: &Plan, history: Option<&Path>) -> Vec<Wrong> {
     let fenced = plan.names.iter().filter(|name| name.kind == Kind::Fenced);
     let fenced: Vec<String> = fenced.map(|name| name.label()).collect();
     let (mut claims, breaks, restarts, counters_lost, mut wrongs) = board::with(|board| {
@@ -20,6 +23,9 @@ pub fn pronounce(plan: &Plan) -> Vec<Wrong> {
     });
     claims.sort_by_key(|claim| claim.acquired);
     let epochs = Epochs(breaks);
+    if let Some(path) = history {
+        history::write(path, plan, &claims, &epochs, &counters_lost);
+    }
     wrongs.extend(exclusion(&claims, &epochs));
     let mut counted = Vec::new();
     let lost = rules::losses(&claims, &epochs, &restarts, &mut |path, times| {

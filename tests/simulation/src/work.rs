@@ -361,7 +361,7 @@ impl Step {
             None => board::reached("run: cancelled"),
             Some(Ok(())) => board::reached("run"),
             Some(Err(error)) => {
-                if matches!(error, Error::Lost) {
+                if matches!(error, Error::Lost { .. }) {
                     board::reached("run: stopped by loss");
                 }
                 self.home.failed(&call, Manner::Lock, &error);

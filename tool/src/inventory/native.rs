@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::inventory::lock::{Holder, Lock, Waiter};
 use crate::inventory::scan::{pairs, scan, scored};
 use crate::inventory::{FullName, MOST_HOLDERS};
-use crate::servers::{Server, value};
+use crate::servers::{Server, time, value};
 
 /// The score of a lock's first member is the part in use minus this number. See lua/line/zset.lua.
 const UNUSED: f64 = 4_503_599_627_370_496.0;
@@ -57,13 +57,12 @@ pub(crate) async fn locks(
         asked.arg(waiters).arg("WITHSCORES");
     }
     let mut answers = server.ask(&asked).await?.into_iter();
-    let (seconds, micros) = value::<(u64, u64)>(answers.next()).unwrap_or_default();
-    let now = Duration::from_secs(seconds) + Duration::from_micros(micros);
+    let now = time(answers.next()).unwrap_or_default();
     let listening: Vec<Value> = value(answers.next()).unwrap_or_default();
     let listening: BTreeMap<String, u64> = pairs(listening);
     let mut locks = Vec::new();
     for (name, place) in places {
-        let kind: String = value(answers.next()).unwrap_or_default();
+        let kind = operator::shown_type(value(answers.next()).unwrap_or_default());
         let pttl: i64 = value(answers.next()).unwrap_or(-2);
         let mut lock = Lock::outline(server, name, &place.lock, &kind, pttl);
         lock.is_strange = !matches!(kind.as_str(), "hash" | "zset" | "string" | "none");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use parklock::{Client, Config, Layout};
 use serde_json::Value;
 
+use crate::common::port::Port;
 use crate::common::rights::{rules, user};
 use crate::common::{Proxy, Server, eventually};
 use crate::scene::{LONG, tool, tool_at};
@@ -94,7 +95,7 @@ async fn waiters_are_listed_in_their_order() {
     };
     eventually(LONG, "both are shown", shown).await;
     assert!(info.starts_with("name       a{b}%\nkind       lock\n"), "{info}");
-    assert!(info.contains("listening"), "{info}");
+    assert!(info.contains("listening  1 client\n"), "{info}");
     drop(guard);
     drop(waiting.await.expect("no panic").expect("it is granted"));
     assert_eq!(tool(&server, &["info", "nobody"]).code().await, 1);
@@ -509,4 +510,47 @@ async fn there_are_completions_and_a_manual() {
     for name in ["parklock", "parklock-run", "parklock-hold", "parklock-doctor"] {
         assert!(folder.join(format!("{name}.1")).exists(), "{name}");
     }
+}
+
+#[tokio::test]
+async fn failures_are_json_if_the_answer_was_to_be() {
+    let server = Server::start().await;
+    let nobody = Port::reserve();
+    let url = format!("redis://{}", nobody.address());
+    let event = async |words: &[&str], code: i32| {
+        let mut tool = tool_at(&url, server.dir(), words).start();
+        assert_eq!(tool.code().await, code, "{words:?}: {}", tool.complaint());
+        let complaint = tool.complaint();
+        let event: Value = serde_json::from_str(&complaint).expect(&complaint);
+        assert_eq!((&event["event"], &event["code"]), (&"failed".into(), &code.into()));
+        assert!(event["text"].as_str().is_some_and(|text| !text.is_empty()), "{complaint}");
+    };
+    for words in [&["ls"][..], &["info", "a"], &["top"], &["doctor"], &["bench"], &["hold", "a"]] {
+        event(&[words, &["--json"]].concat(), 69).await;
+        event(&[words, &["--json", "--nonsense"]].concat(), 64).await;
+    }
+    event(&["ls", "--json", "--url", "http://localhost"], 78).await;
+    let mut missing = tool(&server, &["run", "--json", "a", "--", "/no/such/program"]).start();
+    assert_eq!(missing.code().await, 127);
+    for line in missing.complaint().lines() {
+        let event: Value = serde_json::from_str(line).expect(line);
+        assert!(event["event"].is_string(), "{line}");
+    }
+    assert!(missing.complaint().contains("/no/such/program"), "{}", missing.complaint());
+    // What follows the dashes is the command's.
+    let mut plain = tool(&server, &["run", "a", "--", "/no/such/program", "--json"]).start();
+    assert_eq!(plain.code().await, 127);
+    assert!(plain.complaint().starts_with("parklock: "), "{}", plain.complaint());
+}
+
+#[tokio::test]
+async fn a_benchmark_prints_one_object_for_each_case() {
+    let server = Server::start().await;
+    let cases = lines(&server, &["bench", "--seconds", "1", "--clients", "2", "--json"]).await;
+    let parts: Vec<_> = cases.iter().map(|case| case["part"].as_str()).collect();
+    assert_eq!(parts.len(), 5);
+    assert_eq!((parts[0], parts[4]), (Some("alone"), Some("contended")));
+    assert_eq!((&cases[0]["poll_ms"], &cases[4]["poll_ms"]), (&Value::Null, &100.0.into()));
+    assert!(cases.iter().all(|case| case["turns_per_second"].is_f64()), "{cases:?}");
+    assert!(cases.iter().all(|case| case["wait_ms"]["p50"].is_f64()), "{cases:?}");
 }

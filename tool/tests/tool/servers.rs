@@ -1,10 +1,13 @@
 //! A cluster, a primary behind Sentinel, a unix socket.
 
+use std::time::Duration;
+
+use futures_util::StreamExt;
 use parklock::{Client, Config, Layout};
 use serde_json::Value;
 
 use crate::common::rights::{as_user, in_a_cluster, rules, user};
-use crate::common::{Cluster, Parrot, Proxy, Quote, Role, Server, Watched, eventually};
+use crate::common::{Cluster, Parrot, Proxy, Quote, Role, Server, Watched, eventually, timeout};
 use crate::scene::{LONG, tool_at};
 
 /// Runs commands under locks of several names, and lists them meanwhile.
@@ -230,20 +233,82 @@ async fn the_doctor_tries_plain_channels_for_a_program_that_needs_them() {
     assert_eq!(native.code().await, 78, "only a Redisson needs them");
 }
 
-/// The tool connects by itself, and as the library does.
+/// Whatever asks a server.
+const CALLS: [&[&str]; 9] = [
+    &["ls"],
+    &["info", "a"],
+    &["doctor"],
+    &["unlock", "--force", "--yes", "a"],
+    &["run", "-n", "a", "--", "true"],
+    &["elect", "-n", "a", "--", "true"],
+    &["hold", "-n", "a"],
+    &["top", "--once"],
+    &["bench", "--seconds", "1", "--clients", "2"],
+];
+
+/// The tool connects by itself, and as the library does. Makes each call of a server that repeats the password when it is asked
+/// for one of these.
+async fn shows_no_password(
+    role: Role,
+    asked: &[&'static str],
+    quotes: &[Quote],
+    url: impl Fn(&Parrot) -> String,
+) {
+    let dir = Server::start().await;
+    let (dir, url) = (dir.dir(), &url);
+    let asks = || asked.iter().flat_map(|at| quotes.iter().map(move |quote| (*at, *quote)));
+    let each = CALLS.iter().flat_map(|words| asks().map(|(at, quote)| (*words, at, quote)));
+    let mut leaks = Vec::new();
+    let said = each.map(async |(words, at, quote)| {
+        let parrot = Parrot::start(role, at, quote);
+        let mut tool = tool_at(&url(&parrot), dir, words).start();
+        let over = async || !tool.is_running() || parrot.repeated() > 0;
+        eventually(LONG, "it is asked", over).await;
+        // A server like this one may keep it waiting.
+        _ = timeout(Duration::from_secs(3), tool.code()).await;
+        ((words, at, quote), parrot.repeated(), tool.output() + &tool.complaint())
+    });
+    let mut said = futures_util::stream::iter(said).buffer_unordered(6);
+    let mut repeated: Vec<_> = asked.iter().map(|at| (*at, 0)).collect();
+    while let Some((what, times, said)) = said.next().await {
+        let of_this = repeated.iter_mut().find(|(asked, _)| *asked == what.1);
+        let of_this = of_this.expect("it is one of them");
+        of_this.1 += times;
+        leaks.extend(
+            said.lines()
+                .find(|line| line.contains("sesame"))
+                .map(|line| format!("{what:?}: {line}")),
+        );
+    }
+    assert!(leaks.is_empty(), "{} leaks: {leaks:#?}", leaks.len());
+    let never: Vec<_> = repeated.iter().filter(|(_, times)| *times == 0).collect();
+    assert!(never.is_empty(), "no call asks for {never:?}");
+}
+
 #[tokio::test]
 async fn a_server_that_repeats_what_it_was_sent_shows_no_password() {
-    let dir = Server::start().await;
-    let calls: [&[&str]; 5] =
-        [&["ls"], &["info", "a"], &["doctor"], &["unlock", "a"], &["run", "-n", "a", "--", "true"]];
-    for (words, at) in
-        calls.iter().flat_map(|words| ["AUTH", "HELLO", "INFO", "TIME"].map(|at| (words, at)))
-    {
-        let parrot = Parrot::start(Role::Alone, at, Quote::Plain);
-        let url = format!("redis://app:sesame%40sesame@127.0.0.1:{}", parrot.port());
-        let mut tool = tool_at(&url, dir.dir(), words).start();
-        tool.code().await;
-        let said = tool.output() + &tool.complaint();
-        assert!(!said.contains("sesame"), "{words:?}, {at}: {said}");
-    }
+    let url = |parrot: &Parrot| format!("redis://app:sesame%40sesame@127.0.0.1:{}", parrot.port());
+    let asked = ["HELLO", "SETINFO", "INFO", "TIME", "SCAN", "SCRIPT", "EVALSHA", "TYPE"];
+    let quotes = [Quote::Plain, Quote::Status, Quote::Text];
+    shows_no_password(Role::Alone, &asked, &quotes, url).await;
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster_that_repeats_what_it_was_sent_shows_no_password() {
+    let url = |parrot: &Parrot| {
+        format!("redis-cluster://app:sesame%40sesame@127.0.0.1:{}", parrot.port())
+    };
+    let asked = ["HELLO", "CLUSTER", "INFO", "TIME", "SCRIPT", "EVALSHA"];
+    shows_no_password(Role::Node, &asked, &[Quote::Plain], url).await;
+}
+
+#[tokio::test]
+async fn a_sentinel_that_repeats_what_it_was_sent_shows_no_password() {
+    let primary = Parrot::start(Role::Alone, "never", Quote::Plain);
+    let url = |parrot: &Parrot| {
+        let (port, password) = (parrot.port(), "sesame%40sesame");
+        format!("redis-sentinel://app:{password}@127.0.0.1:{port}/m?sentinelPassword={password}")
+    };
+    let asked = ["HELLO", "MASTER", "GET-MASTER-ADDR-BY-NAME", "SENTINELS"];
+    shows_no_password(Role::Sentinel(primary.port()), &asked, &[Quote::Plain], url).await;
 }

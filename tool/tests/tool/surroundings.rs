@@ -57,7 +57,7 @@ async fn a_list_that_cannot_be_written_is_a_failure() {
         let line = format!("$parklock {words} 2>&1 >/dev/full");
         let (code, complaint) = shell(&server, &line).await;
         assert_eq!(code, 71, "{words}");
-        assert!(complaint.starts_with("parklock: could not write"), "{complaint}");
+        assert!(complaint.contains("could not write"), "{complaint}");
     }
 }
 

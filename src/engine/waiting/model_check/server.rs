@@ -688,7 +688,8 @@ impl<'a> Call<'a> {
         } else if !again && !self.is_sweeping() {
             return;
         }
-        let mut last = front.max(self.server.swept);
+        let begins_again = self.terms.is(Mutation::ASweepBeginsAgain);
+        let mut last = if begins_again { front } else { front.max(self.server.swept) };
         let mut left = self.work.max(self.terms.window);
         let mut rank = self.server.line.iter().filter(|waiter| waiter.place <= last).count();
         self.has_lost = false;

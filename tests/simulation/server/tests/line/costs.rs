@@ -1,51 +1,39 @@
-//! What the scripts cost a real server: commands, and time. The times are printed, with the processor's name.
+//! What the scripts cost a real server, in commands. `benches/compare` measures the time.
 
 use std::collections::BTreeMap;
-use std::fs;
 
 use crate::frame::Frame;
 use crate::name::{ALL, Answer, Ask, FAIR, LOCK, Name, RW, part};
 use crate::really;
 use crate::scripts::{self, Script};
 
-/// What an `EVALSHA` may take at the most, in microseconds, however many wait or hold.
-const BOUND: u64 = 2_000;
+/// The most commands of one call, however many wait or hold.
+const BOUND: u64 = 100;
 
-/// Calls and microseconds of each command since the last reset.
-fn stats(name: &mut Name) -> BTreeMap<String, (u64, u64)> {
+/// The calls of each command since they were last set to zero.
+fn stats(name: &mut Name) -> BTreeMap<String, u64> {
     let text = String::from_utf8(name.command(&["INFO", "commandstats"]).text).expect("a text");
     let line = |line: &str| {
         let (command, rest) = line.strip_prefix("cmdstat_")?.split_once(':')?;
-        let mut fields = rest.split(',').filter_map(|field| field.split_once('='));
-        let mut number = |name| fields.find(|(field, _)| *field == name)?.1.parse().ok();
-        Some((command.to_owned(), (number("calls")?, number("usec")?)))
+        let calls = rest.strip_prefix("calls=")?.split(',').next()?.parse().ok()?;
+        Some((command.to_owned(), calls))
     };
     text.lines().filter_map(line).collect()
 }
 
-fn reset(name: &mut Name) {
-    name.command(&["CONFIG", "RESETSTAT"]);
-}
-
 /// The commands within the scripts that `work` runs.
 fn commands(name: &mut Name, work: impl FnOnce(&mut Name)) -> (u64, String) {
-    reset(name);
+    name.command(&["CONFIG", "RESETSTAT"]);
     work(name);
     let mut stats = stats(name);
     // The clock is read once for each script, as the library's own floor.
-    let scripts = stats.remove("evalsha").expect("a script ran").0;
+    let scripts = stats.remove("evalsha").expect("a script ran");
     stats.retain(|command, _| !command.starts_with("config") && command != "info");
     // The counter of tokens is written only when the clock has left it behind. Then the script also reads the clock.
-    let written = stats.remove("set").map_or(0, |(calls, _)| calls);
-    let count: u64 = stats.values().map(|(calls, _)| calls).sum();
-    let list = stats.iter().map(|(command, (calls, _))| format!("{command} {calls}"));
+    let written = stats.remove("set").unwrap_or(0);
+    let count: u64 = stats.values().sum();
+    let list = stats.iter().map(|(command, calls)| format!("{command} {calls}"));
     (count - scripts - written, list.collect::<Vec<_>>().join(", "))
-}
-
-fn processor() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    model.map_or("a processor that does not say its name".into(), |(_, name)| name.to_owned())
 }
 
 #[test]
@@ -138,30 +126,15 @@ fn thousands_of_dead_permits_come_back_in_calls_of_limited_length() {
     }
 }
 
-/// The times of a script: of the quick tenth of its calls the longest, which a busy machine does not spoil, the middle one
-/// and the longest of all; how many they are.
-fn times(name: &mut Name, mut call: impl FnMut(&mut Name) -> bool) -> (u64, u64, u64, usize) {
-    let mut times = Vec::new();
-    loop {
-        reset(name);
-        let goes_on = call(name);
-        let (calls, micros) = stats(name)["evalsha"];
-        assert_eq!(calls, 1);
-        times.push(micros);
-        if !goes_on {
-            break;
-        }
+/// The most commands that one call of a script takes, and how many calls there are until `call` says that it was the last.
+fn longest(name: &mut Name, what: &str, mut call: impl FnMut(&mut Name) -> bool) -> (u64, usize) {
+    let (mut longest, mut calls, mut goes_on) = ((0, String::new()), 0, true);
+    while goes_on {
+        longest = commands(name, |name| goes_on = call(name)).max(longest);
+        calls += 1;
     }
-    times.sort_unstable();
-    (times[times.len() / 10], times[times.len() / 2], times[times.len() - 1], times.len())
-}
-
-fn say(what: &str, (quick, middle, longest, calls): (u64, u64, u64, usize)) {
-    println!(
-        "{}: {what}: {calls} calls, a tenth within {quick} us, half within {middle} us, all within {longest} us",
-        processor()
-    );
-    assert!(quick < BOUND, "{what}: {quick} us");
+    println!("{what}: {calls} calls, the longest takes {} commands ({})", longest.0, longest.1);
+    (longest.0, calls)
 }
 
 #[test]
@@ -176,7 +149,7 @@ fn ten_thousand_readers_are_let_in_by_short_calls() {
             name.acquire(&format!("r{n}:1"), &ask);
         }
         let mut calls = 0;
-        let let_in = times(name, |name| {
+        let let_in = longest(name, "10,000 readers let in", |name| {
             if calls == 0 {
                 name.release("w:1");
             } else {
@@ -186,16 +159,16 @@ fn ten_thousand_readers_are_let_in_by_short_calls() {
             calls += 1;
             name.number(&["ZCARD", "lock_queue:{a}"]) > 0
         });
-        say("10,000 readers let in", let_in);
-        assert!(let_in.3 < READERS / 50, "64 a call: {let_in:?}");
+        assert!(let_in.0 < BOUND);
+        assert!(let_in.1 < READERS / 50, "64 a call: {let_in:?}");
         assert_eq!(name.status()[1], READERS as i64);
         let mut left = 100;
-        let releases = times(name, |name| {
+        let releases = longest(name, "one of 10,000 readers leaves", |name| {
             left -= 1;
             assert!(name.release(&format!("r{left}:1")));
             left > 0
         });
-        say("one of 10,000 readers leaves", releases);
+        assert!(releases.0 < BOUND);
     });
 }
 
@@ -210,19 +183,19 @@ fn ten_thousand_writers_hand_over_by_short_calls() {
             name.acquire(&format!("w{n}:1"), &ask);
         }
         let mut n = 0;
-        let releases = times(name, |name| {
+        let releases = longest(name, "a writer leaves 10,000 writers", |name| {
             assert!(name.release(&format!("w{n}:1")));
             n += 1;
             n < 200
         });
-        say("a writer leaves 10,000 writers", releases);
+        assert!(releases.0 < BOUND);
         let mut n = 0;
-        let signs = times(name, |name| {
+        let signs = longest(name, "a sign of life among 10,000 writers", |name| {
             name.lock("w205:1");
             n += 1;
             n < 100
         });
-        say("a sign of life among 10,000 writers", signs);
+        assert!(signs.0 < BOUND);
     });
 }
 
@@ -244,20 +217,20 @@ fn a_hundred_thousand_permits_of_the_dead_are_taken_away_by_short_calls() {
         name.command(&["ZADD", "lock:{a}", &used, &format!("#semaphore {PERMITS}")]);
         name.command(&["PEXPIRE", "lock:{a}", "600000"]);
         let mut n = 0;
-        let acquires = times(name, |name| {
+        let acquires = longest(name, "a permit beside 100,000 of the dead", |name| {
             let answer = name.acquire(&format!("a:{n}"), &part(1));
             assert!(answer.is_granted(), "{answer:?}");
             n += 1;
             n < 300
         });
-        say("a permit beside 100,000 of the dead", acquires);
+        assert!(acquires.0 < BOUND);
         let mut n = 0;
-        let statuses = times(name, |name| {
+        let statuses = longest(name, "status beside 100,000 of the dead", |name| {
             name.status();
             n += 1;
             n < 100
         });
-        say("status beside 100,000 of the dead", statuses);
+        assert!(statuses.0 < BOUND);
     });
 }
 
@@ -279,81 +252,4 @@ fn a_reader_beside_others_and_a_waiter_take_few_commands() {
         let (sign, list) = commands(name, |name| _ = name.acquire("w:1", &ask));
         println!("a sign of life: {sign} ({list})");
     });
-}
-
-/// The least that a lock by Lua can do: as it is usually written, with a count and a message to everybody.
-const FLOOR_ACQUIRE: &str = "
-if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
-  redis.call('hincrby', KEYS[1], ARGV[2], 1)
-  redis.call('pexpire', KEYS[1], ARGV[1])
-  return nil
-end
-return redis.call('pttl', KEYS[1])";
-const FLOOR_RELEASE: &str = "
-if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return nil end
-if redis.call('hincrby', KEYS[1], ARGV[2], -1) > 0 then return 0 end
-redis.call('del', KEYS[1])
-redis.call('publish', KEYS[2], ARGV[1])
-return 1";
-
-/// A way to acquire and to release.
-type Pair<'a> = &'a dyn Fn(&mut Name);
-
-/// The server's microseconds for each of these pairs, in the quietest of many short rounds, which take turns.
-fn pair_micros<const N: usize>(name: &mut Name, pairs: [Pair<'_>; N]) -> [f64; N] {
-    const PAIRS: u32 = 50;
-    let mut best = [f64::INFINITY; N];
-    for _ in 0..100 {
-        for (pair, best) in pairs.iter().zip(&mut best) {
-            reset(name);
-            (0..PAIRS).for_each(|_| pair(name));
-            *best = best.min(stats(name)["evalsha"].1 as f64 / f64::from(PAIRS));
-        }
-    }
-    best
-}
-
-#[test]
-fn the_server_time_of_a_pair_is_printed() {
-    really(LOCK, |name| {
-        let load = |name: &mut Name, text| {
-            String::from_utf8(name.command(&["SCRIPT", "LOAD", text]).text).expect("a hash")
-        };
-        let (acquire, release) = (load(name, FLOOR_ACQUIRE), load(name, FLOOR_RELEASE));
-        name.lock("a:1");
-        name.release("a:1");
-        let floor = |name: &mut Name| {
-            name.command(&["EVALSHA", &acquire, "1", "lock:{a}", "30000", "client:1"]);
-            let channel = "lock_channel:{a}";
-            name.command(&["EVALSHA", &release, "2", "lock:{a}", channel, "0", "client:1"]);
-        };
-        let plain = |name: &mut Name| {
-            assert_eq!(name.take("a:1").0, 1);
-            assert!(name.release("a:1"));
-        };
-        let alone = |name: &mut Name| {
-            assert!(name.lock("a:1").is_granted());
-            assert!(name.release("a:1"));
-        };
-        let [floor, plain, alone] = pair_micros(name, [&floor, &plain, &alone]);
-        println!(
-            "{}: server time of a pair: floor {floor:.1} us, plain {plain:.1} us, by the call that may wait {alone:.1} us",
-            processor()
-        );
-        // A machine that is busy measures anything; three times as much would be another script.
-        assert!(plain < floor * 3.0, "{plain} us, the floor takes {floor} us");
-    });
-    for (kind, part) in [(FAIR, 1), (RW, ALL), (RW, 1), (("semaphore", 64), 3)] {
-        really(kind, |name| {
-            let ask = crate::name::part(part);
-            name.acquire("a:1", &ask);
-            name.release("a:1");
-            let pair = |name: &mut Name| {
-                assert!(name.acquire("a:1", &ask).is_granted());
-                assert!(name.release("a:1"));
-            };
-            let [pair] = pair_micros(name, [&pair]);
-            println!("{}: server time of a pair: {kind:?}, {part}: {pair:.1} us", processor());
-        });
-    }
 }

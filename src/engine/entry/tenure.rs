@@ -1,0 +1,950 @@
+//! One grant by Redis to this client: its holders, its release and its loss. `lifetime.rs` says how long it lasts.
+//!
+//! 1. A tenure is held, or idle between two holders of this client. Then it is released or lost, exactly once.
+//! 2. The code that ends a hold takes the permit out while the state is locked, and drops it afterwards: the drop may wake
+//!    a task.
+//! 3. A reader may join a read of its client: then both are holds of one tenure. Each reader leaves separately, and the last
+//!    one releases the tenure.
+//!
+//! `tenure/hand_over.rs`: from holder to holder. `tenure/shared_read.rs`: readers that join.
+//! `tenure/renewal.rs`: what the watchdog does. `tenure/loss.rs`: the end without a release. `tenure/count_job.rs`: whether
+//! a background job has to write the hold count.
+
+mod count_job;
+mod hand_off_budget;
+mod hand_over;
+mod lifetime;
+mod loss;
+mod owner_holds;
+mod renewal;
+mod shared_read;
+mod timetable;
+mod wheel;
+
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use crate::engine::compact_instant::CompactInstant;
+use crate::engine::debts::Debt;
+use crate::engine::entry::Stay;
+use crate::engine::grant::{Ended, Grant, Holder, Lease};
+use crate::keys::{Keys, TenureId};
+use crate::kinds::{Holders, TokenCounter};
+use crate::meters::{Holds, Lateness};
+use crate::owner::OwnerId;
+use crate::token::FencingToken;
+
+pub(crate) use hand_off_budget::{Budget, Idle};
+pub(crate) use hand_over::{Left, PickUp, Taken};
+pub(crate) use owner_holds::{At, OwnerHolds};
+pub(crate) use renewal::Due;
+pub(crate) use timetable::Timetable;
+
+use count_job::Telling;
+use lifetime::Lifetime;
+use shared_read::SharedRead;
+use wheel::TimerSlot;
+
+/// One grant by Redis to this client.
+pub(crate) struct Tenure {
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) id: TenureId,
+    /// The lease with which the tenure began.
+    pub(crate) lease: Duration,
+    number: u64,
+    granted: CompactInstant,
+    state: Mutex<State>,
+    /// A hold has ended, or the deadline has moved.
+    changed: Notify,
+}
+
+struct State {
+    ended: Option<Ended>,
+    /// What the holds of the current owner share.
+    owner_holds: Weak<OwnerHolds>,
+    /// The owner nested while its earlier holds were away at a condition. The two groups of holds have different
+    /// [`OwnerHolds`], so no hold of this tenure can wait for a condition.
+    is_mixed: bool,
+    /// The current holder; if idle, the last one.
+    holder: Holder,
+    /// The number of holders before this one.
+    hand_overs: u16,
+    /// The hold count; 0: idle.
+    holds: u32,
+    /// The callers that it was handed on to, and that still stand in the server's line under these owner fields.
+    served: Vec<TenureId>,
+    /// The holds that have not ended, once a second caller has joined.
+    shared_read: Option<Box<SharedRead>>,
+    /// The holds that the owner has or asks for within this one. The server lets them in beside this one, so no other caller
+    /// may take over this tenure.
+    inner: Weak<()>,
+    /// When the current holder began; if idle, when the last holder left.
+    since: CompactInstant,
+    lifetime: Lifetime,
+    /// A message of another client may concern this tenure: from this time on, the watchdog has to check it.
+    doubted: Option<CompactInstant>,
+    /// When the watchdog last checked it because of a message.
+    checked: Option<CompactInstant>,
+    stay: Option<Stay>,
+    slot: Option<TimerSlot>,
+    /// When the watchdog looks at this tenure next.
+    look_at: CompactInstant,
+    /// The debt, as long as the server may have the lock, even if the lease has expired and the lock has to be swept.
+    debt: Option<Debt>,
+    /// Whether a background job is writing the hold count.
+    telling: Telling,
+    /// How many times the count was written, by such a job or by a holder that has left. It wraps around.
+    tellings: u8,
+    warned_of_deadlock: bool,
+    /// For the metrics.
+    counted: Holds,
+    late: Lateness,
+}
+
+/// Counts a hold that an owner has or asks for within a tenure, as long as it exists: until the release of that hold is
+/// answered, or fails once.
+pub(crate) type Inner = Arc<()>;
+
+impl Tenure {
+    /// Begins a tenure with its first hold. A tenure of a latch is over at once, since a caller passes a latch and does
+    /// not hold it.
+    pub(crate) fn begin(
+        keys: &Arc<Keys>,
+        stay: Stay,
+        grant: Grant,
+        holder: Holder,
+        renew_at: Instant,
+    ) -> Arc<Self> {
+        let (now, held) = (Instant::now(), keys.row.holders != Holders::Nobody);
+        let mut state = State {
+            ended: (!held).then_some(Ended::Released),
+            owner_holds: Weak::new(),
+            is_mixed: false,
+            holder,
+            hand_overs: 0,
+            holds: u32::from(held),
+            served: Vec::new(),
+            shared_read: None,
+            inner: Weak::new(),
+            since: now.into(),
+            lifetime: Lifetime::new(
+                &grant,
+                holder.wish.lease == Lease::Watched || keys.row.holders == Holders::Notified,
+                renew_at,
+            ),
+            doubted: None,
+            checked: None,
+            stay: held.then_some(stay),
+            slot: None,
+            look_at: now.into(),
+            debt: held.then_some(grant.debt),
+            telling: Telling::No,
+            tellings: 0,
+            warned_of_deadlock: false,
+            counted: Holds::default(),
+            late: Lateness::default(),
+        };
+        if held {
+            state.counted.begin(&keys.meters, 0);
+        }
+        Arc::new(Self {
+            keys: Arc::clone(keys),
+            id: grant.id,
+            lease: grant.lease,
+            number: grant.number,
+            granted: now.into(),
+            state: Mutex::new(state),
+            changed: Notify::new(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
+    }
+
+    pub(crate) fn token(&self, hand_over: u16) -> FencingToken {
+        match self.keys.row.keys.tokens {
+            TokenCounter::Shared => FencingToken::new(self.number, hand_over),
+            TokenCounter::Redissons => FencingToken::of_redisson(self.number),
+        }
+    }
+
+    /// How this hold ended, if it has ended.
+    pub(crate) fn ended(&self, hand_over: u16) -> Option<Ended> {
+        self.state().ended(hand_over)
+    }
+
+    /// Whether the tenure has ended, for all of its holds.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state().ended.is_some()
+    }
+
+    /// Whether the tenure was lost.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.state().ended == Some(Ended::Lost)
+    }
+
+    /// Records that a message granted this tenure, only for as long as a sign of life lasts. The watchdog asks for the
+    /// whole lease when it confirms the grant.
+    pub(crate) fn is_to_last(&self, lease: Duration, confirm_at: Instant) {
+        self.state().lifetime.confirm(lease, confirm_at, Instant::now());
+    }
+
+    /// Compares clocks, so it is right even if no task of this process has run for a while.
+    pub(crate) fn remaining(&self, hand_over: u16) -> Duration {
+        let state = self.state();
+        match state.ended(hand_over) {
+            None => state.lifetime.deadline().saturating_duration_since(Instant::now()),
+            Some(_) => Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        self.state().lifetime.deadline()
+    }
+
+    /// What the holds of this owner share; `None` if the owner may not nest.
+    pub(crate) fn owner_holds(&self, hand_over: u16) -> Option<Arc<OwnerHolds>> {
+        let mut state = self.state();
+        let nests = state.holder.wish.owner.is_some() && self.keys.row.has_conditions();
+        if !nests || state.hand_overs != hand_over {
+            return None;
+        }
+        let owner_holds = state.owner_holds.upgrade().unwrap_or_default();
+        state.owner_holds = Arc::downgrade(&owner_holds);
+        Some(owner_holds)
+    }
+
+    /// Moves the holds of `owner_holds` into this tenure after a wait: `others` of them besides the one that waited. Returns
+    /// their number in this tenure.
+    pub(crate) fn take_in(&self, owner_holds: &Arc<OwnerHolds>, others: u32) -> u16 {
+        let mut state = self.state();
+        if state.holds > 1 {
+            // Another future of the owner has nested meanwhile.
+            state.is_mixed = true;
+        }
+        state.owner_holds = Arc::downgrade(owner_holds);
+        if state.ended.is_none() {
+            state.holds += others;
+        }
+        state.hand_overs
+    }
+
+    /// Whether one of its holds can wait for a condition: no hold of the owner would be left out when they come back.
+    pub(crate) fn can_wait(&self) -> bool {
+        let state = self.state();
+        !state.is_mixed && !state.is_shelter()
+    }
+
+    /// What the holder asked for, so that it can ask again.
+    pub(crate) fn holder(&self) -> Holder {
+        let state = self.state();
+        let mut holder = state.holder;
+        if state.lifetime.is_watched() {
+            holder.wish.lease = Lease::Watched;
+        }
+        holder
+    }
+
+    /// The number of the hold that this owner has now.
+    pub(crate) fn hold_of(&self, owner: OwnerId) -> Option<u16> {
+        let state = self.state();
+        let held = state.ended(state.hand_overs).is_none();
+        (held && state.holder.wish.owner == Some(owner)).then_some(state.hand_overs)
+    }
+
+    pub(crate) fn holds(&self) -> u32 {
+        self.state().holds
+    }
+
+    /// The hold count of a hold: how often its owner has nested, or one for a caller that has joined.
+    pub(crate) fn count_of(&self, hand_over: u16) -> u32 {
+        let state = self.state();
+        match &state.shared_read {
+            Some(read) => u32::from(read.has(hand_over)),
+            None => state.holds,
+        }
+    }
+
+    /// The owner of this hold is about to ask for another hold within it, which the server lets in beside this one. Returns what
+    /// keeps other callers from taking over this tenure, as long as it exists; `None` if the hold has ended.
+    pub(crate) fn shelter(&self, hand_over: u16) -> Option<Inner> {
+        let mut state = self.state();
+        if state.ended(hand_over).is_some() {
+            return None;
+        }
+        let inner = state.inner.upgrade().unwrap_or_default();
+        state.inner = Arc::downgrade(&inner);
+        Some(inner)
+    }
+
+    /// Another token of its debt, while it has one.
+    pub(crate) fn debt(&self) -> Option<Debt> {
+        self.state().debt.clone()
+    }
+
+    /// Takes its debt, for the job that releases the lock.
+    pub(crate) fn take_debt(&self) -> Option<Debt> {
+        self.state().debt.take()
+    }
+
+    /// The caller that holds it now still stands in the server's line. The release takes it out.
+    pub(crate) fn serves(&self, id: TenureId) {
+        self.state().served.push(id);
+    }
+
+    /// Takes the callers that still stand in the server's line although they have had their turns.
+    pub(crate) fn take_served(&self) -> Box<[TenureId]> {
+        std::mem::take(&mut self.state().served).into_boxed_slice()
+    }
+
+    /// Adds one to the hold count and returns the count, or `None` if the hold has ended.
+    pub(crate) fn enter(&self, hand_over: u16) -> Option<u32> {
+        let mut state = self.state();
+        if state.ended(hand_over).is_some() {
+            return None;
+        }
+        state.holds += 1;
+        Some(state.holds)
+    }
+
+    /// Notes that a caller waits for the lock: warns once if its task is the task that asked for the current hold. Returns whether
+    /// this tenure still lasts.
+    pub(crate) fn note_waiter(&self, waiting: OwnerId) -> bool {
+        let mut state = self.state();
+        if state.ended.is_some() {
+            return false;
+        }
+        let is_deadlock = state.holds > 0 && state.holder.asked_by == waiting;
+        let warns = is_deadlock && !std::mem::replace(&mut state.warned_of_deadlock, true);
+        drop(state);
+        if warns {
+            let name = self.keys.name();
+            tracing::warn!(
+                ?name,
+                "a task waits for a lock whose guard it took itself: a deadlock?"
+            );
+        }
+        true
+    }
+
+    /// Resolves when a hold ends, at the deadline at the latest.
+    pub(crate) async fn end(self: Arc<Self>, hand_over: u16) -> Ended {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Listen first, check second: so no change in between is missed.
+            changed.as_mut().enable();
+            let (ended, deadline) = {
+                let state = self.state();
+                (state.ended(hand_over), state.lifetime.deadline())
+            };
+            if let Some(ended) = ended {
+                return ended;
+            }
+            tokio::select! {
+                () = changed => {}
+                () = sleep_until(deadline) => self.expire(),
+            }
+        }
+    }
+}
+
+impl State {
+    fn ended(&self, hand_over: u16) -> Option<Ended> {
+        // A holder that has left has released its hold, even if the tenure is lost later.
+        let left = match &self.shared_read {
+            Some(read) => !read.has(hand_over),
+            None => self.hand_overs != hand_over || self.holds == 0,
+        };
+        if left { Some(Ended::Released) } else { self.ended }
+    }
+
+    /// Begins the next hold, and counts it.
+    fn next_hold(&mut self, keys: &Keys) -> u16 {
+        self.hand_overs += 1;
+        self.holds += 1;
+        if let Some(read) = &mut self.shared_read {
+            read.enter(self.hand_overs);
+        }
+        self.warned_of_deadlock = false;
+        (self.owner_holds, self.is_mixed) = (Weak::new(), false);
+        self.counted.begin(&keys.meters, self.hand_overs);
+        self.hand_overs
+    }
+
+    /// Ends it as released. Returns its permit or its seat. Its place in the wheel is left to [`Timetable::leave`].
+    fn release(&mut self) -> Option<Stay> {
+        self.ended = Some(Ended::Released);
+        let mut stay = self.stay.take();
+        if let Some(stay) = &mut stay {
+            stay.leaving();
+        }
+        stay
+    }
+
+    /// Whether its owner may have another hold within this one.
+    fn is_shelter(&self) -> bool {
+        self.inner.strong_count() > 0
+    }
+
+    /// Whether the server may still have a lock that this client gave up as lost.
+    fn is_unswept(&self) -> bool {
+        self.ended == Some(Ended::Lost) && self.debt.is_some()
+    }
+
+    fn is_kept(&self) -> bool {
+        matches!(self.stay, Some(Stay::Kept(_)))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::renewal::CHECKS_APART;
+    use super::*;
+    use crate::config::Layout;
+    use crate::engine::debts::Debts;
+    use crate::engine::entry::tenure::hand_off_budget::{Budget, Idle};
+    use crate::engine::entry::{Entry, EntryPermit, Hold, Stay, Table, Visit};
+    use crate::engine::grant::{Loss, Wish, deadline};
+    use crate::kinds::Kind;
+
+    /// With this budget, no tenure is handed on.
+    pub(crate) const NO_BUDGET: Budget = Budget {
+        hand_overs: 0,
+        time: Duration::ZERO,
+        reserve: Duration::ZERO,
+        lease: Duration::MAX,
+    };
+
+    const LEASE: Duration = Duration::from_secs(10);
+    const BUDGET: Budget =
+        Budget { hand_overs: 2, time: LEASE, reserve: Duration::from_secs(1), lease: LEASE };
+
+    const IDLE: Idle = Idle { pickup: LEASE, keep: LEASE };
+
+    fn holder(lease: Lease) -> Holder {
+        Wish { owner: None, lease, permits: 1 }.by_caller()
+    }
+
+    fn permit(table: &Arc<Table>) -> EntryPermit {
+        let keys = Arc::new(Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap());
+        table.visit(&keys, 1).unwrap().try_permit().unwrap()
+    }
+
+    fn visitor(table: &Arc<Table>) -> Visit {
+        let keys = Arc::new(Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap());
+        table.visit(&keys, 1).unwrap()
+    }
+
+    /// A tenure that has just begun, and the table of its permit.
+    pub(crate) fn begun() -> (Arc<Table>, Hold) {
+        hold(Lease::Watched, Instant::now() + LEASE)
+    }
+
+    /// Another hold of the same tenure.
+    fn of_same(hold: &Hold, hand_over: u16) -> Hold {
+        Hold::new(Arc::clone(&hold.tenure), hand_over)
+    }
+
+    fn handed_on(hold: &Hold) -> EntryPermit {
+        match hold.tenure.leave(hold.hand_over, BUDGET) {
+            Left::HandedOn(Stay::Permit(permit)) => permit,
+            _ => panic!("not handed on"),
+        }
+    }
+
+    /// A tenure with this deadline.
+    fn hold(lease: Lease, deadline: Instant) -> (Arc<Table>, Hold) {
+        let table = Arc::new(Table::default());
+        let hold = hold_in(&table, lease, deadline);
+        (table, hold)
+    }
+
+    fn hold_in(table: &Arc<Table>, lease: Lease, deadline: Instant) -> Hold {
+        let now = Instant::now();
+        let debt = Debts::default().tidying();
+        let grant =
+            Grant { id: TenureId(1), number: 1, awaited: false, lease: LEASE, sent: now, debt };
+        let tenure = permit(table).begin(grant, holder(lease), now);
+        let hold = Hold::new(tenure, 0);
+        hold.tenure.state().lifetime.set(deadline, lease == Lease::Watched);
+        hold
+    }
+
+    fn due(hold: &Hold, max_hold: Option<Duration>) -> Due {
+        hold.tenure.due(Instant::now(), max_hold, IDLE)
+    }
+
+    #[test]
+    fn the_deadline_counts_from_before_the_request_and_leaves_room_for_drift() {
+        let sent = Instant::now();
+        assert_eq!(deadline(sent, LEASE), sent + Duration::from_millis(9_898));
+        assert_eq!(deadline(sent, Duration::from_millis(1)), sent);
+    }
+
+    #[test]
+    fn the_deadline_only_moves_outwards() {
+        let now = Instant::now();
+        let (_table, hold) = hold(Lease::Watched, now + LEASE);
+        assert!(hold.tenure.prolong(now, LEASE / 2));
+        assert_eq!(hold.tenure.deadline(), now + LEASE);
+        assert!(hold.tenure.prolong(now, LEASE * 2));
+        assert_eq!(hold.tenure.deadline(), deadline(now, LEASE * 2));
+    }
+
+    #[test]
+    fn an_answer_after_the_deadline_brings_nothing_back() {
+        let (_table, hold) = hold(Lease::Watched, Instant::now());
+        assert!(!hold.tenure.prolong(Instant::now(), LEASE));
+        assert_eq!(hold.outcome(), Some(Ended::Lost));
+    }
+
+    #[test]
+    fn a_renewal_never_asks_for_less_than_was_asked_for_before() {
+        let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
+        for _ in 0..1000 {
+            let (asked, sent) = (hold.tenure.renewal(LEASE * 3), Instant::now());
+            assert!(asked > LEASE / 2 && asked <= LEASE, "{asked:?}");
+            assert!(hold.tenure.prolong(sent, asked));
+        }
+    }
+
+    #[test]
+    fn a_doubted_tenure_is_looked_at_whatever_its_lease() {
+        let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
+        hold.tenure.doubt();
+        assert_eq!(due(&hold, None), Due::Renew);
+        assert!(matches!(due(&hold, None), Due::At(_)));
+    }
+
+    #[test]
+    fn many_messages_have_a_tenure_checked_once_in_a_pause() {
+        let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
+        let first = hold.tenure.doubt();
+        assert_eq!(hold.tenure.due(first, None, IDLE), Due::Renew);
+        let second = hold.tenure.doubt();
+        assert_eq!(second, first + CHECKS_APART);
+        assert_eq!(hold.tenure.doubt(), second, "one of many messages");
+        assert_eq!(hold.tenure.due(first, None, IDLE), Due::At(second));
+        assert_eq!(hold.tenure.due(second, None, IDLE), Due::Renew);
+    }
+
+    #[test]
+    fn a_check_without_an_answer_is_repeated_whatever_the_lease() {
+        let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
+        let again = Instant::now() + LEASE / 2;
+        hold.tenure.doubt();
+        assert_eq!(due(&hold, None), Due::Renew);
+        hold.tenure.check_again(again);
+        assert_eq!(hold.tenure.next_look(IDLE), again);
+        assert_eq!(due(&hold, None), Due::At(again));
+        assert_eq!(hold.tenure.due(again, None, IDLE), Due::Renew);
+        hold.tenure.check_again(again + LEASE);
+        let message = hold.tenure.doubt();
+        assert_eq!(message, again + CHECKS_APART, "a message does not wait for the repetition");
+        assert_eq!(hold.tenure.due(message, None, IDLE), Due::Renew);
+    }
+
+    #[test]
+    fn a_tenure_past_its_deadline_is_invalid_before_any_task_has_said_so() {
+        let (_table, hold) = hold(Lease::Watched, Instant::now());
+        assert!(!hold.tenure.is_over());
+        assert_eq!(hold.remaining(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_lost_tenure_gives_up_its_turn_and_is_swept_once() {
+        let (table, hold) = hold(Lease::Watched, Instant::now());
+        assert_eq!(due(&hold, None), Due::Sweep);
+        assert!(hold.tenure.take_debt().is_some());
+        assert_eq!(due(&hold, None), Due::Ended);
+        assert_eq!(table.len(), 0, "the permit keeps the entry");
+        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Lost));
+        assert_eq!(hold.outcome(), Some(Ended::Lost));
+    }
+
+    /// The server still has it for a while, so a caller that asked meanwhile would be refused.
+    #[test]
+    fn a_tenure_whose_lease_is_over_is_released_at_once_and_keeps_its_turn_until_then() {
+        let released = Arc::new(Mutex::new(Vec::new()));
+        let releases = Arc::clone(&released);
+        let table = Table::new(Layout::Native, move |tenure: &_, stay| {
+            let tenure: &Tenure = tenure;
+            releases.lock().unwrap().push((tenure.take_debt().is_some(), stay));
+        });
+        let table = Arc::new(table);
+        let hold = hold_in(&table, Lease::Watched, Instant::now());
+        assert!(!hold.tenure.lasts());
+        let ended = std::mem::take(&mut *released.lock().unwrap());
+        assert!(matches!(&ended[..], [(true, Some(Stay::Permit(_)))]));
+        assert!(visitor(&table).try_permit().is_none(), "the release keeps the permit");
+        drop(ended);
+        assert!(visitor(&table).try_permit().is_some());
+        assert_eq!(due(&hold, None), Due::Ended, "nothing is left to sweep");
+        assert!(released.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_count_that_the_background_may_have_written_behind_ours_is_noticed() {
+        let (_, hold) = begun();
+        let before = hold.tenure.tellings();
+        assert_eq!(hold.tenure.tellings(), before);
+        assert!(hold.tenure.will_tell());
+        assert_eq!(hold.tenure.tellings(), None, "it is writing");
+        assert!(hold.tenure.told(1));
+        assert_ne!(hold.tenure.tellings(), before, "it has written");
+    }
+
+    /// Two tasks with one `Owner`: one nests while the other one leaves a nested hold.
+    #[test]
+    fn a_count_that_another_holder_may_have_written_behind_ours_is_noticed() {
+        let (_table, hold) = begun();
+        let before = hold.tenure.tellings();
+        assert!(hold.tenure.has_told(1));
+        assert_ne!(hold.tenure.tellings(), before, "it has written");
+        assert!(!hold.tenure.has_told(2), "there is one");
+    }
+
+    #[test]
+    fn hold_counts_are_written_one_at_a_time_until_the_latest_is() {
+        let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+        assert_eq!(hold.tenure.enter(0), Some(2));
+        assert!(hold.tenure.will_tell());
+        assert!(!hold.tenure.told(1), "there are two");
+        assert!(!hold.tenure.will_tell(), "the same word will do");
+        assert!(!hold.tenure.told(2), "another word may arrive after this one");
+        assert!(hold.tenure.told(2));
+        assert!(hold.tenure.will_tell());
+    }
+
+    #[test]
+    fn the_debt_of_a_tenure_is_handed_over_once_and_ends_with_a_loss() {
+        let (_table, released) = hold(Lease::Watched, Instant::now() + LEASE);
+        assert!(matches!(released.tenure.leave(0, BUDGET), Left::Last(..)));
+        assert!(released.tenure.close().is_none(), "it is being given back");
+        assert!(released.tenure.take_debt().is_some());
+        assert!(released.tenure.take_debt().is_none());
+
+        let (_table, gone) = hold(Lease::Watched, Instant::now() + LEASE);
+        gone.tenure.lose(Loss::Gone);
+        assert!(gone.tenure.debt().is_none());
+
+        let (_table, over) = hold(Lease::Watched, Instant::now());
+        assert!(matches!(over.tenure.leave(0, BUDGET), Left::Lost));
+        assert!(over.tenure.close().is_some(), "the server may still have it");
+    }
+
+    #[test]
+    fn a_tenure_ends_once() {
+        let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Last(Some(_))));
+        hold.tenure.lose(Loss::Gone);
+        assert_eq!(hold.outcome(), Some(Ended::Released));
+        assert_eq!(due(&hold, None), Due::Ended);
+    }
+
+    #[test]
+    fn only_a_watched_tenure_is_renewed_and_not_beyond_max_hold() {
+        let far = Instant::now() + LEASE;
+        let (_table, fixed) = hold(Lease::Fixed(LEASE), far);
+        assert_eq!(due(&fixed, None), Due::At(far));
+        let (_table, watched) = hold(Lease::Watched, far);
+        assert_eq!(due(&watched, Some(LEASE)), Due::Renew);
+        assert_eq!(due(&watched, Some(Duration::ZERO)), Due::At(far));
+    }
+
+    #[test]
+    fn a_nested_hold_gets_no_more_after_max_hold_though_the_watchdog_has_not_looked() {
+        let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+        let (more, fixed) = (LEASE * 2, Lease::Fixed(LEASE * 2));
+        let nested = |lease, max_hold| hold.tenure.for_nested(lease, more, Some(max_hold));
+        assert_eq!(nested(Lease::Watched, LEASE), more);
+        assert!(nested(Lease::Watched, Duration::ZERO) <= LEASE);
+        assert_eq!(nested(fixed, Duration::ZERO), more);
+    }
+
+    #[test]
+    fn a_tenure_is_handed_on_within_its_budget_each_turn_with_a_greater_token() {
+        let (table, mut last) = hold(Lease::Watched, Instant::now() + LEASE);
+        let visitor = visitor(&table);
+        let next = visitor.wait();
+        for _ in 0..BUDGET.hand_overs {
+            let permit = handed_on(&last);
+            assert_eq!(last.outcome(), Some(Ended::Released));
+            let PickUp::Held(next) = last.tenure.pick_up(permit, holder(Lease::Watched), BUDGET)
+            else {
+                panic!("not picked up")
+            };
+            let next = of_same(&last, next);
+            assert!(next.token() > last.token());
+            assert_eq!(next.outcome(), None);
+            last = next;
+        }
+        let permit = handed_on(&last);
+        let spent = last.tenure.pick_up(permit, holder(Lease::Watched), BUDGET);
+        assert!(matches!(spent, PickUp::Ended(..)));
+        drop((spent, next));
+        drop(visitor);
+        assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn neither_to_nor_from_a_fixed_lease_nor_near_the_deadline_is_a_tenure_taken_up() {
+        let soon = Instant::now() + BUDGET.reserve / 2;
+        for (from, to, deadline) in [
+            (Lease::Fixed(LEASE), Lease::Watched, soon + LEASE),
+            (Lease::Watched, Lease::Fixed(LEASE), soon + LEASE),
+            (Lease::Watched, Lease::Watched, soon),
+            (Lease::Watched, Lease::Watched, soon + LEASE * 2),
+        ] {
+            let (table, hold) = hold(from, deadline);
+            let visitor = visitor(&table);
+            let _next = visitor.wait();
+            let permit = handed_on(&hold);
+            assert!(matches!(hold.tenure.pick_up(permit, holder(to), BUDGET), PickUp::Ended(..)));
+        }
+    }
+
+    #[test]
+    fn an_idle_tenure_that_nobody_takes_up_in_time_ends() {
+        let (table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+        hold.tenure.renew_at(Instant::now() + LEASE);
+        let visitor = visitor(&table);
+        let _next = visitor.wait();
+        let permit = handed_on(&hold);
+        assert!(matches!(due(&hold, None), Due::At(_)));
+        let now = Instant::now();
+        let idle = Idle { pickup: Duration::ZERO, ..IDLE };
+        assert_eq!(hold.tenure.due(now, None, idle), Due::Unclaimed);
+        let late = hold.tenure.pick_up(permit, holder(Lease::Watched), BUDGET);
+        assert!(matches!(late, PickUp::Nothing(_)));
+    }
+
+    /// A read that others may join, and the table of its seat.
+    fn read() -> (Arc<Table>, Hold) {
+        let table = Arc::new(Table::default());
+        let keys = Arc::new(Keys::new(Layout::Native, Kind::Read, "a".to_owned()).unwrap());
+        let permit = table.visit(&keys, 1).unwrap().try_permit().unwrap();
+        let (sent, debt) = (Instant::now(), Debts::default().tidying());
+        let grant = Grant { id: TenureId(1), number: 1, awaited: false, lease: LEASE, sent, debt };
+        (table, Hold::new(permit.begin(grant, holder(Lease::Watched), sent), 0))
+    }
+
+    #[test]
+    fn readers_that_join_have_holds_of_their_own_and_the_last_one_gives_back() {
+        let (table, first) = read();
+        let second = of_same(&first, first.tenure.join(BUDGET).unwrap());
+        let third = of_same(&first, first.tenure.join(BUDGET).unwrap());
+        assert!(first.token() < second.token() && second.token() < third.token());
+        assert!(first.tenure.join(BUDGET).is_none(), "the budget is spent");
+        assert!(matches!(second.tenure.leave(second.hand_over, BUDGET), Left::Others));
+        let ends = [&first, &second, &third].map(Hold::outcome);
+        assert_eq!(ends, [None, Some(Ended::Released), None]);
+        assert_eq!([&first, &second, &third].map(Hold::count), [1, 0, 1]);
+        assert!(matches!(first.tenure.leave(first.hand_over, BUDGET), Left::Others));
+        let last = third.tenure.leave(third.hand_over, BUDGET);
+        assert!(matches!(last, Left::Last(Some(Stay::Seat(_)))));
+        assert!(first.tenure.join(BUDGET).is_none());
+        drop(last);
+        assert_eq!(table.len(), 0, "the seat keeps the entry");
+    }
+
+    #[test]
+    fn a_loss_is_told_to_the_remaining_readers() {
+        let (_table, first) = read();
+        let second = of_same(&first, first.tenure.join(BUDGET).unwrap());
+        assert!(matches!(first.tenure.leave(first.hand_over, BUDGET), Left::Others));
+        first.tenure.lose(Loss::Gone);
+        assert_eq!((first.outcome(), second.outcome()), (Some(Ended::Released), Some(Ended::Lost)));
+        assert!(first.tenure.join(BUDGET).is_none());
+        assert!(matches!(second.tenure.leave(second.hand_over, BUDGET), Left::Lost));
+    }
+
+    #[test]
+    fn nobody_joins_an_owner_or_a_fixed_lease() {
+        for (owner, lease) in
+            [(Some(OwnerId::current()), Lease::Watched), (None, Lease::Fixed(LEASE))]
+        {
+            let (_table, hold) = read();
+            hold.tenure.state().holder.wish.owner = owner;
+            hold.tenure.state().lifetime.set(Instant::now() + LEASE, lease == Lease::Watched);
+            assert!(hold.tenure.join(BUDGET).is_none());
+        }
+    }
+
+    #[test]
+    fn a_resting_tenure_is_taken_up_once_or_given_back_when_the_budget_is_spent() {
+        let (table, mut hold) = read();
+        let keys = Arc::clone(&hold.tenure.keys);
+        let visitor = table.visit(&keys, 1).unwrap();
+        let next = visitor.wait();
+        for _ in 0..BUDGET.hand_overs {
+            assert!(matches!(hold.tenure.leave(hold.hand_over, BUDGET), Left::Rests(_)));
+            let Taken::Held(again) = hold.tenure.take_up(holder(Lease::Watched), BUDGET, false)
+            else {
+                panic!("not taken up")
+            };
+            let twice = hold.tenure.take_up(holder(Lease::Watched), BUDGET, false);
+            assert!(matches!(twice, Taken::Nothing));
+            hold = of_same(&hold, again);
+        }
+        let spent = hold.tenure.leave(hold.hand_over, BUDGET);
+        assert!(matches!(spent, Left::Last(Some(_))));
+        drop((spent, next));
+        drop(visitor);
+        assert_eq!(table.len(), 0);
+    }
+
+    /// A tenure that its client may keep, the table of its permit, and its entry.
+    fn keepable(lease: Lease) -> (Arc<Table>, Hold, Arc<Entry>) {
+        let (table, hold) = hold(lease, Instant::now() + LEASE);
+        let entry = table.find(hold.tenure.keys.id()).unwrap();
+        entry.allow_keeping(Vec::new, || false); // without channels, there is nothing to miss
+        (table, hold, entry)
+    }
+
+    #[test]
+    fn a_kept_tenure_is_idle_and_the_next_caller_takes_it_up() {
+        let (table, first, _entry) = keepable(Lease::Watched);
+        let Left::Kept(stay) = first.tenure.leave(0, BUDGET) else { panic!("not kept") };
+        drop(stay);
+        assert_eq!(first.outcome(), Some(Ended::Released));
+        assert!(first.tenure.hold_of(OwnerId::current()).is_none());
+        let (permit, unwanted) = (permit(&table), BUDGET.unwanted());
+        let PickUp::Held(next) = first.tenure.pick_up(permit, holder(Lease::Watched), unwanted)
+        else {
+            panic!("not taken up")
+        };
+        assert!(of_same(&first, next).token() > first.token());
+    }
+
+    /// A holder leaves while a message says that another client wants the lock. In each order of their steps, the client
+    /// gives the lock back.
+    #[test]
+    fn a_holder_that_leaves_while_another_client_asks_keeps_nothing() {
+        for leaves_after in 0..=2 {
+            let (_table, hold, entry) = keepable(Lease::Watched);
+            let mut is_given_back = false;
+            for step in 0..=2 {
+                if step == leaves_after {
+                    match hold.tenure.leave(0, BUDGET) {
+                        Left::Kept(stay) => drop(stay),
+                        Left::Last(..) => is_given_back = true,
+                        _ => panic!("a holder alone"),
+                    }
+                }
+                match step {
+                    0 => _ = entry.forbid_keeping(),
+                    1 => is_given_back |= hold.tenure.retire_kept().is_some(),
+                    _ => {}
+                }
+            }
+            assert!(is_given_back && hold.tenure.is_over(), "leaves after {leaves_after} steps");
+        }
+    }
+
+    #[test]
+    fn a_kept_tenure_ends_when_it_was_idle_for_too_long() {
+        let (_table, hold, _entry) = keepable(Lease::Watched);
+        let now = Instant::now();
+        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Kept(_)));
+        let idle = Idle { pickup: Duration::ZERO, keep: LEASE / 2 };
+        assert!(!matches!(hold.tenure.due(now, None, idle), Due::Unclaimed));
+        let idle = Idle { pickup: LEASE, keep: Duration::ZERO };
+        assert_eq!(hold.tenure.due(Instant::now(), None, idle), Due::Unclaimed);
+        assert!(hold.tenure.is_over() && hold.tenure.take_stay().is_some());
+    }
+
+    #[test]
+    fn a_kept_tenure_that_is_lost_is_taken_up_by_nobody() {
+        let (table, hold, _entry) = keepable(Lease::Watched);
+        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Kept(_)));
+        hold.tenure.lose(Loss::Gone);
+        let unwanted = BUDGET.unwanted();
+        let taken = hold.tenure.pick_up(permit(&table), holder(Lease::Watched), unwanted);
+        assert!(matches!(taken, PickUp::Nothing(_)));
+        assert!(hold.tenure.retire_kept().is_none());
+    }
+
+    /// A held tenure is not given back because somebody asks, nor is one that was handed to a caller in the queue.
+    #[test]
+    fn only_a_kept_tenure_is_given_back_when_another_client_asks() {
+        let (table, hold, _entry) = keepable(Lease::Watched);
+        assert!(hold.tenure.retire_kept().is_none());
+        let visitor = visitor(&table);
+        let next = visitor.wait();
+        let permit = handed_on(&hold);
+        assert!(hold.tenure.retire_kept().is_none());
+        drop((permit, next));
+    }
+
+    #[test]
+    fn a_fixed_lease_is_not_kept() {
+        let (_table, hold, _entry) = keepable(Lease::Fixed(LEASE));
+        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Last(..)));
+    }
+
+    #[test]
+    fn a_tenure_within_which_more_was_asked_for_is_not_handed_on() {
+        let (table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+        let visitor = visitor(&table);
+        let _next = visitor.wait();
+        let inner = hold.tenure.shelter(hold.hand_over).unwrap();
+        let another = hold.tenure.shelter(hold.hand_over).unwrap();
+        drop(inner);
+        assert!(!hold.tenure.can_wait());
+        assert!(matches!(hold.tenure.leave(hold.hand_over, BUDGET), Left::Last(..)));
+        assert!(hold.tenure.shelter(hold.hand_over).is_none(), "it is over");
+        drop(another);
+    }
+
+    #[test]
+    fn a_tenure_is_handed_on_when_all_that_was_within_it_is_over() {
+        let (table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+        let visitor = visitor(&table);
+        let _next = visitor.wait();
+        let inner = [(); 2].map(|()| hold.tenure.shelter(hold.hand_over).unwrap());
+        drop(inner);
+        assert!(hold.tenure.can_wait());
+        handed_on(&hold);
+    }
+
+    #[test]
+    fn a_loss_after_the_hand_over_is_not_the_former_holders() {
+        let (table, first) = hold(Lease::Watched, Instant::now() + LEASE);
+        let visitor = visitor(&table);
+        let _next = visitor.wait();
+        let permit = handed_on(&first);
+        let PickUp::Held(next) = first.tenure.pick_up(permit, holder(Lease::Watched), BUDGET)
+        else {
+            panic!("not picked up")
+        };
+        let next = of_same(&first, next);
+        first.tenure.lose(Loss::Gone);
+        assert_eq!(first.outcome(), Some(Ended::Released));
+        assert_eq!(next.outcome(), Some(Ended::Lost));
+    }
+
+    #[tokio::test]
+    async fn the_end_is_told_to_all_that_wait_for_it() {
+        let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+        let ends = [(); 3].map(|()| tokio::spawn(hold.ended()));
+        tokio::task::yield_now().await;
+        hold.tenure.lose(Loss::Gone);
+        for end in ends {
+            assert_eq!(end.await.unwrap(), Ended::Lost);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_end_comes_by_the_deadline_though_nobody_says_so() {
+        let deadline = Instant::now() + Duration::from_millis(20);
+        let (_table, hold) = hold(Lease::Watched, deadline);
+        assert_eq!(hold.ended().await, Ended::Lost);
+        assert!(Instant::now() >= deadline);
+    }
+}

@@ -1,0 +1,233 @@
+//! How a tenure goes from holder to holder within its client: the last holder leaves it, and the next one picks it up,
+//! within a budget. Otherwise it ends, and the client gives it back. `side_by_side.rs` knows the reads and permits that
+//! rest, and `caller/pick_up.rs` takes one.
+
+use std::time::Duration;
+
+use crate::engine::compact_instant::CompactInstant;
+use crate::engine::entry::tenure::hand_off_budget::Budget;
+use crate::engine::entry::tenure::{State, Tenure};
+use crate::engine::entry::{EntryPermit, Stay, Visit};
+use crate::engine::grant::{Holder, Lease};
+
+/// The outcome for a holder that leaves.
+pub(crate) enum Left {
+    /// Other holds of the same owner remain.
+    Nested,
+    /// Other holds remain, of callers that have joined.
+    Others,
+    /// The last hold ended, and the next holder waits: the tenure is idle until that holder takes the permit.
+    HandedOn(Stay),
+    /// The last hold ended, and another caller of this client may take up the idle tenure.
+    Rests(Visit),
+    /// The last hold ended, and the client keeps the idle tenure. The permit is to be passed on.
+    Kept(Stay),
+    /// The last hold ended: the lock has to be released, and then the permit passed on.
+    Last(Option<Stay>),
+    /// The lock was already lost.
+    Lost,
+}
+
+/// The outcome for the next caller in the queue.
+pub(crate) enum PickUp {
+    /// An idle tenure that the caller now holds, after this many hand-overs.
+    Held(u16),
+    /// An idle tenure that may not be handed on. It has ended, and has to be released.
+    Ended(EntryPermit),
+    Nothing(EntryPermit),
+}
+
+/// The outcome for a caller that takes up a tenure without the permit.
+pub(crate) enum Taken {
+    /// The caller now holds it, after this many hand-overs.
+    Held(u16),
+    /// It may not be handed on. It has ended, and has to be released.
+    Ended(Option<Stay>),
+    /// Another caller has it, or it is over.
+    Nothing,
+}
+
+impl Tenure {
+    /// Takes one off the hold count. When the last holder leaves a tenure that was not lost, the tenure is handed on if
+    /// a caller waits for it. Otherwise its client keeps it or lets it rest, if that is allowed, or releases it.
+    pub(crate) fn leave(&self, hand_over: u16, budget: Budget) -> Left {
+        self.leave_with(hand_over, 1, budget).1
+    }
+
+    /// Same as [`leave`](Self::leave), but ends up to so many holds at once. Returns how many there were, too.
+    pub(crate) fn leave_with(&self, hand_over: u16, holds: u32, budget: Budget) -> (u32, Left) {
+        let now = CompactInstant::now();
+        let mut state = self.state_at(now);
+        // If all holds of this owner ended at once, another holder of this client may have the tenure by now.
+        if state.ended(hand_over).is_some() {
+            return (0, Left::Lost);
+        }
+        let holds = holds.min(state.holds);
+        state.holds -= holds;
+        if let Some(read) = &mut state.shared_read {
+            read.leave(hand_over);
+        }
+        let is_last = state.holds == 0 || state.shared_read.is_some();
+        let _ended = is_last.then(|| state.counted.end(hand_over));
+        let left = match state.stay.take() {
+            stay if state.holds > 0 => {
+                state.stay = stay;
+                if state.shared_read.is_none() {
+                    return (holds, Left::Nested);
+                }
+                Left::Others
+            }
+            Some(stay) if self.is_handed_on(&state, &stay, budget, now) => {
+                state.since = now;
+                Left::HandedOn(stay)
+            }
+            Some(stay) if self.is_to_be_kept(&state, &stay, budget, now) => {
+                (state.stay, state.since) = (Some(Stay::Kept(stay.visit().clone())), now);
+                Left::Kept(stay)
+            }
+            stay => {
+                let rests = stay.as_ref().and_then(|stay| self.rests(&state, stay, budget, now));
+                state.stay = stay;
+                state.rest_or_end(rests, now)
+            }
+        };
+        drop(state);
+        self.changed.notify_waiters();
+        (holds, left)
+    }
+
+    /// The next caller in the queue may find that the budget is used up, and offers the tenure to Redis. A caller that
+    /// waits separately stands in the server's line already, so nothing is left for it then.
+    fn is_handed_on(
+        &self,
+        state: &State,
+        stay: &Stay,
+        budget: Budget,
+        now: CompactInstant,
+    ) -> bool {
+        let row = self.keys.row;
+        let is_handed_on = row.holders.is_handed_on() && !state.is_shelter() && stay.is_handed_on();
+        let held = || self.age_of_report(now, false);
+        is_handed_on
+            && (!row.line.is_of_callers()
+                || state.allows(self.budget(budget.in_line()), held(), now))
+    }
+
+    /// Whether the client keeps it: only if the next holder may have it without asking Redis.
+    fn is_to_be_kept(
+        &self,
+        state: &State,
+        stay: &Stay,
+        budget: Budget,
+        now: CompactInstant,
+    ) -> bool {
+        matches!(stay, Stay::Permit(permit) if permit.entry().may_keep())
+            && !state.is_shelter()
+            && state.lifetime.allows(self.budget(budget), now)
+    }
+
+    fn rests(
+        &self,
+        state: &State,
+        stay: &Stay,
+        budget: Budget,
+        now: CompactInstant,
+    ) -> Option<Visit> {
+        if state.holder.wish.owner.is_some() || !state.lifetime.is_watched() {
+            return None;
+        }
+        let allows = |is_fresh, is_expected| {
+            let budget = if is_expected { budget.unwanted() } else { budget };
+            state.allows(self.budget(budget), self.age_of_report(now, is_fresh), now)
+        };
+        stay.rest(state.holder.wish.permits, now.instant(), budget.time, allows)
+    }
+
+    /// How old the server's report is that no waiter stands in line: zero if it is fresh, or else as old as the grant.
+    pub(crate) fn age_of_report(&self, now: CompactInstant, is_fresh: bool) -> Duration {
+        if is_fresh { Duration::ZERO } else { now.saturating_duration_since(self.granted) }
+    }
+
+    /// A grant by message has a short lease. If the reserve were longer than a third of it, such a tenure would never be
+    /// handed on.
+    pub(crate) fn budget(&self, budget: Budget) -> Budget {
+        Budget { reserve: budget.reserve.min(self.lease / 3), ..budget }
+    }
+
+    /// A caller takes up a resting tenure.
+    pub(crate) fn take_up(&self, holder: Holder, budget: Budget, is_fresh: bool) -> Taken {
+        let now = CompactInstant::now();
+        let mut state = self.state_at(now);
+        if state.ended.is_some() || state.holds > 0 {
+            return Taken::Nothing;
+        }
+        if !state.allows(self.budget(budget), self.age_of_report(now, is_fresh), now) {
+            return Taken::Ended(state.release());
+        }
+        state.holder = holder;
+        state.since = now;
+        Taken::Held(state.next_hold(&self.keys))
+    }
+
+    /// The next caller in the queue takes up an idle tenure, if the budget allows it. Otherwise the tenure ends, and
+    /// the caller offers it to Redis.
+    pub(crate) fn pick_up(&self, permit: EntryPermit, holder: Holder, budget: Budget) -> PickUp {
+        let now = CompactInstant::now();
+        let mut state = self.state_at(now);
+        if state.ended.is_some() || state.holds > 0 {
+            return PickUp::Nothing(permit);
+        }
+        let is_allowed = holder.wish.lease == Lease::Watched
+            && state.allows(self.budget(budget), self.age_of_report(now, false), now);
+        if !is_allowed {
+            // At most the visit of a kept tenure: the permit is this caller's.
+            let stay = state.release();
+            drop(state);
+            drop(stay);
+            return PickUp::Ended(permit);
+        }
+        state.since = now;
+        state.holder = holder;
+        let kept = state.stay.replace(Stay::Permit(permit));
+        let hand_over = state.next_hold(&self.keys);
+        drop(state);
+        drop(kept);
+        PickUp::Held(hand_over)
+    }
+
+    /// Ends an idle tenure that no caller waits for. Returns its seat, if it has one.
+    pub(crate) fn retire(&self) -> Option<Option<Stay>> {
+        let mut state = self.state();
+        if state.ended.is_some() || state.holds > 0 {
+            return None;
+        }
+        Some(state.release())
+    }
+
+    /// Ends a tenure that its client keeps idle. Returns the same as [`retire`](Self::retire).
+    pub(crate) fn retire_kept(&self) -> Option<Option<Stay>> {
+        let mut state = self.state();
+        (state.ended.is_none() && state.is_kept()).then(|| state.release())
+    }
+
+    /// Takes the permit or the seat of a tenure that has ended and has to be released.
+    pub(crate) fn take_stay(&self) -> Option<Stay> {
+        self.state().stay.take()
+    }
+}
+
+impl State {
+    /// Leaves it to the next caller of its client, or ends it.
+    fn rest_or_end(&mut self, rests: Option<Visit>, now: CompactInstant) -> Left {
+        if let Some(visit) = rests {
+            self.since = now;
+            return Left::Rests(visit);
+        }
+        Left::Last(self.release())
+    }
+
+    /// Whether the next holder may have it without asking Redis.
+    pub(crate) fn allows(&self, budget: Budget, held: Duration, now: CompactInstant) -> bool {
+        budget.allows(u32::from(self.hand_overs), held) && self.lifetime.allows(budget, now)
+    }
+}

@@ -1,0 +1,128 @@
+//! How long a tenure lasts: until when the client believes in it, until when Redis may keep it, and when it is renewed.
+//!
+//! Plain state. It reads no clock.
+//!
+//! 1. The deadline only moves outwards, and only for an answer: it is the time before the request was sent, plus the
+//!    requested TTL, minus drift.
+//! 2. A request never asks for an earlier expiry than Redis has agreed to. If a longer request got no answer, the scripts
+//!    see to it that the next one does not shorten the TTL in Redis.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::compact_instant::CompactInstant;
+use crate::engine::entry::tenure::hand_off_budget::Budget;
+use crate::engine::grant::{Grant, deadline};
+
+/// How long a tenure lasts.
+pub(crate) struct Lifetime {
+    deadline: CompactInstant,
+    /// The latest expiry that Redis has agreed to, or that a grant by message has to be confirmed for. Redis may keep the
+    /// lock until then, and a little longer.
+    expiry: CompactInstant,
+    renew_at: CompactInstant,
+    watched: bool,
+    /// The watchdog has renewed it for `max_hold`, and does not renew it again.
+    overdue: bool,
+    /// A message granted it, for no longer than a sign of life lasts. The watchdog has to confirm it, even if the lease
+    /// is fixed.
+    unconfirmed: bool,
+}
+
+impl Lifetime {
+    pub(crate) fn new(grant: &Grant, watched: bool, renew_at: Instant) -> Self {
+        Self {
+            deadline: deadline(grant.sent, grant.lease).into(),
+            expiry: (grant.sent + grant.lease).into(),
+            renew_at: renew_at.into(),
+            watched,
+            overdue: false,
+            unconfirmed: false,
+        }
+    }
+
+    /// Until when the client believes in it.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline.instant()
+    }
+
+    /// Whether the client no longer believes in it at this time.
+    pub(crate) fn is_expired(&self, now: CompactInstant) -> bool {
+        self.deadline <= now
+    }
+
+    /// Whether the watchdog renews it as long as it is held.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched
+    }
+
+    /// Whether it was renewed for `max_hold`.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.overdue
+    }
+
+    /// Has the watchdog renew it from now on, unless the watchdog has done so for `max_hold`. Returns whether that is
+    /// new.
+    pub(crate) fn watch(&mut self) -> bool {
+        !self.overdue && !std::mem::replace(&mut self.watched, true)
+    }
+
+    /// Stops renewal after `max_hold`.
+    pub(crate) fn stop_watching(&mut self) {
+        (self.watched, self.overdue) = (false, true);
+    }
+
+    /// A message granted it: this lease has to be requested at `confirm_at`.
+    pub(crate) fn confirm(&mut self, lease: Duration, confirm_at: Instant, now: Instant) {
+        self.expiry = self.expiry.max((now + lease).into());
+        self.renew_at = self.renew_at.min(confirm_at.into());
+        self.unconfirmed = true;
+    }
+
+    pub(crate) fn renew_at(&mut self, at: Instant) {
+        self.renew_at = at.into();
+    }
+
+    /// When it is to be renewed, if at all.
+    pub(crate) fn renewal(&self) -> Instant {
+        self.renew_at.instant()
+    }
+
+    /// Redis has agreed to a TTL that was requested at `sent`.
+    pub(crate) fn prolong(&mut self, sent: Instant, ttl: Duration) {
+        self.deadline = self.deadline.max(deadline(sent, ttl).into());
+        self.expiry = self.expiry.max((sent + ttl).into());
+        self.unconfirmed = false;
+    }
+
+    /// The TTL that a request has to ask for: this much from now, or what was asked for before if that ends later.
+    pub(crate) fn at_least(&self, wanted: Duration, now: Instant) -> Duration {
+        wanted.max(self.expiry.instant().saturating_duration_since(now))
+    }
+
+    /// Whether it is time to renew it.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.is_renewed() && self.renew_at <= now.into()
+    }
+
+    /// When it is renewed, or when it ends.
+    pub(crate) fn next_look(&self) -> Instant {
+        let at = if self.is_renewed() { self.renew_at.min(self.deadline) } else { self.deadline };
+        at.instant()
+    }
+
+    /// Whether the next holder may have it without asking Redis.
+    pub(crate) fn allows(&self, budget: Budget, now: CompactInstant) -> bool {
+        self.watched && now + budget.reserve < self.deadline && self.deadline <= now + budget.lease
+    }
+
+    fn is_renewed(&self) -> bool {
+        self.watched || self.unconfirmed
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set(&mut self, deadline: Instant, watched: bool) {
+        (self.deadline, self.watched) = (deadline.into(), watched);
+    }
+}

@@ -1,0 +1,186 @@
+//! What the watchdog does for a tenure, and when. `lifetime.rs` says how long a tenure lasts.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::compact_instant::CompactInstant;
+use crate::engine::entry::tenure::hand_off_budget::Idle;
+use crate::engine::entry::tenure::wheel::TimerSlot;
+use crate::engine::entry::tenure::{State, Tenure};
+use crate::engine::grant::Lease;
+
+/// The least time between two checks that messages cause.
+pub(super) const CHECKS_APART: Duration = Duration::from_millis(20);
+
+/// What the watchdog finds when a tenure is due.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    Renew,
+    /// There is nothing to do before this time.
+    At(Instant),
+    /// It is lost. Redis may still have the lock, which has to be swept.
+    Sweep,
+    /// It was idle for too long. It has ended, and has to be released.
+    Unclaimed,
+    Ended,
+}
+
+impl Tenure {
+    /// Records its slot in the wheel. Returns `false` if there is nothing left to do about the tenure.
+    pub(crate) fn scheduled(&self, slot: TimerSlot, look_at: Instant) -> bool {
+        let mut state = self.state();
+        state.slot = Some(slot);
+        state.look_at = look_at.into();
+        state.ended.is_none() || state.is_unswept()
+    }
+
+    pub(super) fn slot(&self) -> Option<TimerSlot> {
+        self.state().slot
+    }
+
+    /// When the watchdog has to look at an idle tenure that may be idle for this long; `None` if it looks by then anyway.
+    pub(crate) fn look_after_idle(&self, idle: Duration) -> Option<Instant> {
+        let state = self.state();
+        let look_at = state.since + idle;
+        (state.look_at > look_at).then(|| look_at.instant())
+    }
+
+    /// Has the watchdog renew it from now on, unless the watchdog has done so for `max_hold`. Returns whether that is
+    /// new.
+    pub(crate) fn watch(&self) -> bool {
+        self.state().lifetime.watch()
+    }
+
+    /// When the watchdog has to look next, if nothing happens before. The caller has the watchdog look then. The time is stored
+    /// in the same step: so a holder that leaves before the look is scheduled sees that it needs an earlier one.
+    pub(crate) fn next_look(&self, idle: Idle) -> Instant {
+        self.state().plan_look(idle)
+    }
+
+    /// Has the watchdog renew the tenure at this time.
+    pub(crate) fn renew_at(&self, at: Instant) {
+        self.state().lifetime.renew_at(at);
+    }
+
+    /// A message says that the tenure may be lost. Returns when the watchdog has to check it: now, or soon if it has just done
+    /// so. Anybody who may publish can write such messages.
+    pub(crate) fn doubt(&self) -> Instant {
+        let mut state = self.state();
+        let now = CompactInstant::now();
+        let from = state.checked.map_or(now, |checked| now.max(checked + CHECKS_APART));
+        let from = state.doubted.map_or(from, |doubted| doubted.min(from));
+        state.doubted = Some(from);
+        from.instant()
+    }
+
+    /// The watchdog got no answer: has it check the tenure again at this time, whatever the lease.
+    pub(crate) fn check_again(&self, at: Instant) {
+        let mut state = self.state();
+        state.lifetime.renew_at(at);
+        // A message that has come meanwhile has it check the tenure sooner.
+        state.doubted.get_or_insert(at.into());
+    }
+
+    /// The TTL that a renewal has to ask for: this much from now, or what was asked for before if that ends later. So a
+    /// renewal never shortens the TTL.
+    pub(crate) fn at_least(&self, wanted: Duration) -> Duration {
+        self.state().lifetime.at_least(wanted, Instant::now())
+    }
+
+    /// The TTL that a nested hold asks for. After `max_hold`, a watched hold gets no more time, or a holder that keeps
+    /// nesting would never end. This check does not rely on the watchdog, which may look later: each nested hold
+    /// postpones the next renewal.
+    pub(crate) fn for_nested(
+        &self,
+        lease: Lease,
+        length: Duration,
+        max_hold: Option<Duration>,
+    ) -> Duration {
+        let state = self.state();
+        let overdue = state.lifetime.is_overdue() || state.is_held_for(max_hold, Instant::now());
+        drop(state);
+        let gives_none = lease == Lease::Watched && overdue;
+        self.at_least(if gives_none { Duration::ZERO } else { length })
+    }
+
+    /// The TTL that the watchdog asks for.
+    pub(crate) fn renewal(&self, timeout: Duration) -> Duration {
+        let watched = self.state().lifetime.is_watched();
+        self.at_least(if watched { timeout } else { Duration::ZERO })
+    }
+
+    /// Redis has agreed to a TTL that was requested at `sent`. Returns `false` if the tenure is over. Past its deadline
+    /// a tenure is lost, even if the server still has it.
+    pub(crate) fn prolong(&self, sent: Instant, ttl: Duration) -> bool {
+        let mut state = self.state_at(CompactInstant::now());
+        if state.ended.is_some() {
+            return false;
+        }
+        state.lifetime.prolong(sent, ttl);
+        state.late.renewed();
+        drop(state);
+        self.changed.notify_waiters();
+        true
+    }
+
+    /// What the watchdog has to do when the wheel reaches this tenure.
+    pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>, idle: Idle) -> Due {
+        let mut state = self.state_at(now.into());
+        match state.ended {
+            Some(_) if state.is_unswept() => return Due::Sweep,
+            Some(_) => return Due::Ended,
+            None => {}
+        }
+        if state.holds == 0 && now >= state.idle_until(idle) {
+            state.stay = state.release();
+            return Due::Unclaimed;
+        }
+        if state.holds > 0 && state.lifetime.is_watched() && state.is_held_for(max_hold, now) {
+            state.lifetime.stop_watching();
+            drop(state);
+            let name = self.keys.name();
+            tracing::warn!(
+                ?name,
+                "a caller has held the lock for max_hold: the client no longer renews it"
+            );
+            return self.due(now, max_hold, idle);
+        }
+        let renew = state.lifetime.is_due(now);
+        if renew {
+            let at = state.lifetime.renewal();
+            state.late.due(at);
+        }
+        let is_doubted = state.doubted.take_if(|from| *from <= now.into()).is_some();
+        if is_doubted {
+            state.checked = Some(now.into());
+        }
+        if is_doubted || renew { Due::Renew } else { Due::At(state.plan_look(idle)) }
+    }
+}
+
+impl State {
+    fn next_look(&self, idle: Idle) -> Instant {
+        if self.ended.is_some() {
+            return Instant::now();
+        }
+        let renewal = self.lifetime.next_look();
+        let look = self.doubted.map_or(renewal, |from| renewal.min(from.instant()));
+        if self.holds == 0 { look.min(self.idle_until(idle)) } else { look }
+    }
+
+    fn plan_look(&mut self, idle: Idle) -> Instant {
+        let look_at = self.next_look(idle);
+        self.look_at = look_at.into();
+        look_at
+    }
+
+    /// Until when an idle tenure stays idle.
+    fn idle_until(&self, idle: Idle) -> Instant {
+        self.since.instant() + if self.is_kept() { idle.keep } else { idle.pickup }
+    }
+
+    fn is_held_for(&self, max_hold: Option<Duration>, now: Instant) -> bool {
+        max_hold.is_some_and(|most| now - self.since.instant() >= most)
+    }
+}

@@ -1,0 +1,235 @@
+//! The timetable: when the watchdog has to look at which tenure. It is the wheel with a clock.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::engine::entry::tenure::Tenure;
+use crate::engine::entry::tenure::wheel::Wheel;
+use crate::pause::sleep_until_if;
+
+/// The length of a tick: the wheel cannot distinguish times that are closer.
+const TICK_MS: u64 = 8;
+
+/// Every tenure of a client, by the time at which it needs attention.
+pub(crate) struct Timetable {
+    started: Instant,
+    plan: Mutex<Plan>,
+    /// Wakes the watchdog if it would sleep for too long.
+    earlier: Notify,
+}
+
+struct Plan {
+    wheel: Wheel<Arc<Tenure>>,
+    /// The tenures that the watchdog got last. Until it asks for more, it may not have handled all of them.
+    in_hand: Vec<Arc<Tenure>>,
+    /// The tick at which the watchdog looks next: never after the first tenure is due. If that tenure leaves, this tick
+    /// stays: otherwise a lock that is taken and released repeatedly would wake the watchdog each time.
+    look_at: Option<u64>,
+    closed: bool,
+}
+
+impl Timetable {
+    pub(crate) fn new(now: Instant) -> Self {
+        let plan = Plan { wheel: Wheel::new(), in_hand: Vec::new(), look_at: None, closed: false };
+        Self { started: now, plan: Mutex::new(plan), earlier: Notify::new() }
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().expect("no panic under this lock")
+    }
+
+    /// Has the watchdog look at a tenure at this time. Returns `false` if the client is closed.
+    pub(crate) fn enter(&self, tenure: &Arc<Tenure>, due: Instant) -> bool {
+        let tick = self.tick(due);
+        let mut plan = self.plan();
+        if plan.closed {
+            return false;
+        }
+        // Slots change only under this mutex, so a tenure never stands in the wheel twice.
+        if let Some(before) = tenure.slot() {
+            // A look that comes earlier stays: it may be for something else, and it schedules the next look itself. The watchdog
+            // and a holder that leaves may both schedule a look at the same moment.
+            if plan.wheel.due(before).is_some_and(|due| due <= tick) {
+                return true;
+            }
+            plan.wheel.leave(before);
+        }
+        let slot = plan.wheel.enter(tick, Arc::clone(tenure));
+        if !tenure.scheduled(slot, due) {
+            plan.wheel.leave(slot);
+            return true;
+        }
+        let oversleeps = plan.look_at.is_none_or(|look_at| tick < look_at);
+        if oversleeps {
+            plan.look_at = Some(tick);
+        }
+        drop(plan);
+        if oversleeps {
+            self.earlier.notify_one();
+        }
+        true
+    }
+
+    /// The watchdog need not look at this tenure any more.
+    pub(crate) fn leave(&self, tenure: &Tenure) {
+        // First, by itself: who has the mutex of a tenure may not lock this one.
+        let slot = tenure.slot();
+        let left = slot.and_then(|slot| self.plan().wheel.leave(slot));
+        drop(left);
+    }
+
+    /// Has the watchdog check as soon as it can whether Redis still has a tenure.
+    pub(crate) fn hasten(&self, tenure: &Arc<Tenure>) {
+        self.enter(tenure, tenure.doubt());
+    }
+
+    /// Waits for the next tenures that are due. The watchdog asks when it has handled the previous ones.
+    ///
+    /// # Cancel safety
+    /// No tenure is taken out before the future is ready.
+    pub(crate) async fn next(&self) -> Vec<Arc<Tenure>> {
+        let seen_to = std::mem::take(&mut self.plan().in_hand);
+        drop(seen_to);
+        loop {
+            let wake = self.next_wake();
+            tokio::select! {
+                () = sleep_until_if(wake) => {}
+                () = self.earlier.notified() => continue,
+            }
+            let now = self.passed(Instant::now());
+            let mut plan = self.plan();
+            let due = plan.wheel.advance(now);
+            plan.look_at = plan.wheel.next();
+            if !due.is_empty() {
+                // Store them in the same step: so `close` finds each of them, in the wheel or here.
+                plan.in_hand.clone_from(&due);
+                return due;
+            }
+        }
+    }
+
+    /// How many tenures are held by nobody. `None`: a caller holds one. The first such tenure ends the search, since a client may
+    /// have a hundred thousand of them.
+    pub(crate) fn idle(&self) -> Option<usize> {
+        let plan = self.plan();
+        // One that was in hand may be in the wheel again.
+        let mut idle = BTreeSet::new();
+        for tenure in plan.wheel.iter().chain(&plan.in_hand).filter(|tenure| !tenure.is_over()) {
+            if tenure.holds() > 0 {
+                return None;
+            }
+            idle.insert(tenure.id);
+        }
+        Some(idle.len())
+    }
+
+    /// Returns every tenure, and accepts no more.
+    pub(crate) fn close(&self) -> Vec<Arc<Tenure>> {
+        let mut plan = self.plan();
+        plan.closed = true;
+        let mut all = plan.wheel.drain();
+        all.append(&mut plan.in_hand);
+        all
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let look_at = self.plan().look_at;
+        look_at.map(|tick| self.started + Duration::from_millis(TICK_MS * tick))
+    }
+
+    /// The first tick after this time.
+    fn tick(&self, at: Instant) -> u64 {
+        self.passed(at) + 1
+    }
+
+    /// The last tick that has passed at this time.
+    fn passed(&self, at: Instant) -> u64 {
+        let since = at.saturating_duration_since(self.started);
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX) / TICK_MS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake, Waker};
+
+    use super::*;
+    use crate::engine::entry::tenure::tests::begun;
+
+    const A_WHILE: Duration = Duration::from_millis(50);
+
+    #[tokio::test(start_paused = true)]
+    async fn closing_finds_the_tenures_that_the_watchdog_has_in_hand() {
+        let timetable = Timetable::new(Instant::now());
+        let tenures = [(); 3].map(|()| begun().1.tenure);
+        assert!(timetable.enter(&tenures[0], Instant::now() + A_WHILE));
+        assert!(timetable.enter(&tenures[1], Instant::now() + A_WHILE));
+        assert!(timetable.enter(&tenures[2], Instant::now() + A_WHILE * 100));
+
+        let in_hand = timetable.next().await;
+        assert_eq!(in_hand.len(), 2);
+
+        assert_eq!(timetable.close().len(), 3);
+        assert!(!timetable.enter(&in_hand[0], Instant::now()), "closed");
+    }
+
+    /// Counts how often a task is woken.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_that_is_taken_and_released_again_and_again_does_not_wake_the_watchdog() {
+        let timetable = Timetable::new(Instant::now());
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut next = Box::pin(timetable.next());
+        let mut watchdog_looks = || next.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(watchdog_looks().is_pending());
+        for _ in 0..10 {
+            let tenure = begun().1.tenure;
+            assert!(timetable.enter(&tenure, Instant::now() + A_WHILE));
+            // The watchdog is so slow that it never sees the tenure.
+            timetable.leave(&tenure);
+            assert!(watchdog_looks().is_pending());
+        }
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_later_look_does_not_replace_an_earlier_one() {
+        let timetable = Timetable::new(Instant::now());
+        let (tenure, begun) = (begun().1.tenure, Instant::now());
+        assert!(timetable.enter(&tenure, begun + A_WHILE));
+        assert!(timetable.enter(&tenure, begun + A_WHILE * 10));
+        assert!(Arc::ptr_eq(&timetable.next().await[0], &tenure));
+        assert!(begun.elapsed() < A_WHILE * 2);
+        // Now that it is not in the wheel, the next look is as late as that.
+        assert!(timetable.enter(&tenure, begun + A_WHILE * 10));
+        timetable.next().await;
+        assert!(begun.elapsed() >= A_WHILE * 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_watchdog_wakes_in_time_after_a_look_that_found_nothing() {
+        let timetable = Timetable::new(Instant::now());
+        let (gone, stays) = (begun().1.tenure, begun().1.tenure);
+        assert!(timetable.enter(&gone, Instant::now() + A_WHILE));
+        timetable.leave(&gone);
+        assert!(timetable.enter(&stays, Instant::now() + A_WHILE * 3));
+        let looked = Instant::now();
+        assert!(Arc::ptr_eq(&timetable.next().await[0], &stays));
+        let late = looked.elapsed() - A_WHILE * 3;
+        assert!(late <= Duration::from_millis(2 * TICK_MS), "{late:?}");
+    }
+}

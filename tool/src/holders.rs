@@ -1,0 +1,72 @@
+//! Who holds a lock that the tool does not have, for a message about it. It asks only when it has to say something: a lock that is
+//! free costs no question.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+use tokio::time::timeout;
+
+use crate::args::Lock;
+use crate::failure::Failure;
+use crate::inventory::Inventory;
+use crate::servers;
+use crate::table::printable;
+
+/// How long a message waits for the names.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many holders a message names.
+const NAMED: usize = 3;
+
+/// Who holds a lock, or that nobody knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Holders {
+    pub(crate) text: String,
+    /// The same as `holders` of `info --json`.
+    pub(crate) json: Json,
+}
+
+impl Default for Holders {
+    fn default() -> Self {
+        Self { text: "somebody else".to_owned(), json: json!([]) }
+    }
+}
+
+impl Holders {
+    /// The holders of the first lock.
+    pub(crate) fn of(inventory: &Inventory) -> Self {
+        let Some(lock) = inventory.locks.first().filter(|lock| !lock.holders.is_empty()) else {
+            return Self::default();
+        };
+        let named = lock.holders.iter().take(NAMED);
+        let mut names: Vec<_> =
+            named.map(|holder| printable(&inventory.who_since(&holder.owner))).collect();
+        let others = lock.held_by.saturating_sub(names.len() as u64);
+        if others > 0 {
+            names.push(format!("{others} more"));
+        }
+        Self { text: names.join(" and "), json: inventory.json(lock)["holders"].take() }
+    }
+
+    pub(crate) fn read(line: &str) -> Option<Self> {
+        let (text, json) = serde_json::from_str(line).ok()?;
+        Some(Self { text, json })
+    }
+}
+
+/// In one line.
+impl fmt::Display for Holders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", json!([self.text, self.json]))
+    }
+}
+
+/// The holders of a lock that was just held by others. If this user may not ask, nobody knows them.
+pub(crate) async fn of(lock: &Lock) -> Holders {
+    let asked = async {
+        let realm = lock.server.one_realm()?;
+        let servers = servers::reach_for(&lock.server.url(), &realm, &lock.name).await?.servers;
+        Ok::<_, Failure>(Holders::of(&Inventory::of_one(&servers, &realm, &lock.name, 0).await?))
+    };
+    timeout(PATIENCE, asked).await.ok().and_then(Result::ok).unwrap_or_default()
+}
