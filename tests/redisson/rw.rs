@@ -165,7 +165,7 @@ async fn readers_of_both_sides_share_and_a_writer_waits_for_all_of_them() {
     writer.order("writelock a").await;
     scene.rw_awaited_by(1).await;
     scene.java_parks(1).await;
-    let ours = writing(scene.somebody().await);
+    let mut ours = writing(scene.somebody().await);
     scene.rw_awaited_by(2).await;
 
     java.ask("readunlock a").await;
@@ -179,13 +179,22 @@ async fn readers_of_both_sides_share_and_a_writer_waits_for_all_of_them() {
     assert_eq!(java.result("readcount a").await, "1");
 
     java.ask("readunlock a").await;
+    // Redisson's message of a read-write lock wakes the threads that are parked when it comes. One that has just been
+    // refused, and is not parked yet, sleeps until the lease is over. So ours keeps the lock until Java has been refused.
     let both = async {
-        let ours = async { ours.await.unwrap().unwrap().unlock().await.unwrap() };
-        let theirs = async {
-            writer.answer().await;
-            writer.ask("writeunlock a").await;
-        };
-        tokio::join!(ours, theirs);
+        tokio::select! {
+            guard = &mut ours => {
+                sleep(A_WHILE).await;
+                scene.java_parks(1).await;
+                guard.unwrap().unwrap().unlock().await.unwrap();
+                writer.answer().await;
+                writer.ask("writeunlock a").await;
+            }
+            _ = writer.answer() => {
+                writer.ask("writeunlock a").await;
+                granted(ours).await.unlock().await.unwrap();
+            }
+        }
     };
     timeout(AT_ONCE, both).await.expect("both write, one after the other");
     scene.is_clean().await;
