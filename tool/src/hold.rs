@@ -63,7 +63,7 @@ async fn stay(guard: Guard, lock: &Lock, voice: &Voice, ends: &mut Ends) -> u8 {
     }
     tokio::select! {
         _ = guard.ended() => {
-            voice.warn("lost", &json!({}), "the lock is lost");
+            voice.warn("lost", &json!({}), &voice.lost());
             return exit::LOST;
         }
         _ = ends.next() => {}
@@ -80,7 +80,7 @@ async fn give_back(guard: Guard, voice: &Voice) -> u8 {
     match timeout(GIVING_BACK, guard.unlock()).await {
         Ok(Ok(())) => exit::OK,
         Ok(Err(Error::Lost { .. })) => {
-            voice.warn("lost", &json!({}), "the lock was lost");
+            voice.warn("lost", &json!({}), &voice.lost());
             exit::LOST
         }
         Ok(Err(error)) => left(voice, &error.to_string()),

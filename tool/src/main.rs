@@ -48,7 +48,7 @@ use std::future::Future;
 use std::process::ExitCode;
 
 use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde_json::json;
 
 use crate::args::{Cli, Command};
@@ -75,20 +75,36 @@ fn parsed(arguments: &[OsString]) -> Result<Cli, u8> {
     if arguments.iter().take_while(|word| *word != "--").any(|word| word == "--json") {
         voice::fail_in_json();
     }
-    Cli::try_parse_from(named).map_err(|error| match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let _ = error.print();
-            exit::OK
-        }
-        _ if voice::fails_in_json() => {
-            voice::fail(exit::USAGE, error.to_string().trim_end());
-            exit::USAGE
-        }
-        _ => {
-            let _ = error.print();
-            exit::USAGE
-        }
-    })
+    Cli::try_parse_from(named).map_err(|error| hinted(error, arguments)).map_err(
+        |error| match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                let _ = error.print();
+                exit::OK
+            }
+            _ if voice::fails_in_json() => {
+                voice::fail(exit::USAGE, error.to_string().trim_end());
+                exit::USAGE
+            }
+            _ => {
+                let _ = error.print();
+                exit::USAGE
+            }
+        },
+    )
+}
+
+/// `flock` and `timeout` take a command without `--`, so that is what many type first.
+fn hinted(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    let runs = arguments.first().is_some_and(|word| word == "run" || word == "elect");
+    let unexpected = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) => word.as_str(),
+        _ => "-",
+    };
+    if runs && !unexpected.starts_with('-') && !arguments.iter().any(|word| word == "--") {
+        let hint = "the command comes after `--`: parklock run backup -- ./backup.sh".into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint]));
+    }
+    error
 }
 
 fn obey(command: Command, arguments: &[OsString]) -> u8 {

@@ -209,7 +209,7 @@ impl<'a> Supervisor<'a> {
                 self.voice.warn("left", &json!({}), &text);
             }
             Told::Gone => {
-                self.voice.warn("lost", &json!({}), "the lock is lost");
+                self.voice.warn("lost", &json!({}), &self.voice.lost());
                 return Phase::Done(Outcome::Lost);
             }
             // There was no command, and there is no lock.
@@ -267,7 +267,7 @@ impl<'a> Supervisor<'a> {
             return Phase::Running(running);
         }
         let next = if running.next == Next::Report { Next::Report } else { Next::Kill };
-        Phase::Running(self.lose(Running { next, ..running }, "the lock is lost"))
+        Phase::Running(self.lose(Running { next, ..running }, &self.voice.lost()))
     }
 
     /// Nobody renews the lock any more.

@@ -61,6 +61,11 @@ impl Voice {
         }
     }
 
+    /// What to say when the lock is lost. One log often has the messages of many tools.
+    pub(crate) fn lost(&self) -> String {
+        format!("the lock {} is lost", printable(&self.name))
+    }
+
     /// Waits for the lock. If that takes a while, says who holds it: at a terminal, a user sees nothing happen.
     pub(crate) async fn waits<T>(&self, lock: &Lock, wait: impl Future<Output = T>) -> T {
         let say = if io::stderr().is_terminal() { Self::warn } else { Self::note };

@@ -76,6 +76,21 @@ async fn wrong_usage_is_64() {
 }
 
 #[tokio::test]
+async fn a_command_without_its_dashes_is_told_of_them() {
+    let server = Server::start().await;
+    for words in [&["run", "a", "true"][..], &["elect", "-n", "a", "true", "now"]] {
+        let mut tool = tool(&server, words).start();
+        assert_eq!(tool.code().await, 64, "{words:?}");
+        assert!(tool.complaint().contains("the command comes after `--`"), "{}", tool.complaint());
+    }
+    for words in [&["run", "a", "--nonsense"][..], &["run", "a"], &["ls", "a", "b"]] {
+        let mut tool = tool(&server, words).start();
+        assert_eq!(tool.code().await, 64, "{words:?}");
+        assert!(!tool.complaint().contains("comes after"), "{}", tool.complaint());
+    }
+}
+
+#[tokio::test]
 async fn redis_that_is_not_there_is_69() {
     let server = Server::start().await;
     let nobody = Port::reserve();

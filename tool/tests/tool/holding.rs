@@ -155,7 +155,7 @@ async fn hold_says_that_the_lock_is_lost() {
     tool.says("token").await;
     admin.cmd::<()>(&["DEL", "lock:{a}"]).await;
     assert_eq!(tool.code().await, 75);
-    assert!(tool.complaint().contains("the lock is lost"));
+    assert!(tool.complaint().contains("the lock a is lost"));
 }
 
 #[tokio::test]
