@@ -299,7 +299,16 @@ impl Guard {
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
     pub async fn extend(&self, lease: Duration) -> Result<()> {
-        self.engine.extend(&self.hold.now(), lease).await
+        self.extending(lease).await
+    }
+
+    /// The same, without a borrow of the guard.
+    pub(crate) fn extending(
+        &self,
+        lease: Duration,
+    ) -> impl Future<Output = Result<()>> + Send + use<> {
+        let (engine, hold) = (Arc::clone(&self.engine), self.hold.now().into_owned());
+        async move { engine.extend(&hold, lease).await }
     }
 
     /// Same as [`extend`](Self::extend), but rides out failures, as long as the lock is ours.

@@ -1,14 +1,16 @@
 //! Several guards as one: the set is held as long as enough of them are.
 
-use std::fmt;
-use std::sync::Arc;
+use std::future::pending;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use std::{fmt, mem};
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::engine::{Ended, Hold};
+use crate::engine::{Ended, Engine, Hold};
 use crate::error::{Error, Result};
 use crate::guards::guard::{Guard, while_held};
 
@@ -23,31 +25,63 @@ pub(crate) fn grace(took: Duration) -> Duration {
 
 /// The guards of one hold.
 pub(crate) struct GuardSet {
-    guards: Vec<Guard>,
+    guards: Mutex<Vec<Guard>>,
+    holds: watch::Sender<Arc<[Hold]>>,
     pub(crate) view: View,
 }
 
 impl GuardSet {
     /// The hold lasts as long as `needed` of the guards are valid.
     pub(crate) fn new(guards: Vec<Guard>, needed: usize) -> Self {
-        let view = View { parts: guards.iter().map(Guard::hold).collect(), needed };
-        Self { guards, view }
+        let (holds, parts) = watch::channel(guards.iter().map(Guard::hold).collect());
+        Self { guards: Mutex::new(guards), holds, view: View { parts, needed } }
+    }
+
+    fn guards(&self) -> MutexGuard<'_, Vec<Guard>> {
+        self.guards.lock().expect("no panic under this lock")
+    }
+
+    /// Whether this client holds a valid part.
+    pub(crate) fn has_part_of(&self, engine: &Engine) -> bool {
+        let is_of = |part: &Guard| part.engine().is_of_same_client(engine) && part.is_valid();
+        self.guards().iter().any(is_of)
+    }
+
+    /// Adds a part, in place of those that are lost. If too few are valid, the hold is lost for good, and the part is released.
+    ///
+    /// Nobody can look at the parts while this decides. So whoever has seen the hold as lost never sees it valid again.
+    pub(crate) fn join(&self, guard: Guard) {
+        let mut guards = self.guards();
+        let has_joined = self.holds.send_if_modified(|holds| {
+            let is_held = !remaining(holds, self.view.needed).is_zero();
+            if is_held {
+                let valid = holds.iter().filter(|hold| hold.is_valid()).cloned();
+                *holds = valid.chain([guard.hold()]).collect();
+            }
+            is_held
+        });
+        if has_joined {
+            let (valid, lost) = mem::take(&mut *guards).into_iter().partition(Guard::is_valid);
+            *guards = valid;
+            guards.push(guard);
+            drop(guards);
+            drop::<Vec<Guard>>(lost);
+        }
     }
 
     /// Releases all of them at once.
-    pub(crate) async fn unlock(self) -> Result<()> {
-        let mut released = self.guards.into_iter().map(Guard::unlock).collect();
-        agreed(&mut released, &self.view).await
+    pub(crate) async fn unlock(&self) -> Result<()> {
+        let guards = mem::take(&mut *self.guards());
+        agreed(&mut guards.into_iter().map(Guard::unlock).collect(), &self.view).await
     }
 
     /// Runs `work`, and then releases all of them: see [`Guard::finish`]. Drops `work` if the hold is lost first.
-    pub(crate) async fn run<T>(self, work: impl Future<Output = T>) -> Result<T> {
-        let lost = self.view.until_lost();
+    pub(crate) async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         let finish = async {
-            let mut released = self.guards.into_iter().map(Guard::finish).collect();
-            agreed(&mut released, &self.view).await
+            let guards = mem::take(&mut *self.guards());
+            agreed(&mut guards.into_iter().map(Guard::finish).collect(), &self.view).await
         };
-        while_held(lost, work, finish).await
+        while_held(self.view.until_lost(), work, finish).await
     }
 
     /// Extends each lease to at least `lease` from now, all at once. If too few guards are still valid, it extends
@@ -57,7 +91,7 @@ impl GuardSet {
             return Err(self.view.lost());
         }
         let asked = Instant::now();
-        let mut extended = self.guards.iter().map(|guard| guard.extend(lease)).collect();
+        let mut extended = self.guards().iter().map(|guard| guard.extending(lease)).collect();
         agreed(&mut extended, &self.view).await?;
         // A guard whose answer is not read keeps its old deadline.
         let rest = extended.collect::<Vec<_>>();
@@ -69,47 +103,47 @@ impl GuardSet {
 /// A view of several holds that does not keep them.
 #[derive(Clone)]
 pub(crate) struct View {
-    pub(crate) parts: Arc<[Hold]>,
+    parts: watch::Receiver<Arc<[Hold]>>,
     needed: usize,
 }
 
 impl View {
+    pub(crate) fn parts(&self) -> Arc<[Hold]> {
+        Arc::clone(&self.parts.borrow())
+    }
+
     pub(crate) fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
 
     /// For how long enough of the holds stay ours.
     pub(crate) fn remaining(&self) -> Duration {
-        let mut remaining: Vec<_> = self.parts.iter().map(Hold::remaining).collect();
-        remaining.sort_unstable_by(|a, b| b.cmp(a));
-        remaining.get(self.needed - 1).copied().unwrap_or(Duration::ZERO)
+        remaining(&self.parts.borrow(), self.needed)
     }
 
     pub(crate) fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
-        let mut ends: FuturesUnordered<_> = self.parts.iter().map(Hold::ended).collect();
-        let mut spare = ends.len() - self.needed;
+        let (mut parts, needed) = (self.parts.clone(), self.needed);
         async move {
-            // The parts are released together, but lost one by one.
-            let mut end = ends.next().await;
-            while let Some(ended) = end {
-                match (ended, spare) {
-                    (Ended::Lost, 0) => return Ended::Lost,
-                    (Ended::Lost, _) => spare -= 1,
-                    (Ended::Released, _) => break,
+            loop {
+                let ended = ended(&parts.borrow_and_update(), needed);
+                let others_join = async {
+                    if parts.changed().await.is_err() {
+                        pending().await // the set is gone, so no other part joins
+                    }
+                };
+                tokio::select! {
+                    ended = ended => return ended,
+                    () = others_join => {}
                 }
-                end = ends.next().await;
             }
-            // A part was released. Other parts may have been lost before.
-            let ended = std::iter::from_fn(|| ends.next().now_or_never().flatten());
-            let lost = ended.filter(|ended| *ended == Ended::Lost).count();
-            if lost > spare { Ended::Lost } else { Ended::Released }
         }
     }
 
     /// The error of a call that finds too few of them: it names the first that is not ours any more.
     pub(crate) fn lost(&self) -> Error {
-        let lost = self.parts.iter().find(|part| !part.is_valid());
-        let named = lost.or_else(|| self.parts.first()).map(Hold::name);
+        let parts = self.parts();
+        let lost = parts.iter().find(|part| !part.is_valid());
+        let named = lost.or_else(|| parts.first()).map(Hold::name);
         Error::lost(named.unwrap_or_default())
     }
 
@@ -124,10 +158,39 @@ impl View {
 
     pub(crate) fn described(&self, mut described: fmt::DebugStruct<'_, '_>) -> fmt::Result {
         described
-            .field("parts", &self.parts)
+            .field("parts", &self.parts())
             .field("needed", &self.needed)
             .field("remaining", &self.remaining())
             .finish()
+    }
+}
+
+/// For how long so many of the holds stay ours.
+fn remaining(holds: &[Hold], needed: usize) -> Duration {
+    let mut remaining: Vec<_> = holds.iter().map(Hold::remaining).collect();
+    remaining.sort_unstable_by(|a, b| b.cmp(a));
+    remaining.get(needed - 1).copied().unwrap_or(Duration::ZERO)
+}
+
+/// How the holds end, once fewer than so many are left.
+fn ended(holds: &[Hold], needed: usize) -> impl Future<Output = Ended> + Send + 'static {
+    let mut ends: FuturesUnordered<_> = holds.iter().map(Hold::ended).collect();
+    let mut spare = ends.len() - needed;
+    async move {
+        // The parts are released together, but lost one by one.
+        let mut end = ends.next().await;
+        while let Some(ended) = end {
+            match (ended, spare) {
+                (Ended::Lost, 0) => return Ended::Lost,
+                (Ended::Lost, _) => spare -= 1,
+                (Ended::Released, _) => break,
+            }
+            end = ends.next().await;
+        }
+        // A part was released. Other parts may have been lost before.
+        let ended = std::iter::from_fn(|| ends.next().now_or_never().flatten());
+        let lost = ended.filter(|ended| *ended == Ended::Lost).count();
+        if lost > spare { Ended::Lost } else { Ended::Released }
     }
 }
 

@@ -69,7 +69,7 @@ impl MultiGuard {
     /// different locks are not comparable: give each protected resource the token of its own lock.
     #[must_use]
     pub fn tokens(&self) -> Vec<FencingToken> {
-        tokens(&self.parts.view.parts)
+        tokens(&self.parts.view.parts())
     }
 
     /// Whether all of them are valid: see [`Guard::is_valid`].
@@ -117,7 +117,7 @@ impl MultiHold {
     /// Same as [`MultiGuard::tokens`].
     #[must_use]
     pub fn tokens(&self) -> Vec<FencingToken> {
-        tokens(&self.view.parts)
+        tokens(&self.view.parts())
     }
 
     /// Same as [`MultiGuard::is_valid`].

@@ -1,16 +1,19 @@
 //! The proof of holding a lock on a majority of servers.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
+
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::engine::Ended;
 use crate::error::Result;
-use crate::guards::guard::Guard;
 use crate::guards::guard_set::{GuardSet, View};
 
 /// The proof that a [`RedLock`](crate::RedLock) is held on at least a majority of its servers.
 ///
-/// It is valid as long as a majority of its parts is. A dropped guard releases all of them in the background. It has no
+/// It is valid as long as a majority of its parts is. A part that is lost is taken again when a renewal is due, if its
+/// server grants it. Once a majority is lost, the guard stays lost. A dropped guard releases all of them in the background. It has no
 /// fencing token, since each server counts separately. The guard of one lock, a [`Guard`], says what a guard cannot
 /// promise.
 ///
@@ -32,12 +35,14 @@ use crate::guards::guard_set::{GuardSet, View};
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct RedGuard {
-    parts: GuardSet,
+    parts: Arc<GuardSet>,
+    _retaking: Option<AbortOnDropHandle<()>>,
 }
 
 impl RedGuard {
-    pub(crate) fn new(guards: Vec<Guard>, majority: usize) -> Self {
-        Self { parts: GuardSet::new(guards, majority) }
+    /// The task takes parts again that are lost. A lease that is not renewed has none.
+    pub(crate) fn new(parts: Arc<GuardSet>, retaking: Option<AbortOnDropHandle<()>>) -> Self {
+        Self { parts, _retaking: retaking }
     }
 
     /// Releases the lock on all servers at once, and reports the outcome.
@@ -108,7 +113,7 @@ impl RedGuard {
     /// The number of servers on which the lock is held now.
     #[must_use]
     pub fn servers(&self) -> usize {
-        self.parts.view.parts.iter().filter(|part| part.is_valid()).count()
+        self.parts.view.parts().iter().filter(|part| part.is_valid()).count()
     }
 }
 

@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::iter;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::engine::Keepers;
 use crate::error::{Error, Result, said};
-use crate::guards::{Guard, RedGuard, RedHold, STRAGGLERS, grace};
+use crate::guards::{Guard, GuardSet, RedGuard, RedHold, STRAGGLERS, grace};
 use crate::locks::lock::Lock;
 use crate::locks::retry::{Retry, in_time};
 
@@ -44,7 +45,9 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 /// - While a call waits for a server, it keeps its locks on earlier servers of the list, and releases those on later ones.
 ///   So two calls never block each other forever.
 /// - Each of these locks is a *part* of the whole. The watchdog renews each part separately, and each part is lost
-///   separately.
+///   separately. While a majority is left, the holder takes missing parts again, as often as it renews the others. So
+///   servers may restart empty one after the other. (This needs the runtime of the call. A fixed lease is not renewed,
+///   and its missing parts are not taken again.)
 ///
 /// Redlock grants a lock for its lease, less the time that it took to collect the majority, less clock drift, and only
 /// if some time is left. Here, a part counts only while more than half of its lease is left. A call that had to wait
@@ -348,7 +351,13 @@ impl RedLock {
         won.retain(|at, guard| self.is_fresh(*at, guard));
         if won.len() >= self.majority() {
             self.first.store(*won.keys().next().expect("a majority"), Ordering::Relaxed);
-            return Judged::Won(RedGuard::new(won.into_values().collect(), self.majority()));
+            let parts = Arc::new(GuardSet::new(won.into_values().collect(), self.majority()));
+            let is_renewed = self.locks.iter().all(|lock| lock.handle.fixed_lease().is_none());
+            let retaking = is_renewed.then(|| {
+                let retaking = retake(Arc::clone(&self.locks), Arc::downgrade(&parts));
+                AbortOnDropHandle::new(tokio::spawn(retaking))
+            });
+            return Judged::Won(RedGuard::new(parts, retaking));
         }
         let reachable = self.locks.len() - failed.len() >= self.majority();
         if reachable && !held.is_empty() {
@@ -471,6 +480,28 @@ enum Judged {
 async fn ask(lock: &Lock) -> Result<Option<Guard>> {
     let limit = lock.handle.attempt_limit();
     timeout(limit, lock.try_lock()).await.unwrap_or_else(|_| Err(Error::cut_off(limit)))
+}
+
+/// Takes missing parts, as often as the watchdog renews the others, until the hold has ended.
+///
+/// Without this, a hold that outlives a restart of each server would be lost, though a majority has it all the time
+/// (redsync#147).
+async fn retake(locks: Arc<[Lock]>, parts: Weak<GuardSet>) {
+    let pace = locks.iter().map(|lock| lock.handle.whole_lease() / 3).min().unwrap_or_default();
+    loop {
+        sleep(pace).await;
+        let missing = |parts: Arc<GuardSet>| {
+            let missing = locks.iter().filter(|lock| !parts.has_part_of(&lock.handle.engine));
+            missing.map(ask).collect::<FuturesUnordered<_>>()
+        };
+        let held = parts.upgrade().filter(|parts| parts.view.is_valid());
+        let Some(mut asked) = held.map(missing) else { return };
+        while let Some(answer) = asked.next().await {
+            if let (Ok(Some(guard)), Some(parts)) = (answer, parts.upgrade()) {
+                parts.join(guard);
+            }
+        }
+    }
 }
 
 /// One error for the errors of several servers: a permanent one if there is any, or else one after which a request may

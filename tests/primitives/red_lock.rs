@@ -58,6 +58,12 @@ impl Stage {
         held
     }
 
+    /// One of them loses everything.
+    async fn restarts_empty(&mut self, at: usize) {
+        self.servers[at].restart().await;
+        self.admins[at] = self.servers[at].admin().await;
+    }
+
     async fn is_free(&self) {
         eventually(SOON, "it is free everywhere", async || self.held().await == 0).await;
     }
@@ -366,11 +372,69 @@ async fn a_majority_that_is_taken_away_is_a_loss_and_ends_the_work() {
     stage.admins[0].cmd::<i64>(&["DEL", &key("a")]).await;
     sleep(Duration::from_millis(1500)).await; // a renewal is due each second
     assert!(hold.is_valid(), "a minority is no loss");
-    stage.admins[1].cmd::<i64>(&["DEL", &key("a")]).await;
+    assert!(in_time(lock.force_unlock()).await.unwrap());
 
     assert!(matches!(in_time(working).await.unwrap(), Err(Error::Lost { .. })));
     assert_eq!(in_time(hold.ended()).await, Ended::Lost);
     stage.is_free().await;
+}
+
+/// F50: each server loses its data in turn, and a majority has the lock all the time.
+#[tokio::test]
+async fn servers_that_restart_empty_in_turn_are_taken_again() {
+    let mut stage = Stage::set(3).await;
+    let config = || quick().watchdog_timeout(Duration::from_secs(9));
+    let (one, other) = (stage.lock_with(config()).await, stage.lock_with(config()).await);
+    let guard = held_on(3, &one).await;
+    for at in 0..3 {
+        stage.restarts_empty(at).await;
+        let whole = async || stage.held().await == 3 && guard.servers() == 3;
+        eventually(SOON, "the server is taken again", whole).await;
+        assert!(guard.is_valid());
+    }
+    is_not_to_be_had(&other).await;
+    guard.unlock().await.unwrap();
+    stage.is_free().await;
+}
+
+/// F50: a server that was down when the lock was taken has its part as soon as it is there.
+#[tokio::test]
+async fn a_server_that_comes_later_is_taken_too() {
+    let mut stage = Stage::set(3).await;
+    let lock = stage.lock_with(quick().watchdog_timeout(Duration::from_secs(9))).await;
+    stage.servers[0].kill();
+    let guard = held_on(2, &lock).await;
+    let ended = tokio::spawn(guard.ended());
+    stage.restarts_empty(0).await;
+    eventually(SOON, "it is taken too", async || guard.servers() == 3).await;
+    stage.servers[1].kill();
+    let is_noticed = async || guard.servers() == 2;
+    eventually(SOON, "the other one is missed", is_noticed).await;
+    assert!(guard.is_valid() && !ended.is_finished());
+
+    drop(guard);
+    assert_eq!(in_time(ended).await.unwrap(), Ended::Released);
+    for admin in [&stage.admins[0], &stage.admins[2]] {
+        eventually(SOON, "it is free", async || lock_keys(admin).await.is_empty()).await;
+    }
+}
+
+/// F50: a part that is taken again lends no validity to a hold that has lost its majority.
+#[tokio::test]
+async fn a_lost_majority_does_not_come_back() {
+    let stage = Stage::set(3).await;
+    let (one, other) = (stage.lock_with(quick()).await, stage.lock_with(quick()).await);
+    let guard = held_on(3, &one).await;
+    stage.servers[1].kill();
+    stage.servers[2].kill();
+    assert_eq!(in_time(guard.ended()).await, Ended::Lost);
+    for server in &stage.servers[1..] {
+        server.start_again().await;
+    }
+    sleep(Duration::from_secs(3)).await; // a renewal is due each second
+    assert!(!guard.is_valid());
+    assert_eq!(in_time(guard.ended()).await, Ended::Lost);
+    assert_eq!(held_on(2, &other).await.servers(), 2);
 }
 
 #[tokio::test]
