@@ -15,7 +15,7 @@ use crate::common::sentinels::{SERVICE, follow, monitor, told};
 use crate::common::server::Setup;
 use crate::common::{Admin, Cluster, Server, Watched, eventually};
 use crate::scene::is_version_6;
-use crate::{SOON, a_turn, brief, patient};
+use crate::{A_WHILE, SOON, a_turn, brief, patient};
 
 /// A folder of certificates, made by openssl.
 struct Authority(PathBuf);
@@ -229,6 +229,96 @@ async fn a_client_without_its_certificate_is_refused() {
     let broken = Tls::new().ca("not a certificate").identity("nor this", "nor that");
     let broken = Client::connect_with(encrypted(&port), patient().tls(broken)).await;
     assert!(matches!(broken, Err(Error::Config { .. })), "{broken:?}");
+}
+
+/// F88: server, client and authority get new certificates, as in a company where they live for hours.
+#[tokio::test]
+async fn certificates_in_files_may_change_while_the_client_runs() {
+    if !is_possible().await {
+        return;
+    }
+    let (servers, clients, port) = (Authority::create(), Authority::create(), Port::reserve());
+    let renew = |folder: &Authority, from: &Authority| {
+        for file in ["ca.pem", "me.pem", "me.key"] {
+            fs::copy(from.path(file), folder.path(file)).expect("a file of ours");
+        }
+    };
+    servers.issue("me", "IP:127.0.0.1", 2);
+    renew(&clients, &servers);
+    let server = servers.server(&port, "me").set("tls-auth-clients", "yes").start().await;
+    let path = |file| clients.path(file);
+    let tls = Tls::new().ca_file(path("ca.pem")).identity_files(path("me.pem"), path("me.key"));
+    let config = brief().ride_out(SOON * 2).tls(tls);
+    let client = comes_in(encrypted(&port), config.clone()).await;
+    a_turn(&client.lock("a")).await;
+
+    let new = Authority::create();
+    new.issue("me", "IP:127.0.0.1", 2);
+    renew(&servers, &new);
+    server.restart().await;
+    let admin = server.admin().await;
+    let refused = client.lock("a").try_lock_for(A_WHILE).await;
+    assert!(matches!(refused, Err(Error::Unavailable { .. } | Error::Indeterminate { .. })));
+    was_not_talked_to(&admin).await;
+    renew(&clients, &new);
+    a_turn(&client.lock("a")).await;
+
+    fs::remove_file(clients.path("me.key")).expect("it is there");
+    match Client::connect_with(encrypted(&port), config).await {
+        Err(Error::Config { reason }) => assert!(reason.contains("me.key"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The URL has an address, and the certificate a name.
+#[tokio::test]
+async fn the_certificate_may_be_for_another_name_than_the_host_of_the_url() {
+    if !is_possible().await {
+        return;
+    }
+    let (authority, port) = (Authority::create(), Port::reserve());
+    authority.issue("right", "DNS:redis.internal", 2);
+    let _server = authority.server(&port, "right").start().await;
+    let named =
+        |name: &str| patient().tls(Tls::new().ca(authority.read("ca.pem")).server_name(name));
+    refusal(&encrypted(&port), authority.trusted(patient())).await;
+    refusal(&encrypted(&port), named("another.internal")).await;
+    a_turn(&comes_in(encrypted(&port), named("redis.internal")).await.lock("a")).await;
+
+    let none = Client::connect_with(encrypted(&port), named("no name")).await;
+    assert!(matches!(none, Err(Error::Config { .. })), "{none:?}");
+}
+
+#[cfg(feature = "rustls-0_23")]
+#[tokio::test]
+async fn a_configuration_of_rustls_decides_whom_the_client_trusts() {
+    use rustls::pki_types::{CertificateDer, pem::PemObject};
+
+    if !is_possible().await {
+        return;
+    }
+    let (authority, strangers, port) = (Authority::create(), Authority::create(), Port::reserve());
+    authority.issue("right", "IP:127.0.0.1", 2);
+    let _server = authority.server(&port, "right").start().await;
+    let trusting = |authority: &Authority| {
+        let ca = CertificateDer::from_pem_slice(&authority.read("ca.pem")).expect("a certificate");
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(ca).expect("an authority");
+        let provider = rustls::crypto::ring::default_provider();
+        let rustls = rustls::ClientConfig::builder_with_provider(provider.into())
+            .with_safe_default_protocol_versions()
+            .expect("versions of TLS")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Tls::from_rustls_0_23(rustls)
+    };
+    refusal(&encrypted(&port), patient().tls(trusting(&strangers))).await;
+    let client = comes_in(encrypted(&port), patient().tls(trusting(&authority))).await;
+    a_turn(&client.lock("a")).await;
+
+    let both = patient().tls(trusting(&authority).ca(authority.read("ca.pem")));
+    let both = Client::connect_with(encrypted(&port), both).await;
+    assert!(matches!(both, Err(Error::Config { .. })), "{both:?}");
 }
 
 /// A cluster whose nodes speak to each other and to clients encrypted, as its URL says, wherever they send a request on to.
