@@ -28,6 +28,7 @@ const KEYS: Duration = Duration::from_millis(50);
 const SOON: Duration = Duration::from_secs(2);
 /// How long the view waits for an answer. A server that hangs must not stop the view of the others.
 const PATIENCE: Duration = Duration::from_secs(2);
+const KEYS_THERE_ARE: &str = "q quit  Enter one lock  / search  sort: w waiting  n name  t ttl";
 /// How many waiters of each lock `top` reads.
 const WAITERS: usize = 100;
 
@@ -119,6 +120,13 @@ async fn beside_keys<T>(
     }
 }
 
+/// What a lock is known by from one look to the next.
+type Key = (String, Option<String>);
+
+fn key(lock: &Lock) -> Key {
+    (lock.name.clone(), lock.namespace.clone())
+}
+
 /// How the list is sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
@@ -136,6 +144,10 @@ pub(crate) struct View {
     /// Which servers do not answer, and why. Empty if all is well.
     trouble: String,
     order: Order,
+    /// Only names with this text are shown.
+    wanted: String,
+    /// Keys change that text.
+    is_typing: bool,
     state: TableState,
     /// All details of one lock.
     shows_one: bool,
@@ -158,6 +170,8 @@ impl View {
             took: Duration::ZERO,
             trouble: String::new(),
             order: Order::Waiting,
+            wanted: String::new(),
+            is_typing: false,
             state: TableState::default(),
             shows_one: false,
             is_open: true,
@@ -167,7 +181,6 @@ impl View {
 
     /// Takes over what the last look has found, and why it is incomplete. If no server has answered, the list stays.
     fn take(&mut self, looked: Partial, reached: &Reached, took: Duration) {
-        let key = |lock: &Lock| (lock.name.clone(), lock.namespace.clone());
         let selected = self.selected().map(key);
         (self.took, self.is_stale) = (took, true);
         let missing = reached.missing.iter().map(|missing| &missing.failure);
@@ -177,10 +190,19 @@ impl View {
             self.inventory = looked.inventory;
         }
         self.sort();
-        // The selection stays with its lock, wherever that lock stands in the list now.
-        let at = self.inventory.locks.iter().position(|lock| selected == Some(key(lock)));
-        let last = self.inventory.locks.len().checked_sub(1);
+        self.select(selected);
+    }
+
+    /// The selection stays with its lock, wherever that lock stands in the list now.
+    fn select(&mut self, selected: Option<Key>) {
+        let at = self.shown().position(|lock| selected == Some(key(lock)));
+        let last = self.shown().count().checked_sub(1);
         self.state.select(at.or_else(|| self.state.selected().min(last).or(last.map(|_| 0))));
+    }
+
+    /// The locks of the list.
+    fn shown(&self) -> impl Iterator<Item = &Lock> {
+        self.inventory.locks.iter().filter(|lock| lock.name.contains(&self.wanted))
     }
 
     fn sort(&mut self) {
@@ -193,7 +215,7 @@ impl View {
     }
 
     fn selected(&self) -> Option<&Lock> {
-        self.inventory.locks.get(self.state.selected()?)
+        self.shown().nth(self.state.selected()?)
     }
 
     fn key(&mut self, event: &Event) {
@@ -205,8 +227,12 @@ impl View {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
             KeyCode::Char('c') if control => self.is_open = false,
+            KeyCode::Enter if self.is_typing => self.is_typing = false,
+            code if self.is_typing => self.type_in(code),
+            KeyCode::Char('/') => (self.is_typing, self.shows_one) = (true, false),
             KeyCode::Char('q') => self.is_open = false,
             KeyCode::Esc if self.shows_one => self.shows_one = false,
+            KeyCode::Esc if !self.wanted.is_empty() => self.type_in(KeyCode::Esc),
             KeyCode::Esc => self.is_open = false,
             KeyCode::Enter => self.shows_one = !self.shows_one && self.selected().is_some(),
             KeyCode::Down | KeyCode::Char('j') => self.state.select_next(),
@@ -216,6 +242,21 @@ impl View {
             KeyCode::Char('t') => self.sort_by(Order::Ttl),
             _ => {}
         }
+    }
+
+    /// Changes the text that names must have.
+    fn type_in(&mut self, code: KeyCode) {
+        let selected = self.selected().map(key);
+        match code {
+            KeyCode::Char(typed) => self.wanted.push(typed),
+            KeyCode::Backspace => drop(self.wanted.pop()),
+            KeyCode::Esc => {
+                self.wanted.clear();
+                self.is_typing = false;
+            }
+            _ => {}
+        }
+        self.select(selected);
     }
 
     fn sort_by(&mut self, order: Order) {
@@ -238,14 +279,19 @@ impl View {
             }
         }
         let gray = Style::new().fg(Color::DarkGray);
-        let keys = "q quit  Enter one lock  sort: w waiting  n name  t ttl";
+        let wanted = table::printable(&self.wanted);
+        let keys = match (self.is_typing, wanted.is_empty()) {
+            (true, _) => format!("names with: {wanted}_  Enter done  Esc all"),
+            (false, false) => format!("names with: {wanted}  / another text  Esc all"),
+            (false, true) => KEYS_THERE_ARE.to_owned(),
+        };
         frame.render_widget(Line::from(keys).style(gray), bottom);
         frame.render_widget(Line::from(self.position(middle)).right_aligned().style(gray), bottom);
     }
 
     /// Which locks of the list are on the screen.
     fn position(&self, area: Rect) -> String {
-        let (before, all) = (self.state.offset(), self.inventory.locks.len());
+        let (before, all) = (self.state.offset(), self.shown().count());
         if self.shows_one || all == 0 {
             return String::new();
         }
@@ -270,7 +316,7 @@ impl View {
     }
 
     fn table(&self) -> Table<'static> {
-        let rows = self.inventory.locks.iter().map(|lock| {
+        let rows = self.shown().map(|lock| {
             Row::new(table::row(lock, &self.inventory).into_iter().map(Cell::from))
                 .style(color(lock))
         });
@@ -381,6 +427,33 @@ mod tests {
     }
 
     #[test]
+    fn a_search_shows_the_names_with_a_text() {
+        let mut view =
+            view(vec![lock("orders:1", 0, 9), lock("orders:2", 0, 9), lock("jobs", 0, 9)]);
+        press(&mut view, KeyCode::Char('n'));
+        press(&mut view, KeyCode::Down);
+        for key in "/:2q".chars() {
+            press(&mut view, KeyCode::Char(key));
+        }
+        assert!(view.is_open && view.selected().is_none(), "no name has `:2q`");
+        press(&mut view, KeyCode::Backspace);
+        let lines = screen(&mut view);
+        assert!(lines[2].starts_with("orders:2") && lines[3].is_empty(), "{lines:?}");
+        assert!(
+            lines[7].starts_with("names with: :2_") && lines[7].ends_with("1-1 of 1"),
+            "{lines:?}"
+        );
+
+        press(&mut view, KeyCode::Enter);
+        press(&mut view, KeyCode::Enter);
+        assert!(screen(&mut view)[1].starts_with("name       orders:2"));
+        press(&mut view, KeyCode::Esc);
+        press(&mut view, KeyCode::Esc);
+        assert!(view.is_open && screen(&mut view)[7].ends_with("1-3 of 3"));
+        assert_eq!(view.selected().map(|lock| lock.name.as_str()), Some("orders:2"));
+    }
+
+    #[test]
     fn the_selection_stays_with_its_lock() {
         let mut view = view(vec![lock("a", 2, 9), lock("b", 1, 20)]);
         press(&mut view, KeyCode::Down);
@@ -402,6 +475,7 @@ mod tests {
         let lines = screen(&mut view);
         assert!(lines[0].ends_with("no answer") && lines[2].starts_with('a'), "{lines:?}");
     }
+
     #[test]
     fn the_list_of_one_server_is_shown_however_many_questions_others_leave_open() {
         let mut view = view(vec![lock("a", 0, 9)]);
