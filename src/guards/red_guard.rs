@@ -40,7 +40,7 @@ pub struct RedGuard {
 }
 
 impl RedGuard {
-    /// The task takes parts again that are lost. A lease that is not renewed has none.
+    /// The task takes parts again that are lost.
     pub(crate) fn new(parts: Arc<GuardSet>, retaking: Option<AbortOnDropHandle<()>>) -> Self {
         Self { parts, _retaking: retaking }
     }

@@ -260,6 +260,11 @@ impl Handle {
         }
     }
 
+    /// Whether the watchdog renews a hold until it is released.
+    pub(crate) fn is_renewed_without_end(&self) -> bool {
+        self.fixed_lease().is_none() && self.engine.config.max_hold.is_none()
+    }
+
     /// The lease that each hold begins with.
     pub(crate) fn checked_lease(&self) -> Result<Duration> {
         self.lease.clone().map(|lease| self.engine.lease(lease))

@@ -46,8 +46,8 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 ///   So two calls never block each other forever.
 /// - Each of these locks is a *part* of the whole. The watchdog renews each part separately, and each part is lost
 ///   separately. While a majority is left, the holder takes missing parts again, as often as it renews the others. So
-///   servers may restart empty one after the other. (This needs the runtime of the call. A fixed lease is not renewed,
-///   and its missing parts are not taken again.)
+///   servers may restart empty one after the other. This happens on the runtime of the call, and not for a fixed lease or
+///   with [`Config::max_hold`](crate::Config::max_hold).
 ///
 /// Redlock grants a lock for its lease, less the time that it took to collect the majority, less clock drift, and only
 /// if some time is left. Here, a part counts only while more than half of its lease is left. A call that had to wait
@@ -352,8 +352,9 @@ impl RedLock {
         if won.len() >= self.majority() {
             self.first.store(*won.keys().next().expect("a majority"), Ordering::Relaxed);
             let parts = Arc::new(GuardSet::new(won.into_values().collect(), self.majority()));
-            let is_renewed = self.locks.iter().all(|lock| lock.handle.fixed_lease().is_none());
-            let retaking = is_renewed.then(|| {
+            // A part that is taken late would outlast a limit that began with the hold.
+            let has_no_end = self.locks.iter().all(|lock| lock.handle.is_renewed_without_end());
+            let retaking = has_no_end.then(|| {
                 let retaking = retake(Arc::clone(&self.locks), Arc::downgrade(&parts));
                 AbortOnDropHandle::new(tokio::spawn(retaking))
             });

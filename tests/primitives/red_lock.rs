@@ -419,6 +419,20 @@ async fn a_server_that_comes_later_is_taken_too() {
     }
 }
 
+/// A part that is taken late would outlast the limit.
+#[tokio::test]
+async fn with_max_hold_nothing_is_taken_again() {
+    let mut stage = Stage::set(3).await;
+    let config = quick().watchdog_timeout(Duration::from_secs(9)).max_hold(LONG);
+    let lock = stage.lock_with(config).await;
+    let guard = held_on(3, &lock).await;
+    stage.restarts_empty(0).await;
+    eventually(SOON, "the loss is noticed", async || guard.servers() == 2).await;
+    sleep(Duration::from_secs(7)).await; // a renewal is due each three seconds
+    assert_eq!(stage.held().await, 2);
+    guard.unlock().await.unwrap();
+}
+
 /// F50: a part that is taken again lends no validity to a hold that has lost its majority.
 #[tokio::test]
 async fn a_lost_majority_does_not_come_back() {
