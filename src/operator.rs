@@ -68,6 +68,12 @@ pub fn shown(text: &str) -> String {
     wire::shown(text)
 }
 
+/// What it means that a server refuses a new connection with this text, or that its answers cannot be read.
+#[must_use]
+pub fn hint(refusal: &str, is_readable: bool) -> Option<&'static str> {
+    if is_readable { wire::hint(refusal) } else { Some(wire::NOT_REDIS) }
+}
+
 /// What may be shown of a server's answer to `TYPE`.
 #[must_use]
 pub fn shown_type(answer: String) -> String {

@@ -26,6 +26,9 @@
 //! | Redis is gone | [`RedisServer::kill`] |
 //! | Redis has forgotten everything | [`RedisServer::restart`] |
 //!
+//! Do not pause Tokio's clock (`start_paused = true`): Tokio then skips the time in which the server would answer, and connecting ends
+//! as `Unavailable`, "timed out". With `parklock-testing` the clock may be paused.
+//!
 //! A lease of 30 s is long for a test: [`RedisServer::client_with`] takes a
 //! [`Config::watchdog_timeout`](crate::Config::watchdog_timeout) of 100 ms or more.
 

@@ -14,14 +14,15 @@ use crate::owner::{Owner, OwnerId};
 /// A lock that its owner may take again through any handle of its name and client, and must release as often. It is
 /// Redisson's `RLock`. To another client, even in the same task, the lock is held by somebody else.
 ///
+/// **In a handler of HTTP/1.1, the Tokio task is the connection.** A guard that outlives its request, in a field or a
+/// detached future, lets the next request of that connection nest: both are inside. In handlers use
+/// [`Lock`](crate::Lock), or an [`Owner`] for each request.
+///
 /// **The owner is the current Tokio task**, or outside a task the current thread. So futures that one task polls side
 /// by side (`join!`, `select!`, `FuturesUnordered`) are one owner. If one of them holds the lock, another one nests at
 /// once: **both are inside**. If both ask before either holds the lock, one waits until the other unlocks. If the guard
 /// of the other is kept until both have finished, this is a deadlock. Use [`Lock`](crate::Lock) for them, or give each
 /// its own [`Owner`] with [`owned_by`](Self::owned_by).
-///
-/// **In a handler of HTTP/1.1, the task is the connection.** A guard that outlives its request, in a field or a detached future, lets the next
-/// request of that connection nest: both are inside. In handlers use [`Lock`](crate::Lock), or an [`Owner`] for each request.
 ///
 /// A nested hold costs one round trip and never waits. The guards may be dropped in any order and on any task; dropping
 /// the last one releases the lock. If a nested hold has no fixed lease, the watchdog renews the whole lock from then

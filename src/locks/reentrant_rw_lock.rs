@@ -18,6 +18,8 @@ use crate::owner::{Owner, OwnerId};
 /// by side (`join!`, `select!`, `FuturesUnordered`) are one owner: two that write may be inside at the same time. Use
 /// [`RwLock`](crate::RwLock) for them, or give each its own [`Owner`] with [`owned_by`](Self::owned_by).
 ///
+/// In a handler of HTTP/1.1 the task is the connection, as [`ReentrantLock`](crate::ReentrantLock) says.
+///
 /// # Nested calls
 /// An owner may
 /// - read again while it reads, even if a writer waits, and write again while it writes;

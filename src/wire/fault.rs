@@ -194,7 +194,7 @@ impl Fault {
     /// The fault of an attempt to connect: nothing relevant can have run.
     pub(crate) fn connecting(broken: Broken) -> Self {
         let hint = match &broken {
-            Broken::Garbage(_) => Some("what answers there is not Redis"),
+            Broken::Garbage(_) => Some(NOT_REDIS),
             Broken::Closed => Some(FULL),
             Broken::Io(error) if DROPPED.contains(&error.kind()) => Some(FULL),
             _ => None,
@@ -209,18 +209,7 @@ impl Fault {
         if matches!(fault, Self::Permission(_)) {
             return fault;
         }
-        let speaks_no_resp3 =
-            text.contains("NOPROTO") || text.contains("unknown command") && text.contains("HELLO");
-        let hint = if speaks_no_resp3 {
-            Some(
-                "the server, or a proxy before it, does not know HELLO 3, and parklock needs RESP3",
-            )
-        } else if text.contains("max number of clients") {
-            Some(FULL)
-        } else {
-            None
-        };
-        Self::NotSent(hinted(hint, said(shown(&text))))
+        Self::NotSent(hinted(hint(&text), said(shown(&text))))
     }
 
     /// An answer that came too late to be believed.
@@ -370,6 +359,22 @@ const DROPPED: [ErrorKind; 4] = [
 /// What a new connection usually means that is closed at once.
 const FULL: &str =
     "the server closed the new connection: does it have as many clients as its maxclients allows?";
+
+/// What a new connection means whose answers cannot be read.
+pub(crate) const NOT_REDIS: &str = "what answers there is not Redis";
+
+/// What it means that a new connection is refused with this text.
+pub(crate) fn hint(refusal: &str) -> Option<&'static str> {
+    let speaks_no_resp3 = refusal.contains("NOPROTO")
+        || refusal.contains("unknown command") && refusal.contains("HELLO");
+    if speaks_no_resp3 {
+        Some("the server, or a proxy before it, does not know HELLO 3, and parklock needs RESP3")
+    } else if refusal.contains("max number of clients") {
+        Some(FULL)
+    } else {
+        None
+    }
+}
 
 /// What may be shown of an error.
 fn source(broken: Broken) -> Source {

@@ -56,6 +56,8 @@ pub(crate) use connection::{Connection, SentOn};
 pub(crate) use destination::Destination;
 pub(crate) use failover_watch::watch_failovers;
 pub(crate) use fault::Fault;
+#[cfg(feature = "operator")]
+pub(crate) use fault::{NOT_REDIS, hint};
 pub(crate) use node::Node;
 #[cfg(feature = "operator")]
 pub(crate) use passwords::{Password, shown, shown_type};

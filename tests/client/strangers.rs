@@ -3,30 +3,14 @@
 use std::time::Duration;
 
 use parklock::{Client, Config, Error};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::common::fixture::SOON;
-use crate::common::port::{Port, listen};
+use crate::common::impostor::impostor;
 use crate::common::{Server, timeout};
 
 /// The error of a client that connects to something that answers each command with this.
 async fn refusal(answer: &'static str) -> Error {
-    let port = Port::reserve();
-    let listener = listen(port.address());
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let mut asked = [0; 1024];
-                while let Ok(read @ 1..) = stream.read(&mut asked).await {
-                    // Each command begins with `*`.
-                    let commands = asked[..read].iter().filter(|byte| **byte == b'*').count();
-                    if stream.write_all(answer.repeat(commands).as_bytes()).await.is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
+    let port = impostor(answer);
     let config = Config::default().connect_timeout(Duration::from_secs(2));
     let connecting = Client::connect_with(format!("redis://{}", port.address()), config);
     timeout(SOON, connecting).await.expect("in time").expect_err("it is no Redis")

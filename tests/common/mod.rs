@@ -8,6 +8,7 @@ pub mod clock;
 pub mod cluster;
 pub mod fixture;
 pub mod forger;
+pub mod impostor;
 pub mod parrot;
 pub mod port;
 pub mod process;

@@ -173,6 +173,8 @@ async fn a_server_that_is_gone_is_a_warning_though_nothing_is_held() {
     let (log, _listening) = Log::of(Level::WARN);
     let server = Server::start().await;
     let client = connect(&server.url(), config()).await;
+    begins_here(&log).await;
+    let began = Instant::now();
     server.kill();
     let refused = async || {
         assert!(client.lock("a").try_lock().await.is_err());
@@ -183,6 +185,8 @@ async fn a_server_that_is_gone_is_a_warning_though_nothing_is_held() {
     let back = async || matches!(client.lock("a").try_lock().await, Ok(Some(_)));
     eventually(SOON, "it is back", back).await;
     let lines = loud(&log);
+    assert_eq!(count(&lines, &["no request for a lock has succeeded"]), 1, "{lines:#?}");
     assert_eq!(count(&lines, &["succeed again", "after="]), 1, "{lines:#?}");
+    assert!(lines.len() <= story(began.elapsed()), "{lines:#?}");
     is_plain(&lines);
 }

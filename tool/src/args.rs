@@ -8,6 +8,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use parklock::Config;
 use parklock::operator::Namespaces;
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::{exit, span};
@@ -371,6 +372,13 @@ fn of_environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// The names of all locks that this process runs under, as JSON.
+pub(crate) const OUTER: &str = "PARKLOCK_OUTER";
+
+fn outer_names() -> Vec<String> {
+    of_environment(OUTER).and_then(|names| serde_json::from_str(&names).ok()).unwrap_or_default()
+}
+
 impl Lock {
     /// The lease that a hold begins with.
     pub(crate) fn lease(&self) -> Duration {
@@ -380,9 +388,13 @@ impl Lock {
     /// Whether this process runs under a lock of the same name, which only one caller may hold: then it waits for itself, unless
     /// that lock was given back, or lies on another server or in another namespace.
     pub(crate) fn is_nested(&self) -> bool {
-        std::env::var_os("PARKLOCK_HELD").is_some()
-            && std::env::var("PARKLOCK_NAME").is_ok_and(|name| name == self.name)
-            && !matches!(self.kind, Kind::Read | Kind::Semaphore)
+        outer_names().contains(&self.name) && !matches!(self.kind, Kind::Read | Kind::Semaphore)
+    }
+
+    /// What the command under this lock finds in [`OUTER`].
+    pub(crate) fn names_for_inner(&self) -> String {
+        let names = outer_names().into_iter().chain([self.name.clone()]);
+        json!(names.collect::<Vec<_>>()).to_string()
     }
 
     /// How many callers may hold the lock at a time.

@@ -170,6 +170,7 @@ async fn check_all(
     findings.push(role(&replication));
     let memory = server.info("memory").await?;
     findings.extend([eviction(&memory), room(&memory)]);
+    findings.push(clients(&server.info("clients").await?));
     findings.push(evicted(&server.info("stats").await?));
     findings.push(persistence(server).await?);
     findings.extend(replicas(server, &replication).await?);
@@ -248,6 +249,24 @@ fn room(memory: &Info) -> Finding {
                 Finding::warn(check, found, "a full server refuses new locks: raise maxmemory")
             }
         }
+        _ => Finding::unknown(check),
+    }
+}
+
+fn clients(clients: &Info) -> Finding {
+    let check = "clients";
+    match (clients.number("connected_clients"), clients.number("maxclients")) {
+        (Some(connected), Some(limit @ 1..)) => {
+            let found = format!("{connected} of {limit} connections");
+            if connected * 100 / limit < 90 {
+                Finding::ok(check, found)
+            } else {
+                let remedy = "a full server closes new connections at once: raise maxclients";
+                Finding::warn(check, found, remedy)
+            }
+        }
+        // Older servers have the limit in CONFIG alone.
+        (Some(connected), _) => Finding::ok(check, format!("{connected} connections")),
         _ => Finding::unknown(check),
     }
 }
@@ -658,6 +677,15 @@ mod tests {
             Verdict::Ok
         );
         assert_eq!(room(&info("maxmemory:100\r\nused_memory:95")).verdict, Verdict::Warn);
+    }
+
+    #[test]
+    fn a_server_that_is_nearly_full_of_clients_is_a_warning() {
+        let connected =
+            |number| clients(&info(&format!("connected_clients:{number}\r\nmaxclients:100")));
+        assert_eq!(connected(89).verdict, Verdict::Ok);
+        assert_eq!(connected(90).verdict, Verdict::Warn);
+        assert_eq!(clients(&info("connected_clients:90")).verdict, Verdict::Ok);
     }
 
     #[test]

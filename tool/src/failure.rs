@@ -64,7 +64,11 @@ impl From<RedisError> for Failure {
         let why = if code == exit::CONFIG {
             format!("the URL is invalid ({})", error.category())
         } else {
-            operator::shown(&error.to_string())
+            let said = operator::shown(&error.to_string());
+            match operator::hint(&said, error.kind() != ErrorKind::Parse) {
+                Some(hint) => format!("{hint} ({said})"),
+                None => said,
+            }
         };
         Self { code, why, is_answer: error.code().is_some() }
     }

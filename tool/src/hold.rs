@@ -63,7 +63,10 @@ async fn stay(guard: Guard, lock: &Lock, voice: &Voice, ends: &mut Ends) -> u8 {
     }
     tokio::select! {
         _ = guard.ended() => {
-            voice.warn("lost", &json!({}), &voice.lost());
+            // The client counts from before the grant, and gives up a little before the server does.
+            let is_over = lock.lease.is_some_and(|lease| since.elapsed() >= lease * 9 / 10);
+            let why = if is_over { ": its lease is over" } else { "" };
+            voice.warn("lost", &json!({}), &(voice.lost() + why));
             return exit::LOST;
         }
         _ = ends.next() => {}

@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use crate::alarm::Alarm;
-use crate::args::{Lock, OnLost, Work};
+use crate::args::{Lock, OUTER, OnLost, Work};
 use crate::exit;
 use crate::job::{Job, Report};
 use crate::limits::Limits;
@@ -228,6 +228,7 @@ impl<'a> Supervisor<'a> {
             ("PARKLOCK_TOKEN", token.to_string()),
             ("PARKLOCK_LEASE_MS", lease.to_string()),
             ("PARKLOCK_HELD", "1".to_owned()),
+            (OUTER, self.lock.names_for_inner()),
         ];
         let if_orphaned =
             if self.work.on_lost == OnLost::Kill { Signal::SIGKILL } else { Signal::SIGTERM };
@@ -424,6 +425,10 @@ impl<'a> Supervisor<'a> {
             Phase::Running(running) if due => {
                 let text = match running.next {
                     _ if self.lock.lease.is_some() => "the lease of the lock runs out",
+                    // The keeper knows which of the two it is, and has no word for it.
+                    _ if self.lock.max_hold.is_some() => {
+                        "the lock is not renewed: its --max-hold is over, or Redis does not answer"
+                    }
                     Next::Warn => "the lock cannot be renewed: the command has to end",
                     _ => "the lock could not be renewed",
                 };

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::common::Server;
+use crate::common::impostor::impostor;
 use crate::common::port::Port;
 use crate::scene::{freed, held, in_line, tool, tool_at};
 
@@ -99,6 +100,23 @@ async fn redis_that_is_not_there_is_69() {
         let mut tool = tool_at(&url, server.dir(), words).start();
         assert_eq!(tool.code().await, 69, "{words:?}");
         assert!(tool.complaint().starts_with("parklock: "), "{}", tool.complaint());
+    }
+}
+
+#[tokio::test]
+async fn what_answers_wrongly_is_named() {
+    let server = Server::start().await;
+    for (answer, meaning) in [
+        ("HTTP/1.1 400 Bad Request\r\n\r\n", "what answers there is not Redis"),
+        ("-ERR unknown command 'HELLO', with args beginning with: '3' \r\n", "needs RESP3"),
+        ("-ERR max number of clients reached\r\n", "maxclients"),
+    ] {
+        let url = format!("redis://{}", impostor(answer).address());
+        for words in [&["run", "a", "--", "true"][..], &["hold", "a"], &["ls"]] {
+            let mut tool = tool_at(&url, server.dir(), words).start();
+            assert_eq!(tool.code().await, 69, "{words:?}");
+            assert!(tool.complaint().contains(meaning), "{words:?}: {}", tool.complaint());
+        }
     }
 }
 

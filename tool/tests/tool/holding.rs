@@ -77,6 +77,8 @@ async fn a_tool_that_waits_for_its_own_caller_says_so() {
     assert_eq!(nested(&["run", "a"], &["run", "b"]).await, (0, false));
     let read = ["run", "--kind", "read", "c"];
     assert_eq!(nested(&read, &read).await, (0, false));
+    let between = ["run", "a", "--", PROGRAM, "run", "b"];
+    assert_eq!(nested(&between, &["run", "-w", "0.2", "a"]).await, (1, true));
 }
 
 #[tokio::test]

@@ -210,7 +210,12 @@ async fn what_the_command_has_started_ends_with_it() {
 async fn a_hold_is_not_renewed_past_its_greatest_length() {
     let server = Server::start().await;
     let words = ["run", "--watchdog", "2s", "--max-hold", "2s", "a", "--", "sleep", "60"];
-    assert_eq!(tool(&server, &words).code().await, 75);
+    let mut limited = tool(&server, &words).start();
+    assert_eq!(limited.code().await, 75);
+    assert!(limited.complaint().contains("its --max-hold is over"), "{}", limited.complaint());
+    let mut held = tool(&server, &["hold", "--lease", "1s", "c"]).start();
+    assert_eq!(held.code().await, 75);
+    assert!(held.complaint().contains("the lock c is lost: its lease is over"));
     let words = ["run", "--lease", "1s", "b", "--", "sleep", "60"];
     let mut fixed = tool(&server, &words).start();
     assert_eq!(fixed.code().await, 75, "a fixed lease is not renewed");

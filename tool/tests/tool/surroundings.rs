@@ -78,7 +78,8 @@ async fn the_tool_needs_no_environment_variables() {
     assert_eq!(code, 0);
     let names: Vec<_> =
         variables.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
-    let ours = ["PARKLOCK_HELD", "PARKLOCK_LEASE_MS", "PARKLOCK_NAME", "PARKLOCK_TOKEN"];
+    let ours =
+        ["PARKLOCK_HELD", "PARKLOCK_LEASE_MS", "PARKLOCK_NAME", "PARKLOCK_OUTER", "PARKLOCK_TOKEN"];
     let mut sorted = names.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, ours, "it adds these and nothing else");
