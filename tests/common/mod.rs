@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "a binary exports nothing")]
 
 pub mod admin;
+pub mod authority;
 pub mod child;
 pub mod clock;
 pub mod cluster;

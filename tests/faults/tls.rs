@@ -1,100 +1,22 @@
 //! Encryption: a server that is not the one we trust is not talked to.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use parklock::{Client, Config, Error, Tls};
 
+use crate::common::authority::{Authority, is_possible};
 use crate::common::cluster::slot;
 use crate::common::fixture::comes_in;
 use crate::common::port::Port;
 use crate::common::sentinels::{SERVICE, follow, monitor, told};
-use crate::common::server::Setup;
 use crate::common::{Admin, Cluster, Server, Watched, eventually};
 use crate::scene::is_version_6;
 use crate::{A_WHILE, SOON, a_turn, brief, patient};
 
-/// A folder of certificates, made by openssl.
-struct Authority(PathBuf);
-
-impl Drop for Authority {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-impl Authority {
-    fn create() -> Self {
-        let name = format!("parklock-ca-{}-{:x}", std::process::id(), fastrand::u64(..));
-        let dir = std::env::temp_dir().join(name);
-        fs::create_dir(&dir).expect("a directory of our own");
-        let authority = Self(dir);
-        authority.openssl(
-            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
-             -keyout ca.key -out ca.pem -subj /CN=authority",
-        );
-        authority
-    }
-
-    /// A certificate `name.pem` with `name.key`, for this host, for so many days.
-    fn issue(&self, name: &str, host: &str, days: u32) {
-        fs::write(self.path("extensions"), format!("subjectAltName={host}\n")).expect("a file");
-        self.openssl(&format!(
-            "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \
-             -keyout {name}.key -out {name}.csr -subj /CN={name}"
-        ));
-        self.openssl(&format!(
-            "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days {days} \
-             -extfile extensions -out {name}.pem"
-        ));
-    }
-
-    fn openssl(&self, arguments: &str) {
-        let mut command = Command::new("openssl");
-        command.args(arguments.split_whitespace()).current_dir(&self.0);
-        let output = command.output().expect("openssl is installed");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "openssl {arguments}: {said}");
-    }
-
-    fn path(&self, file: &str) -> PathBuf {
-        self.0.join(file)
-    }
-
-    fn read(&self, file: &str) -> Vec<u8> {
-        fs::read(self.path(file)).expect("openssl has written it")
-    }
-
-    /// A server with this certificate, which also listens in the clear for the test itself.
-    fn server(&self, port: &Port, name: &str) -> Setup {
-        let path = |file: String| self.path(&file).display().to_string();
-        Server::builder()
-            .set("tls-port", &port.number().to_string())
-            .set("tls-cert-file", &path(format!("{name}.pem")))
-            .set("tls-key-file", &path(format!("{name}.key")))
-            .set("tls-ca-cert-file", &path("ca.pem".to_owned()))
-            .set("tls-auth-clients", "no")
-    }
-
-    fn trusted(&self, config: Config) -> Config {
-        config.tls(Tls::new().ca(self.read("ca.pem")))
-    }
-}
-
-/// Some builds of the server are without encryption: then there is nothing to test.
-async fn is_possible() -> bool {
-    let (authority, port) = (Authority::create(), Port::reserve());
-    authority.issue("right", "IP:127.0.0.1", 2);
-    let started = tokio::spawn(async move { drop(authority.server(&port, "right").start().await) });
-    let Err(panic) = started.await else { return true };
-    let panic = panic.into_panic();
-    let said = panic.downcast_ref::<String>().map_or("", String::as_str);
-    assert!(said.to_lowercase().contains("tls"), "another reason: {said}");
-    eprintln!("not tested: this server cannot encrypt");
-    false
+fn trusted(authority: &Authority, config: Config) -> Config {
+    config.tls(Tls::new().ca(authority.read("ca.pem")))
 }
 
 fn encrypted(port: &Port) -> String {
@@ -130,10 +52,10 @@ async fn a_certificate_that_does_not_fit_is_refused_and_the_error_says_why() {
     tokio::time::sleep(Duration::from_millis(2_100)).await; // certificates count in seconds
     let url = encrypted(&port);
     for (name, trusted, why) in [
-        ("right", strangers.trusted(patient()), ["UnknownIssuer", "BadSignature"]),
+        ("right", trusted(&strangers, patient()), ["UnknownIssuer", "BadSignature"]),
         ("right", patient(), ["UnknownIssuer", "CaUsedAsEndEntity"]),
-        ("other", authority.trusted(patient()), ["NotValidForName", "not valid for name"]),
-        ("expired", authority.trusted(patient()), ["Expired", "expired"]),
+        ("other", trusted(&authority, patient()), ["NotValidForName", "not valid for name"]),
+        ("expired", trusted(&authority, patient()), ["Expired", "expired"]),
     ] {
         let server = authority.server(&port, name).start().await;
         let admin = server.admin().await;
@@ -144,7 +66,7 @@ async fn a_certificate_that_does_not_fit_is_refused_and_the_error_says_why() {
     }
 
     let _server = authority.server(&port, "right").start().await;
-    let client = comes_in(&url, authority.trusted(patient())).await;
+    let client = comes_in(&url, trusted(&authority, patient())).await;
     a_turn(&client.lock("a")).await;
 }
 
@@ -161,7 +83,7 @@ async fn encryption_is_not_given_up_for_a_plain_port_nor_begun_without_being_ask
     let quick = |config: Config| config.connect_timeout(Duration::from_secs(1));
 
     let plain = format!("rediss://{}", server.address());
-    refusal(&plain, quick(authority.trusted(patient()))).await;
+    refusal(&plain, quick(trusted(&authority, patient()))).await;
     refusal(&plain, quick(patient())).await;
     was_not_talked_to(&admin).await;
     let clear = format!("redis://127.0.0.1:{}", port.number());
@@ -169,7 +91,7 @@ async fn encryption_is_not_given_up_for_a_plain_port_nor_begun_without_being_ask
     was_not_talked_to(&admin).await;
 
     // Certificates for a URL that does not use them: a mistake, not a wish.
-    let mistaken = Client::connect_with(server.url(), authority.trusted(patient())).await;
+    let mistaken = Client::connect_with(server.url(), trusted(&authority, patient())).await;
     assert!(matches!(mistaken, Err(Error::Config { .. })), "{mistaken:?}");
 }
 
@@ -184,7 +106,7 @@ async fn a_server_that_is_replaced_by_a_stranger_is_not_talked_to_again() {
     strangers.issue("wrong", "IP:127.0.0.1", 2);
     let server = authority.server(&port, "right").start().await;
     let url = encrypted(&port);
-    let client = comes_in(&url, authority.trusted(brief())).await;
+    let client = comes_in(&url, trusted(&authority, brief())).await;
     let guard = client.lock("a").lock().await.unwrap();
     server.kill();
     let stranger = strangers.server(&port, "wrong").start().await;
@@ -220,7 +142,7 @@ async fn a_client_without_its_certificate_is_refused() {
         patient().tls(tls.identity(by.read("me.pem"), by.read("me.key")))
     };
 
-    refusal(&encrypted(&port), authority.trusted(patient())).await;
+    refusal(&encrypted(&port), trusted(&authority, patient())).await;
     refusal(&encrypted(&port), identified(&strangers)).await;
     was_not_talked_to(&admin).await;
     let client = comes_in(encrypted(&port), identified(&authority)).await;
@@ -281,7 +203,7 @@ async fn the_certificate_may_be_for_another_name_than_the_host_of_the_url() {
     let _server = authority.server(&port, "right").start().await;
     let named =
         |name: &str| patient().tls(Tls::new().ca(authority.read("ca.pem")).server_name(name));
-    refusal(&encrypted(&port), authority.trusted(patient())).await;
+    refusal(&encrypted(&port), trusted(&authority, patient())).await;
     refusal(&encrypted(&port), named("another.internal")).await;
     a_turn(&comes_in(encrypted(&port), named("redis.internal")).await.lock("a")).await;
 
@@ -339,8 +261,8 @@ async fn a_cluster_is_reached_over_encrypted_links_alone() {
     let cluster = Cluster::start_as(2, 2, node).await;
     let url = encrypted(&ports[0]).replace("rediss://", "rediss-cluster://");
     let (holder, other) = tokio::join!(
-        comes_in(&url, authority.trusted(patient())),
-        comes_in(&url, authority.trusted(patient()))
+        comes_in(&url, trusted(&authority, patient())),
+        comes_in(&url, trusted(&authority, patient()))
     );
     for at in 0..2 {
         let name = cluster.names_at(at, "tls:", 1).remove(0);
@@ -362,7 +284,7 @@ async fn a_cluster_is_reached_over_encrypted_links_alone() {
     a_turn(&holder.lock(&name)).await;
     // A URL that says so is never answered in the clear.
     let clear = cluster.url().replace("redis-cluster://", "rediss-cluster://");
-    refusal(&clear, authority.trusted(patient())).await;
+    refusal(&clear, trusted(&authority, patient())).await;
 }
 
 /// A primary, its replica and three sentinels, which speak to each other and to clients encrypted.
@@ -391,7 +313,7 @@ async fn an_encrypted_primary_is_found_through_encrypted_sentinels_before_and_af
     let hosts: Vec<_> =
         ports[2..].iter().map(|port| format!("127.0.0.1:{}", port.number())).collect();
     let url = format!("rediss-sentinel://{}/{SERVICE}", hosts.join(","));
-    let client = comes_in(&url, authority.trusted(brief())).await;
+    let client = comes_in(&url, trusted(&authority, brief())).await;
     a_turn(&client.lock("before")).await;
 
     watched.fail_over().await;
@@ -412,5 +334,5 @@ async fn an_encrypted_primary_is_found_through_encrypted_sentinels_before_and_af
 
     // The sentinels' other ports are not encrypted.
     let clear = watched.url().replace("redis-sentinel://", "rediss-sentinel://");
-    refusal(&clear, authority.trusted(patient())).await;
+    refusal(&clear, trusted(&authority, patient())).await;
 }

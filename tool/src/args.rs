@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use parklock::Config;
 use parklock::operator::Namespaces;
+use parklock::{Config, Tls};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -85,7 +85,8 @@ pub(crate) enum Command {
 /// Where the locks are.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Server {
-    /// The URL of Redis [default: PARKLOCK_URL, REDIS_URL, redis://127.0.0.1:6379]
+    /// The URL of Redis [default: PARKLOCK_URL, REDIS_URL, redis://127.0.0.1:6379]. For rediss://, PARKLOCK_CA may name a
+    /// file of certificate authorities
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// Whose keys: parklock's, or those of Redisson (Java)
@@ -352,6 +353,8 @@ impl Server {
     /// The settings of a client that takes locks.
     pub(crate) fn config(&self) -> Config {
         let config = Config::default().layout(self.layout());
+        let tls = authorities().filter(|_| self.url().starts_with("rediss"));
+        let config = tls.into_iter().fold(config, |config, ca| config.tls(Tls::new().ca_file(ca)));
         self.namespace().iter().fold(config, Config::namespace)
     }
 
@@ -370,6 +373,11 @@ const NOT_ALL: &str = "--namespace '*' is only for ls, top and doctor: name one"
 /// A variable of the environment that has a value.
 fn of_environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The file of the certificate authorities that the user trusts instead of the public ones.
+pub(crate) fn authorities() -> Option<PathBuf> {
+    of_environment("PARKLOCK_CA").map(PathBuf::from)
 }
 
 /// The names of all locks that this process runs under, as JSON.

@@ -1,6 +1,7 @@
 //! Connections for an operator's questions: one to each server that has locks. The library's connections are separate.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use parklock::operator::{self, Password, Servers};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, FromRedisValue,
-    IntoConnectionInfo, Pipeline, Value, cmd,
+    IntoConnectionInfo, Pipeline, TlsCertificates, Value, cmd,
 };
 
-use crate::args::Realm;
+use crate::args::{Realm, authorities};
 use crate::failure::Failure;
 use crate::{exit, voice};
 
@@ -270,8 +271,21 @@ fn encrypt() {
     }
 }
 
+/// A server's URL, with the certificate authorities that the user trusts.
+fn understood(url: &str) -> Result<ConnectionInfo, Failure> {
+    let info = url.into_connection_info()?;
+    let Some(ca) = authorities().filter(|_| matches!(info.addr(), ConnectionAddr::TcpTls { .. }))
+    else {
+        return Ok(info);
+    };
+    let unreadable = |error| Failure::config(format!("PARKLOCK_CA: {}: {error}", ca.display()));
+    let root_cert = Some(fs::read(&ca).map_err(unreadable)?);
+    let certificates = TlsCertificates { client_tls: None, root_cert };
+    Ok(Client::build_with_tls(info, certificates)?.get_connection_info().clone())
+}
+
 async fn alone(url: &str) -> Result<Server, Failure> {
-    let server = Server::connect(url.into_connection_info()?, false).await?;
+    let server = Server::connect(understood(url)?, false).await?;
     // If it does not answer, the next question says so.
     match server.info("server").await.unwrap_or_default().get("redis_mode") {
         Some("cluster") => Err(Failure::config(
@@ -286,7 +300,7 @@ async fn alone(url: &str) -> Result<Server, Failure> {
 
 async fn watched(sentinels: &[String], service: &str, primary: &str) -> Result<Server, Failure> {
     let mut failure = Failure::unavailable("no sentinel answers");
-    let info = primary.into_connection_info()?;
+    let info = understood(primary)?;
     // The sentinel with the greatest epoch knows of the latest failover.
     let mut newest: Option<(u64, String, u16)> = None;
     for sentinel in sentinels {
@@ -301,7 +315,7 @@ async fn watched(sentinels: &[String], service: &str, primary: &str) -> Result<S
 }
 
 async fn named_by(sentinel: &str, service: &str) -> Result<(u64, String, u16), Failure> {
-    let sentinel = Server::connect(sentinel.into_connection_info()?, false).await?;
+    let sentinel = Server::connect(understood(sentinel)?, false).await?;
     let told: std::collections::HashMap<String, String> =
         sentinel.query(&["SENTINEL", "MASTER", service]).await?;
     let epoch = told.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
@@ -314,7 +328,7 @@ async fn named_by(sentinel: &str, service: &str) -> Result<(u64, String, u16), F
 async fn cluster(seeds: &[String]) -> Result<Reached, Failure> {
     let mut failure = Failure::unavailable("no node of the cluster answers");
     for seed in seeds {
-        let info = seed.as_str().into_connection_info()?;
+        let info = understood(seed)?;
         match connect_all(&info).await {
             Ok(reached) => return Ok(reached),
             Err(error) => failure = error,
@@ -389,8 +403,9 @@ fn host_of(addr: &ConnectionAddr) -> String {
 fn beside(addr: &ConnectionAddr, host: &str, port: u16) -> ConnectionAddr {
     let host = host.to_owned();
     match addr {
-        ConnectionAddr::TcpTls { .. } => {
-            ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+        ConnectionAddr::TcpTls { tls_params, .. } => {
+            let tls_params = tls_params.clone();
+            ConnectionAddr::TcpTls { host, port, insecure: false, tls_params }
         }
         _ => ConnectionAddr::Tcp(host, port),
     }

@@ -6,6 +6,8 @@ use futures_util::StreamExt;
 use parklock::{Client, Config, Layout};
 use serde_json::Value;
 
+use crate::common::authority::{Authority, is_possible};
+use crate::common::port::Port;
 use crate::common::rights::{as_user, in_a_cluster, rules, user};
 use crate::common::{Cluster, Parrot, Proxy, Quote, Role, Server, Watched, eventually, timeout};
 use crate::scene::{LONG, tool_at};
@@ -311,4 +313,22 @@ async fn a_sentinel_that_repeats_what_it_was_sent_shows_no_password() {
     };
     let asked = ["HELLO", "MASTER", "GET-MASTER-ADDR-BY-NAME", "SENTINELS"];
     shows_no_password(Role::Sentinel(primary.port()), &asked, &[Quote::Plain], url).await;
+}
+
+#[tokio::test]
+async fn an_encrypted_server_is_reached_with_its_owners_authority() {
+    if !is_possible().await {
+        return;
+    }
+    let (authority, port) = (Authority::create(), Port::reserve());
+    authority.issue("right", "IP:127.0.0.1", 2);
+    let server = authority.server(&port, "right").start().await;
+    let url = format!("rediss://{}", port.address());
+    let trusting = |file: &str| format!("PARKLOCK_CA={}", authority.path(file).display());
+    for words in [&["run", "a", "--", "true"][..], &["ls"], &["top", "--once"], &["doctor"]] {
+        let tool = |before: &[&str]| tool_at(&url, server.dir(), words).start_by(before);
+        assert_eq!(tool(&["env", &trusting("ca.pem")]).code().await, 0, "{words:?}");
+        assert_eq!(tool(&[]).code().await, 69, "{words:?}: nobody knows this authority");
+        assert_eq!(tool(&["env", &trusting("none.pem")]).code().await, 78, "{words:?}: no file");
+    }
 }
