@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use common::fixture::{
     LONG, SOON, channel, client, client_with, comes_in, key, lock_keys, parked, quick,
 };
-use common::{Admin, Proxy, Site, eventually, timeout};
-use parklock::{Client, Config, Ended, Error, Guard, Lock};
+use common::{Admin, Proxy, Site, eventually, judged, judged_beside_its_load, timeout};
+use parklock::{Client, Config, Ended, Error, Guard, Lock, Owner};
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep;
 
 /// As `quick`, but a test that waits for a deadline instead of a message takes visibly longer.
@@ -96,20 +97,94 @@ async fn a_slow_answer_does_not_lengthen_the_lease() {
     believes_no_more_than_redis(&guard, &admin, "a").await;
 }
 
+/// A hold that does not nest, two nested ones, and two nested reads.
 #[tokio::test]
 async fn nothing_is_renewed_after_its_unlock() {
-    let (server, client) = quick_client().await;
-    let admin = server.admin().await;
-    let guard = client.lock("a").lock().await.unwrap();
-    let renewed = async || admin.command_calls("evalsha").await >= 2;
-    eventually(SOON, "it is renewed", renewed).await;
-    guard.unlock().await.unwrap();
-    let sent = admin.command_calls("evalsha").await;
+    judged(async || {
+        let (server, client) = quick_client().await;
+        let admin = server.admin().await;
+        let (lock, nested) = (client.lock("a"), client.reentrant_lock("b"));
+        let reads = client.rw_lock("c").reentrant();
+        let sent = async || admin.command_calls("evalsha").await;
+        for kind in ["one hold", "nested holds", "nested reads"] {
+            let holds = match kind {
+                "one hold" => vec![lock.lock().await.unwrap()],
+                "nested holds" => vec![nested.lock().await.unwrap(), nested.lock().await.unwrap()],
+                _ => vec![reads.read().await.unwrap(), reads.read().await.unwrap()],
+            };
+            let before = sent().await;
+            eventually(SOON, "it is renewed", async || sent().await > before).await;
+            for guard in holds {
+                guard.unlock().await.unwrap();
+            }
+            let before = sent().await;
 
-    sleep(Duration::from_millis(2_500)).await;
+            sleep(Duration::from_millis(2_500)).await;
 
-    assert_eq!(admin.command_calls("evalsha").await, sent);
-    assert!(lock_keys(&admin).await.is_empty());
+            assert_eq!(sent().await, before, "{kind}");
+            assert!(lock_keys(&admin).await.is_empty(), "{kind}");
+        }
+    })
+    .await;
+}
+
+/// Each task takes the lock right after another one of its client has given it back.
+#[tokio::test]
+async fn a_hold_is_renewed_although_many_tasks_tried_and_unlocked_before_it() {
+    const TASKS: usize = 16;
+    judged_beside_its_load(async || {
+        let (server, client) = quick_client().await;
+        let (admin, began, kept) =
+            (server.admin().await, Instant::now(), Arc::new(AtomicBool::new(false)));
+        let mut tasks = JoinSet::new();
+        for _ in 0..TASKS {
+            let (lock, kept) = (client.lock("a"), Arc::clone(&kept));
+            tasks.spawn(async move {
+                while !kept.load(Ordering::SeqCst) {
+                    if let Some(guard) = lock.try_lock().await.unwrap() {
+                        if began.elapsed() > Duration::from_secs(2) {
+                            kept.store(true, Ordering::SeqCst);
+                            return Some(guard);
+                        }
+                        assert!(guard.is_valid());
+                        guard.unlock().await.unwrap();
+                    }
+                    yield_now().await;
+                }
+                None
+            });
+        }
+        let mut last: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();
+        assert_eq!(last.len(), 1);
+        let guard = last.remove(0);
+
+        sleep(Duration::from_secs(9)).await; // three timeouts
+
+        assert!(guard.is_valid());
+        believes_no_more_than_redis(&guard, &admin, "a").await;
+        guard.unlock().await.unwrap();
+    })
+    .await;
+}
+
+/// The scenario `testLockReentrantRenew` of Redisson.
+#[tokio::test]
+async fn a_hold_is_renewed_after_another_owner_has_ended_its_nested_holds() {
+    judged(async || {
+        let (server, client) = quick_client().await;
+        let (admin, lock) = (server.admin().await, client.reentrant_lock("a"));
+        let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
+        inner.unlock().await.unwrap();
+        outer.unlock().await.unwrap();
+        let guard = lock.owned_by(&Owner::new()).lock().await.unwrap();
+
+        sleep(Duration::from_secs(9)).await; // three timeouts
+
+        assert!(guard.is_valid());
+        believes_no_more_than_redis(&guard, &admin, "a").await;
+        guard.unlock().await.unwrap();
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use parklock::{Config, Ended, Error};
+use tokio::time::sleep;
 
-use crate::common::eventually;
 use crate::common::fixture::{SOON, quick};
 use crate::common::site::only_on_one_server;
+use crate::common::{eventually, judged};
 use crate::pair::Pair;
 use crate::scene::{Scene, Waiter, assert_err, is_free_soon, is_held, soon};
+
+/// The watchdog's timeout of `quick()`.
+const QUICK: Duration = Duration::from_secs(3);
 
 pub(crate) async fn a_server_that_forgets_its_scripts_is_taught_again(pair: Pair) {
     let scene = Scene::new(pair).await;
@@ -31,21 +35,26 @@ pub(crate) async fn a_server_that_forgets_its_scripts_is_taught_again(pair: Pair
 pub(crate) async fn a_server_that_lost_its_data_tells_the_holder_and_lets_the_waiter_in(
     pair: Pair,
 ) {
-    // The nodes of a cluster take no writes for two seconds after their start.
-    let scene = Scene::with(pair, quick().ride_out(SOON)).await;
-    let guard = scene.ours().lock().await.unwrap();
-    let (first, second) = (Waiter::begin(scene.ours()), Waiter::parked(scene.theirs()).await);
-    let token = guard.token();
-    scene.server.restart().await;
-    assert_eq!(soon(guard.ended()).await, Ended::Lost);
-    assert_err!(guard.unlock().await, Error::Lost { .. });
-    let through = async |waiter: Waiter| {
-        let guard = waiter.gets_it().await;
-        assert!(guard.token() > token || pair.name == "redisson_fenced", "its counter is gone");
-        guard.unlock().await.unwrap();
-    };
-    tokio::join!(through(first), through(second));
-    assert!(!scene.ours().is_held().await.unwrap(), "it is free");
+    judged(async || {
+        // The nodes of a cluster take no writes for two seconds after their start.
+        let scene = Scene::with(pair, quick().ride_out(SOON)).await;
+        let guard = scene.ours().lock().await.unwrap();
+        let (first, second) = (Waiter::begin(scene.ours()), Waiter::parked(scene.theirs()).await);
+        let token = guard.token();
+        scene.server.restart().await;
+        assert_eq!(soon(guard.ended()).await, Ended::Lost);
+        assert_err!(guard.unlock().await, Error::Lost { .. });
+        let through = async |waiter: Waiter, works: Duration| {
+            let guard = waiter.gets_it().await;
+            assert!(guard.token() > token || pair.name == "redisson_fenced", "its counter is gone");
+            sleep(works).await;
+            assert!(guard.is_valid(), "a hold that is new is renewed");
+            guard.unlock().await.unwrap();
+        };
+        tokio::join!(through(first, QUICK * 2), through(second, Duration::ZERO));
+        assert!(!scene.ours().is_held().await.unwrap(), "it is free");
+    })
+    .await;
 }
 
 fn replicas_are_soon_given_up() -> Config {

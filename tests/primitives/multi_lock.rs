@@ -18,6 +18,7 @@ use common::site::left_out_in_a_cluster;
 use common::{Admin, Proxy, Server, Site, eventually, timeout};
 use parklock::{Client, Config, Ended, Error, Layout, MultiGuard, MultiLock};
 use redis::Value;
+use tokio::sync::Barrier;
 use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::sleep;
 
@@ -228,6 +229,36 @@ async fn two_callers_that_name_them_in_opposite_orders_both_go_on() {
     }
     assert_eq!(won.iter().sum::<u64>(), total.load(Ordering::SeqCst), "never two at once");
     assert!(won.iter().all(|won| *won >= ROUNDS / 20), "both go on: {won:?}");
+}
+
+/// The scenario `testWaitAndLeaseTimeouts` of Redisson. All ask for the first lock first, so whoever gets that one gets all.
+#[tokio::test]
+async fn of_ten_clients_that_try_at_once_exactly_one_gets_all_locks() {
+    let (server, mut clients) = (Site::start().await, Vec::new());
+    for _ in 0..10 {
+        // An answer is never given up because the machine is busy.
+        clients.push(client_with(&server, alive().response_timeout(SOON)).await);
+    }
+    let admin = server.admin().await;
+    for _ in 0..20 {
+        fastrand::shuffle(&mut clients);
+        let together = Arc::new(Barrier::new(clients.len()));
+        let mut tries = JoinSet::new();
+        for client in &clients {
+            let (multi, together) = (client.multi_lock(ABC), Arc::clone(&together));
+            tries.spawn(async move {
+                together.wait().await;
+                multi.try_lock().await.unwrap()
+            });
+        }
+        let mut won: Vec<_> = in_time(tries.join_all()).await.into_iter().flatten().collect();
+        assert_eq!(won.len(), 1);
+        let winner = won.remove(0);
+        assert!(winner.is_valid());
+        assert_eq!(lock_keys(&admin).await, ABC.map(key), "the losers left nothing");
+        winner.unlock().await.unwrap();
+    }
+    is_free(&admin).await;
 }
 
 #[tokio::test]

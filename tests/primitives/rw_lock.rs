@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::fixture::{A_WHILE, LONG, SOON, comes_in, is_pending};
 use common::site::only_on_one_server;
-use common::{Admin, Proxy, Site, Watch, Worker, WorkerSide, eventually, timeout};
+use common::{Admin, Proxy, Site, Watch, Worker, WorkerSide, eventually, judged, timeout};
 use parklock::{
     Client, Config, Ended, Error, Guard, HandOff, Layout, Owner, ReentrantRwLock, RwLock,
     WriteGuard,
@@ -398,6 +398,28 @@ async fn a_reader_enters_when_the_lease_of_the_writer_is_over() {
     .await;
 }
 
+/// The scenario `testWriteLockExpiration` of Redisson, where the nested write adds its lease to what is left.
+#[tokio::test]
+async fn a_shorter_lease_of_a_nested_write_takes_nothing_from_the_outer_one() {
+    in_both(USUAL, async |scene| {
+        let (lock, other) = (scene.owner(), scene.somebody_else().await);
+        let outer = lock.clone().lease(LONG).write().await.unwrap();
+        let is_whole = async || {
+            let left = other.ttl().await.unwrap().expect("it is held");
+            assert!(left > LONG / 2 && left <= LONG, "{:?}: {left:?}", scene.layout);
+            assert!(outer.remaining() > LONG / 2, "{:?}", scene.layout);
+        };
+        let inner = lock.lease(LEASE).write().await.unwrap();
+        is_whole().await;
+        assert!(inner.remaining() > LONG / 2, "{:?}: {:?}", scene.layout, inner.remaining());
+        inner.unlock().await.unwrap();
+        is_whole().await;
+        outer.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
+}
+
 /// The reader with the longest lease leaves, and a dead one stays: a waiter must not wait for the lease of the one
 /// that left.
 #[tokio::test]
@@ -573,6 +595,29 @@ async fn a_reader_that_learns_of_its_loss_tells_a_writer_that_waits() {
         assert!(matches!(left, Err(Error::Lost { .. })), "{left:?}");
         granted(writer).await.unlock().await.unwrap();
         scene.is_clean().await;
+    })
+    .await;
+}
+
+/// The scenario `testReadLockAfterTimeout` of Redisson: the watchdog knows the new read, and not only the lost one.
+#[tokio::test]
+async fn after_a_restart_without_data_a_new_read_is_renewed() {
+    judged(async || {
+        in_both(QUICK, async |scene| {
+            let lost = scene.somebody().read().await.unwrap();
+            let other = scene.somebody_else().await;
+            scene.server.restart().await;
+            assert_eq!(timeout(SOON, lost.ended()).await, Ok(Ended::Lost), "{:?}", scene.layout);
+            assert!(matches!(lost.unlock().await, Err(Error::Lost { .. })));
+
+            let read = scene.somebody().read().await.unwrap();
+            got_nothing(other.try_write_for(QUICK * 2).await);
+
+            assert!(read.is_valid(), "{:?}", scene.layout);
+            read.unlock().await.unwrap();
+            other.write().await.unwrap().unlock().await.unwrap();
+        })
+        .await;
     })
     .await;
 }

@@ -8,8 +8,8 @@ use parklock::{Config, Ended, Error, Guard, Layout, Lock, Result};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::common::fixture::{SOON, comes_in};
-use crate::common::{Watch, Worker, WorkerSide, eventually, timeout};
+use crate::common::fixture::{SOON, comes_in, is_pending};
+use crate::common::{Watch, Worker, WorkerSide, eventually, judged, timeout};
 use crate::peer::Thread;
 use crate::scene::{AT_ONCE, FURTHER, QUICK, Scene, USUAL, client, granted};
 use crate::version::FAIR_THREADS_LOOK;
@@ -43,6 +43,10 @@ impl Scene {
 
     async fn queue(&self) -> Vec<String> {
         self.admin.cmd(&["LRANGE", QUEUE, "0", "-1"]).await
+    }
+
+    async fn deadline(&self, field: &str) -> f64 {
+        self.admin.cmd(&["ZSCORE", DEADLINES, field]).await
     }
 
     async fn deadlines(&self) -> Vec<(String, f64)> {
@@ -136,6 +140,26 @@ async fn each_side_waits_for_the_other_and_is_woken_by_its_release() {
         java.unlock().await;
         rust.granted().await.unlock().await;
     }
+    scene.is_clean().await;
+}
+
+/// A thread of Java nests a fair lock. A task of ours does not.
+#[tokio::test]
+async fn rust_waits_until_java_has_ended_all_of_its_nested_holds() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
+    java.ask("fairlock a").await;
+    java.ask("fairlock a").await;
+    assert_eq!(scene.holds("a").await, [2]);
+    let Waiter::Rust(mut waiter) = scene.rust_comes(&lock).await else { return };
+
+    java.ask("fairunlock a").await;
+
+    assert!(is_pending(&mut waiter).await);
+    assert_eq!(scene.holds("a").await, [1], "ours has not touched the count");
+    assert!(lock.try_lock().await.unwrap().is_none());
+    java.ask("fairunlock a").await;
+    Waiter::Rust(waiter).granted().await.unlock().await;
     scene.is_clean().await;
 }
 
@@ -294,7 +318,7 @@ async fn a_long_wait_of_java_costs_nobody_its_place() {
     let places = scene.queue().await;
     first.unlock().await.unwrap();
     assert_eq!(java.answer().await.result, "true");
-    let deadline: f64 = scene.admin.cmd(&["ZSCORE", DEADLINES, &places[1]]).await;
+    let deadline = scene.deadline(&places[1]).await;
     assert!(deadline > scene.now().await, "it lives");
     java.ask("fairunlock a").await;
     let rust = rust.granted().await;
@@ -514,6 +538,38 @@ async fn a_waiter_that_is_cancelled_or_out_of_time_leaves_queue_and_deadlines() 
     java.ask("fairunlock a").await;
     next.granted().await.unlock().await;
     scene.is_clean().await;
+}
+
+/// Java holds the lock, and nobody of ours stands before the second thread. So nothing moves its deadline but the first one.
+#[tokio::test]
+async fn a_thread_of_java_that_gives_up_takes_its_wait_off_the_deadlines_behind_it() {
+    const LIMIT: Duration = Duration::from_secs(10);
+    // On a busy machine, the limit may be over before the others have come.
+    judged(async || {
+        let Some(scene) = Scene::begin(USUAL).await else { return };
+        let (mut java, mut impatient) = (scene.thread("java"), scene.thread("impatient"));
+        java.ask("fairlock a").await;
+        impatient.order(&format!("fairtrylock a {}", LIMIT.as_millis())).await;
+        scene.comes(0).await;
+        let next = scene.java_comes(scene.thread("next")).await;
+        let rust = scene.rust_comes(&scene.patient_fair_lock().await).await;
+        let places = scene.queue().await;
+        let [before, ours] = [scene.deadline(&places[1]).await, scene.deadline(&places[2]).await];
+
+        assert_eq!(impatient.answer().await.result, "false");
+
+        assert_eq!(scene.queue().await, places[1..]);
+        let taken_off = before - scene.deadline(&places[1]).await;
+        assert_eq!(taken_off, LIMIT.as_secs_f64() * 1000.0);
+        let follows = async || ours - scene.deadline(&places[2]).await > FIVE_MINUTES / 2.0;
+        eventually(SOON, "ours allows for one thread less", follows).await;
+        assert!(scene.deadline(&places[2]).await > scene.now().await + FIVE_MINUTES / 2.0);
+        java.ask("fairunlock a").await;
+        next.granted().await.unlock().await;
+        rust.granted().await.unlock().await;
+        scene.is_clean().await;
+    })
+    .await;
 }
 
 /// A waiter is told of its turn, and goes without looking. Java is told because it goes, and not because a time is

@@ -334,7 +334,10 @@ async fn rust_does_not_touch_the_hold_counts_of_java() {
 async fn java_does_not_touch_the_holds_of_rust() {
     let Some(scene) = Scene::begin(USUAL).await else { return };
     let (lock, mut java) = (scene.owner().await, scene.thread("java"));
-    let (write, read) = (lock.write().await.unwrap(), lock.read().await.unwrap());
+    let write = lock.write().await.unwrap();
+    assert_eq!(java.result("writeislocked a").await, "true");
+    assert_eq!(java.result("readislocked a").await, "false", "nobody reads");
+    let read = lock.read().await.unwrap();
     assert_eq!(java.result("writeislocked a").await, "true");
     let reads = scene.has(READS_WITHIN_A_WRITE);
     assert_eq!(java.result("readislocked a").await, reads.to_string());

@@ -393,6 +393,28 @@ async fn rust_follows_the_number_that_java_has_set() {
     assert!((1..=60_000).contains(&scene.admin.pttl("a").await), "the TTL is Java's");
 }
 
+/// The scenario `testExpiration` of Redisson. The key of the leases begins with our permit, after Java has set the TTL.
+#[tokio::test]
+async fn an_expirable_semaphore_with_a_ttl_goes_with_the_key_of_its_leases() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let two = forgetful(&scene).await.redisson().expirable_semaphore("a", 2);
+    let mut java = scene.thread("java");
+    let held = loop {
+        assert_eq!(java.result("permitset a 2").await, "true");
+        assert_eq!(java.result("permitexpire a 2000").await, "true");
+        let held = two.acquire().await.unwrap();
+        if scene.admin.pttl("a").await != -1 {
+            break held;
+        }
+        // Its time was over before we asked: this is another semaphore, which stays.
+        scene.admin.cmd::<()>(&["FLUSHALL"]).await;
+    };
+
+    assert_ne!(scene.admin.pttl("{a}:timeout").await, -1, "the leases have a TTL too");
+    scene.is_clean().await;
+    assert!(matches!(held.unlock().await, Err(Error::Lost { .. })));
+}
+
 /// Two callers take two of two permits, one after the other.
 #[tokio::test]
 async fn both_sides_take_all_permits_in_turn() {

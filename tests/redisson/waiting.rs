@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
+use crate::common::fixture::LONG;
+use crate::common::timeout;
 use crate::scene::{AT_ONCE, Scene, USUAL, granted};
 
 const ROUNDS: u32 = 150;
@@ -85,24 +87,55 @@ async fn a_release_is_never_missed_whenever_it_comes() {
     scene.nothing_is_eternal().await;
 }
 
+/// A watchdog renews a hold long before half of its timeout is over. A fixed lease is twice as long as that timeout.
 #[tokio::test]
 async fn each_side_sees_what_the_other_holds() {
-    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let Some(scene) = Scene::begin(LONG).await else { return };
     let (lock, mut java) = (scene.client().await.lock("a"), scene.thread("java"));
+    let fixed = format!("lock a {}", (LONG * 2).as_millis());
     assert!(!lock.is_locked().await.unwrap());
     assert_eq!(java.result("islocked a").await, "false");
 
-    java.ask("lock a").await;
-    assert!(lock.is_locked().await.unwrap());
-    assert!(lock.ttl().await.unwrap().is_some_and(|ttl| ttl <= USUAL));
-    java.ask("unlock a").await;
+    for (order, most) in [("lock a", LONG), (&*fixed, LONG * 2)] {
+        java.ask(order).await;
+        assert!(lock.is_locked().await.unwrap());
+        let left = lock.ttl().await.unwrap().expect("it is held");
+        assert!(left > most / 2 && left <= most, "{order}: {left:?}");
+        java.ask("unlock a").await;
+        assert_eq!(lock.ttl().await.unwrap(), None);
+    }
 
-    let guard = lock.lock().await.unwrap();
-    assert_eq!(java.result("islocked a").await, "true");
-    assert_eq!(java.result("isheld a").await, "false");
-    let ttl: u128 = java.result("ttl a").await.parse().unwrap();
-    assert!(ttl <= USUAL.as_millis(), "{ttl}");
-    assert_eq!(java.refusal("unlock a").await, "IllegalMonitorStateException");
+    for (lock, most) in [(lock.clone(), LONG), (lock.lease(LONG * 2), LONG * 2)] {
+        let guard = lock.lock().await.unwrap();
+        assert_eq!(java.result("islocked a").await, "true");
+        assert_eq!(java.result("isheld a").await, "false");
+        let left = Duration::from_millis(java.result("ttl a").await.parse().unwrap());
+        assert!(left > most / 2 && left <= most, "{left:?} of {most:?}");
+        assert_eq!(java.refusal("unlock a").await, "IllegalMonitorStateException");
+        assert!(guard.is_valid());
+        guard.unlock().await.unwrap();
+        assert_eq!(java.result("ttl a").await, "-2", "it is free");
+    }
+}
+
+/// A spin lock asks again and again, and publishes nothing.
+#[tokio::test]
+async fn a_spin_lock_of_java_and_a_lock_of_rust_exclude_each_other() {
+    let Some(scene) = Scene::begin(USUAL).await else { return };
+    let (lock, mut java) = (scene.client().await.lock("a"), scene.thread("java"));
+    java.ask("spinlock a").await;
+    assert!(lock.try_lock().await.unwrap().is_none());
+    java.ask("spinunlock a").await;
+
+    let guard = lock.try_lock().await.unwrap().expect("it is free");
+    assert_eq!(java.result("spintrylock a").await, "false");
+    assert_eq!(java.refusal("spinunlock a").await, "IllegalMonitorStateException");
+    java.order("spinlock a").await;
+    assert!(java.is_busy().await);
     assert!(guard.is_valid());
     guard.unlock().await.unwrap();
+    timeout(AT_ONCE, java.answer()).await.expect("it asks again");
+    assert!(lock.try_lock().await.unwrap().is_none());
+    java.ask("spinunlock a").await;
+    scene.is_clean().await;
 }

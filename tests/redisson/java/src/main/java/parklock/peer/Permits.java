@@ -2,6 +2,7 @@ package parklock.peer;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -16,7 +17,7 @@ import org.redisson.client.codec.StringCodec;
  * [lease]}, both answered by the permit's id or null; {@code permitrelease name id}, {@code permitlease name id [new
  * lease]}, {@code permitavailable}, {@code permitacquired}, {@code permittotal}, {@code permitresize name n},
  * {@code permitmany name n [lease]}, answered by so many ids with commas between, {@code permitreleasemany name ids},
- * {@code permitincrement name counter times}.
+ * {@code permitexpire name ttl}, {@code permitincrement name counter times}.
  */
 final class Permits {
     private final RedissonClient redisson;
@@ -54,6 +55,8 @@ final class Permits {
                 return many(permits, args);
             case "releasemany":
                 return since("tryRelease", permits, Since.types(List.class), Arrays.asList(args.text(0).split(",")));
+            case "expire":
+                return permits.expire(Duration.ofMillis(args.number(0)));
             case "increment":
                 increment(permits, args);
                 return null;
