@@ -352,10 +352,15 @@ impl Server {
 
     /// The settings of a client that takes locks.
     pub(crate) fn config(&self) -> Config {
+        self.namespace().iter().fold(self.config_without_namespace(), Config::namespace)
+    }
+
+    pub(crate) fn config_without_namespace(&self) -> Config {
         let config = Config::default().layout(self.layout());
-        let tls = authorities().filter(|_| self.url().starts_with("rediss"));
-        let config = tls.into_iter().fold(config, |config, ca| config.tls(Tls::new().ca_file(ca)));
-        self.namespace().iter().fold(config, Config::namespace)
+        match authorities().filter(|_| self.url().starts_with("rediss")) {
+            Some(ca) => config.tls(Tls::new().ca_file(ca)),
+            None => config,
+        }
     }
 
     pub(crate) fn layout(&self) -> parklock::Layout {

@@ -612,8 +612,8 @@ async fn a_lock(asked: &Doctor) -> Finding {
     let name = format!("parklock-doctor-{:x}", fastrand::u64(..));
     let began = Instant::now();
     let done = async {
-        let Realm { layout, namespaces } = asked.server.realm()?;
-        let config = Config::default().layout(layout).connect_timeout(CONNECTING);
+        let Realm { namespaces, .. } = asked.server.realm()?;
+        let config = asked.server.config_without_namespace().connect_timeout(CONNECTING);
         let config = namespaces.name().into_iter().fold(config, Config::namespace);
         let config = config.plain_channels(asked.plain_channels);
         let client = Client::connect_with(asked.server.url(), config).await?;
