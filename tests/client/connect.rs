@@ -311,7 +311,7 @@ async fn connecting_to_a_database_that_does_not_exist_fails() {
 /// A service may start before Redis does.
 #[tokio::test]
 async fn a_client_with_a_start_timeout_waits_for_a_server_that_comes_later() {
-    for site in [Site::One(Server::start().await), Site::watched().await, Site::cluster().await] {
+    for site in [Site::One(Server::start().await), Site::watched().await] {
         site.kill();
         let config = || Config::default().connect_timeout(LIMIT);
         let impatient = Client::connect_with(site.url(), config()).await;

@@ -70,12 +70,12 @@ fn configured(tls: &Tls) -> Result<Arc<ClientConfig>> {
     match &tls.ca {
         None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
         Some(ca) => {
+            // A bundle of the system may have a certificate that rustls does not understand. Without any, everybody would be
+            // refused.
             let authorities = certificates(&ca.text().map_err(unusable)?)?;
-            // A file without any certificate would make an authority of it that trusts nobody.
-            if authorities.is_empty() {
+            if roots.add_parsable_certificates(authorities).0 == 0 {
                 return Err(Error::config("the CA of tls is not a certificate in PEM"));
             }
-            authorities.into_iter().try_for_each(|ca| roots.add(ca)).map_err(unusable)?;
         }
     }
     let config = ClientConfig::builder().with_root_certificates(roots);
