@@ -107,6 +107,31 @@ impl Client {
         Ok(Self { engine })
     }
 
+    /// Makes a client without waiting for its first connection, which it opens in the background.
+    ///
+    /// The service may start while Redis is away. A call then keeps trying for [`Config::ride_out`], as it does when a
+    /// connection is lost. What [`connect_with`](Self::connect_with) reports about the server (its password, its version, whether it is
+    /// a cluster), the calls report. [`Config::start_timeout`] is the way to wait for Redis instead.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// use parklock::{Client, Config};
+    ///
+    /// let client = Client::connect_lazy(&url, Config::default())?;
+    /// client.lock("doc:connect_lazy").lock().await?.unlock().await?;
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Config`](crate::Error::Config) if the URL cannot be parsed, or if two settings contradict each other.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time and I/O enabled.
+    pub fn connect_lazy(url: impl AsRef<str>, config: Config) -> Result<Self> {
+        Ok(Self { engine: Engine::connect_lazy(url.as_ref(), config)? })
+    }
+
     #[cfg(feature = "streams")]
     pub(crate) async fn connect_over(
         dial: crate::wire::Dial,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -49,6 +50,13 @@ impl Engine {
         Self::connect_patiently(|config| To::of(url, config), client_id(), config).await
     }
 
+    /// Starts the client's tasks on the current runtime, which connect.
+    pub(crate) fn connect_lazy(url: &str, config: Config) -> Result<Arc<Self>> {
+        config.check()?;
+        let connecting = Self::connect_to(To::of(url, &config)?, client_id(), config, First::Later);
+        connecting.now_or_never().expect("it waits for no connection")
+    }
+
     /// Connects over streams that `dial` opens, as a client with this id, or with one of its own.
     #[cfg(feature = "streams")]
     pub(crate) async fn connect_over(
@@ -74,8 +82,12 @@ impl Engine {
         loop {
             // Boxed: otherwise the compiler looks into the futures of all layers wherever a program connects, and may find
             // them too deep.
-            let connecting: BoxFuture<'_, _> =
-                Box::pin(Self::connect_to(to(&config)?, client.clone(), config.clone()));
+            let connecting: BoxFuture<'_, _> = Box::pin(Self::connect_to(
+                to(&config)?,
+                client.clone(),
+                config.clone(),
+                First::Now,
+            ));
             let error = match connecting.await {
                 Err(error) if error.is_transient() => error,
                 connected => return connected,
@@ -93,7 +105,7 @@ impl Engine {
         }
     }
 
-    async fn connect_to(to: To, client: String, config: Config) -> Result<Arc<Self>> {
+    async fn connect_to(to: To, client: String, config: Config, first: First) -> Result<Arc<Self>> {
         meters::describe();
         let client = keep::id_of(client, !config.keep.is_zero());
         let (releaser, jobs) = mpsc::unbounded_channel();
@@ -104,7 +116,7 @@ impl Engine {
         let listener = memory.listener(&client, &config);
         let heard = move |channel: &str, heard: Heard<'_>| listener.hear(channel, heard);
         let crew = memory.crew(stop.clone());
-        let linked = to.link(common_args(&client, &config), crew, &config, heard).await;
+        let linked = to.link(common_args(&client, &config), crew, &config, heard, first).await;
         let (commands, subscriber) = linked.map_err(|fault| fault.into_outage(""))?;
 
         let engine = memory.engine(client, config, (commands, subscriber, space));
@@ -240,6 +252,15 @@ impl Memory {
     }
 }
 
+/// When a client opens its first connections.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum First {
+    /// Before it is there: so its maker learns at once why there are none.
+    Now,
+    /// After it is there, as it replaces lost ones.
+    Later,
+}
+
 /// Where a client connects to.
 enum To {
     One(Box<Address>),
@@ -274,29 +295,32 @@ impl To {
         }
     }
 
-    /// Opens the first connections, and has the crew maintain them.
+    /// Opens the first connections if they are wanted now, and has the crew maintain them.
     async fn link(
         self,
         common: CommonArgs,
         crew: Crew,
         config: &Config,
         heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
+        first: First,
     ) -> Result<(Commands, Subscriber), Fault> {
         match self {
             Self::One(address) => {
-                link_to_one(Destination::Fixed(Arc::new(*address)), common, &crew, config, heard)
-                    .await
+                let destination = Destination::Fixed(Arc::new(*address));
+                link_to_one(destination, common, &crew, config, heard, first).await
             }
             Self::Sentinel(sentinels) => {
                 let sentinels = Arc::new(*sentinels);
                 let destination = Destination::Primary(Arc::clone(&sentinels));
-                let linked = link_to_one(destination, common, &crew, config, heard).await?;
+                let linked = link_to_one(destination, common, &crew, config, heard, first).await?;
                 (crew.spawn)(Box::pin(watch_failovers(sentinels, crew.stop.clone())));
                 Ok(linked)
             }
             Self::Cluster(addresses) => {
                 let cluster = Arc::new(Cluster::new(*addresses, config, crew));
-                cluster.get_map().await?;
+                if first == First::Now {
+                    cluster.get_map().await?;
+                }
                 let linger = config.linger();
                 let subscriber = Subscriber::in_cluster(Arc::clone(&cluster), linger, heard);
                 cluster.run(|stop| Arc::clone(&cluster).keep_map(subscriber.clone(), stop));
@@ -312,11 +336,14 @@ async fn link_to_one(
     crew: &Crew,
     config: &Config,
     heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
+    first: First,
 ) -> Result<(Commands, Subscriber), Fault> {
     let linger = config.linger();
     let (commands, mut command_link) = Commands::new(destination.clone(), common, config);
     let (subscriber, mut subscriber_link) = Subscriber::new(destination, linger, heard);
-    tokio::try_join!(command_link.start(), subscriber_link.start())?;
+    if first == First::Now {
+        tokio::try_join!(command_link.start(), subscriber_link.start())?;
+    }
     (crew.spawn)(Box::pin(command_link.run(crew.stop.clone())));
     (crew.spawn)(Box::pin(subscriber_link.run(crew.stop.clone())));
     Ok((commands, subscriber))

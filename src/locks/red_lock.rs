@@ -65,6 +65,8 @@ const LOOK_ROUND: Duration = Duration::from_secs(5);
 /// - The servers must be **independent**: not replicas of each other, not shards of one cluster, not one machine. A
 ///   server that loses its data must stay offline for longer than the longest lease; otherwise it can grant the same
 ///   lock twice. Or persist everything on disk (`appendonly yes`, `appendfsync always`).
+/// - A process may start while one server is down, if it makes that client with
+///   [`Client::connect_lazy`](crate::Client::connect_lazy).
 /// - Each hold costs at least two requests to *every* server, and is as slow as a majority of them.
 ///
 /// Use an odd number of servers, three or five: four servers are no safer than three.

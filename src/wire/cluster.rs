@@ -134,8 +134,16 @@ impl Cluster {
 
     /// The shard that has this slot.
     pub(crate) fn owner(&self, slot: Slot) -> Result<Arc<Shard>, Fault> {
-        let node = self.map.borrow().owner(slot).cloned();
-        match node {
+        let map = Arc::clone(&self.map.borrow());
+        if map.is_empty() {
+            let seeds = self.seeds().iter().filter_map(|seed| self.address(seed).ok());
+            let seeds = seeds.map(|seed| seed.to_string()).collect::<Vec<_>>().join(", ");
+            self.unserved();
+            return Err(Fault::NotSent(said(format!(
+                "no node of the cluster has answered: {seeds}"
+            ))));
+        }
+        match map.owner(slot).cloned() {
             Some(node) => self.shard(&node),
             None => {
                 self.unserved();

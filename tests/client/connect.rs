@@ -325,6 +325,39 @@ async fn a_client_with_a_start_timeout_waits_for_a_server_that_comes_later() {
     }
 }
 
+/// The service serves other requests until Redis is there.
+#[tokio::test]
+async fn a_lazy_client_is_there_before_its_server() {
+    for site in [Site::One(Server::start().await), Site::watched().await] {
+        site.kill();
+        let client = Client::connect_lazy(site.url(), Config::default()).expect("a client");
+        let early = client.lock("a").try_lock_for(LIMIT).await;
+        assert!(matches!(early, Err(Error::Unavailable { .. })), "{early:?}");
+        site.start_again().await;
+        works(&client).await;
+    }
+    works(&Client::connect_lazy(Site::cluster().await.url(), Config::default()).unwrap()).await;
+    let nobody = format!("redis-cluster://{}", Port::reserve().address());
+    let client = Client::connect_lazy(nobody, Config::default().ride_out(LIMIT)).expect("a client");
+    unavailable(client.lock("a").lock(), LIMIT, LIMIT * 4).await;
+}
+
+#[tokio::test]
+async fn a_lazy_client_reports_at_its_calls_what_another_one_reports_when_it_connects() {
+    let server = Server::builder().set("requirepass", "right").start().await;
+    let client = Client::connect_lazy(server.url(), Config::default()).expect("a client");
+    let refused = timeout(SOON, client.lock("a").lock()).await.expect("at once");
+    assert!(matches!(refused, Err(Error::Permission { .. })), "{refused:?}");
+
+    let cluster = Site::cluster().await;
+    let node = cluster.primaries()[0].url();
+    let client = Client::connect_lazy(node, Config::default()).expect("a client");
+    let refused = timeout(SOON, client.lock("a").lock()).await.expect("at once");
+    assert!(matches!(refused, Err(Error::Config { .. })), "{refused:?}");
+    let wrong = Client::connect_lazy("nonsense://", Config::default());
+    assert!(matches!(wrong, Err(Error::Config { .. })), "{wrong:?}");
+}
+
 #[tokio::test]
 async fn a_client_waits_for_a_server_no_longer_than_its_start_timeout_and_not_for_a_password() {
     let server = Server::builder().set("requirepass", "right").start().await;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::fixture::{A_WHILE, LONG, SOON, channel, client, comes_in, key, lock_keys, parked};
 use common::{Admin, Proxy, Server, Watch, eventually, timeout};
-use parklock::{Config, Ended, Error, RedGuard, RedHold, RedLock};
+use parklock::{Client, Config, Ended, Error, RedGuard, RedHold, RedLock};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -397,12 +397,14 @@ async fn servers_that_restart_empty_in_turn_are_taken_again() {
     stage.is_free().await;
 }
 
-/// F50: a server that was down when the lock was taken has its part as soon as it is there.
+/// F50: a server that was down when the process started and took the lock has its part as soon as it is there.
 #[tokio::test]
 async fn a_server_that_comes_later_is_taken_too() {
     let mut stage = Stage::set(3).await;
-    let lock = stage.lock_with(quick().watchdog_timeout(Duration::from_secs(9))).await;
     stage.servers[0].kill();
+    let config = quick().watchdog_timeout(Duration::from_secs(9));
+    let part = |proxy: &Proxy| Client::connect_lazy(proxy.url(), config.clone()).unwrap().lock("a");
+    let lock = RedLock::new(stage.proxies.iter().map(part));
     let guard = held_on(2, &lock).await;
     let ended = tokio::spawn(guard.ended());
     stage.restarts_empty(0).await;
