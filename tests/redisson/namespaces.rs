@@ -55,10 +55,15 @@ async fn a_mapper_with_the_prefix_shares_every_kind_of_lock() {
             let against = if kind == "read" { "write" } else { kind };
             let ours = taken(&client, kind, name).await.expect("it is free");
             java.order(&format!("{against}lock {name}")).await;
-            if kind != "fair" {
-                scene.listened_to(&channel, 1).await;
+            match kind {
+                "fair" => scene.java_parks(1).await,
+                // The message of a read-write lock wakes only the threads that are parked.
+                "read" | "write" => {
+                    scene.listened_to(&channel, 1).await;
+                    scene.java_parks(1).await;
+                }
+                _ => scene.listened_to(&channel, 1).await,
             }
-            scene.java_parks(1).await;
             ours.unlock().await.expect("it is ours");
             java.answer().await;
 

@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use parklock::{Client, Error};
 use tokio::time::sleep;
 
+use crate::a_turn;
 use crate::cluster::{is_clean, stand_in_line};
 use crate::common::cluster::slot;
 use crate::common::{Cluster, Proxy, Server, eventually, judged};
@@ -137,6 +138,9 @@ async fn a_ghost_of_one_node_is_not_settled_by_another() {
         let Some(scene) = Scene::new(2, 2).await else { return };
         let (from, to) = (scene.cluster.home("a"), 1 - scene.cluster.home("a"));
         let client = scene.client(attentive()).await;
+        // Its link is there, so that what is late is the acquire.
+        let known = scene.cluster.names_at(from, "known:", 1).remove(0);
+        a_turn(&client.lock(known)).await;
         let held = scene.proxies[from].script("acquire").about("lock:{a}").nth(1).hold_request();
         let answer = soon(client.lock("a").try_lock()).await;
         assert!(matches!(answer, Err(Error::Indeterminate { .. })), "{answer:?}");
