@@ -14,7 +14,7 @@ use crate::guards::guard_set::{GuardSet, View};
 ///
 /// It is valid as long as a majority of its parts is. A part that is lost is taken again when a renewal is due, if its
 /// server grants it. Once a majority is lost, the guard stays lost. A dropped guard releases all of them in the background. It has no
-/// fencing token, since each server counts separately. The guard of one lock, a [`Guard`], says what a guard cannot
+/// fencing token, since each server counts separately. The guard of one lock, a [`Guard`](crate::Guard), says what a guard cannot
 /// promise.
 ///
 /// ```
@@ -48,14 +48,14 @@ impl RedGuard {
     /// Releases the lock on all servers at once, and reports the outcome.
     ///
     /// # Cancel safety
-    /// Same as [`Guard::unlock`].
+    /// Same as [`Guard::unlock`](crate::Guard::unlock).
     ///
     /// # Errors
     /// None if a majority confirmed the release. Otherwise [`Error::Lost`](crate::Error::Lost) if the lock was lost on
     /// any of the servers, or else the first other error.
     ///
     /// # Panics
-    /// Same as [`Guard::unlock`].
+    /// Same as [`Guard::unlock`](crate::Guard::unlock).
     pub async fn unlock(self) -> Result<()> {
         self.parts.unlock().await
     }
@@ -72,10 +72,10 @@ impl RedGuard {
     /// Extends the lease to at least `lease` from now, between 10 ms and 24 h, on all servers at once.
     ///
     /// # Cancel safety
-    /// Same as [`Guard::extend`].
+    /// Same as [`Guard::extend`](crate::Guard::extend).
     ///
     /// # Errors
-    /// Same as [`Guard::extend`], if fewer than a majority agreed. If the lock is already lost, no server is asked.
+    /// Same as [`Guard::extend`](crate::Guard::extend), if fewer than a majority agreed. If the lock is already lost, no server is asked.
     ///
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
@@ -83,7 +83,7 @@ impl RedGuard {
         self.parts.extend(lease).await
     }
 
-    /// Whether a majority of the parts is valid: see [`Guard::is_valid`].
+    /// Whether a majority of the parts is valid: see [`Guard::is_valid`](crate::Guard::is_valid).
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.parts.view.is_valid()
@@ -101,7 +101,7 @@ impl RedGuard {
     /// The future may be dropped at any time, and `ended` called again.
     ///
     /// # Panics
-    /// Same as [`Guard::ended`].
+    /// Same as [`Guard::ended`](crate::Guard::ended).
     pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
         self.parts.view.ended()
     }
@@ -149,7 +149,7 @@ impl RedHold {
     /// The future may be dropped at any time, and `ended` called again.
     ///
     /// # Panics
-    /// Same as [`Guard::ended`].
+    /// Same as [`Guard::ended`](crate::Guard::ended).
     pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
         self.view.ended()
     }
