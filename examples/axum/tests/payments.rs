@@ -77,7 +77,7 @@ async fn one_payment_of_an_order_at_a_time_on_all_servers() {
     assert_eq!(get(other.clone(), "/health").await.status, StatusCode::OK);
     let encoded = post(other.clone(), "/orders/%34%32/payment").await;
     assert_eq!(encoded.status, StatusCode::INTERNAL_SERVER_ERROR, "it has no lock");
-    assert!(encoded.body.contains("LockLayer"), "{}", encoded.body);
+    assert!(encoded.body.contains("no lock layer"), "{}", encoded.body);
 
     paying.abort(); // the caller hangs up
     sleep(A_MOMENT).await;
