@@ -41,31 +41,36 @@ impl GuardSet {
         self.guards.lock().expect("no panic under this lock")
     }
 
-    /// Whether this client holds a valid part.
+    /// Whether a part of this client has not ended.
     pub(crate) fn has_part_of(&self, engine: &Engine) -> bool {
-        let is_of = |part: &Guard| part.engine().is_of_same_client(engine) && part.is_valid();
+        let is_of = |part: &Guard| {
+            part.engine().is_of_same_client(engine) && part.hold().outcome().is_none()
+        };
         self.guards().iter().any(is_of)
     }
 
-    /// Adds a part, in place of those that are lost. If too few are valid, the hold is lost for good, and the part is released.
+    /// Adds a part, in place of those that have ended. If too few are valid, the hold is lost for good, and the part is released.
     ///
     /// Nobody can look at the parts while this decides. So whoever has seen the hold as lost never sees it valid again.
+    ///
+    /// A part whose lease is over stays until its loss is known: its guard, dropped before, would end it as released.
     pub(crate) fn join(&self, guard: Guard) {
         let mut guards = self.guards();
         let has_joined = self.holds.send_if_modified(|holds| {
             let is_held = !remaining(holds, self.view.needed).is_zero();
             if is_held {
-                let valid = holds.iter().filter(|hold| hold.is_valid()).cloned();
-                *holds = valid.chain([guard.hold()]).collect();
+                let left = holds.iter().filter(|hold| hold.outcome().is_none()).cloned();
+                *holds = left.chain([guard.hold()]).collect();
             }
             is_held
         });
         if has_joined {
-            let (valid, lost) = mem::take(&mut *guards).into_iter().partition(Guard::is_valid);
-            *guards = valid;
+            let parts = mem::take(&mut *guards).into_iter();
+            let (left, ended) = parts.partition(|part| part.hold().outcome().is_none());
+            *guards = left;
             guards.push(guard);
             drop(guards);
-            drop::<Vec<Guard>>(lost);
+            drop::<Vec<Guard>>(ended);
         }
     }
 

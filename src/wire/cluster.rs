@@ -134,26 +134,25 @@ impl Cluster {
 
     /// The shard that has this slot.
     pub(crate) fn owner(&self, slot: Slot) -> Result<Arc<Shard>, Fault> {
-        let map = Arc::clone(&self.map.borrow());
-        if map.is_empty() {
-            let seeds = self.seeds().iter().filter_map(|seed| self.address(seed).ok());
-            let seeds = seeds.map(|seed| seed.to_string()).collect::<Vec<_>>().join(", ");
-            self.unserved();
-            return Err(Fault::NotSent(said(format!(
-                "no node of the cluster has answered: {seeds}"
-            ))));
-        }
-        match map.owner(slot).cloned() {
+        let node = self.map.borrow().owner(slot).cloned();
+        match node {
             Some(node) => self.shard(&node),
             None => {
                 self.unserved();
-                let number = slot.number();
-                Err(Fault::Redirected(
-                    Redirect::Down,
-                    said(format!("CLUSTERDOWN no node has the slot {number}")),
-                ))
+                Err(self.nobody_has(slot))
             }
         }
+    }
+
+    fn nobody_has(&self, slot: Slot) -> Fault {
+        if self.map.borrow().is_empty() {
+            let seeds = self.seeds().iter().filter_map(|seed| self.address(seed).ok());
+            let seeds = seeds.map(|seed| seed.to_string()).collect::<Vec<_>>().join(", ");
+            return Fault::NotSent(said(format!("no node of the cluster has answered: {seeds}")));
+        }
+        let number = slot.number();
+        let text = format!("CLUSTERDOWN no node has the slot {number}");
+        Fault::Redirected(Redirect::Down, said(text))
     }
 
     /// The shard of this node; makes it if necessary.
