@@ -35,9 +35,11 @@ use parklock_simulated_server::Version;
 
 const USUAL: Duration = Duration::from_secs(12);
 
-/// The steps of one run in a cluster.
+/// The steps of one run in clusters.
 const MOVING: usize = 2_000;
-const MOST_CLUSTERS: u64 = 3;
+/// Late gossip ends the comparison in a cluster, on a busy machine after few steps. One that always ended at once would
+/// compare nothing: so many are too many.
+const MOST_CLUSTERS: u64 = 100;
 
 #[test]
 fn it_answers_as_redis_6_2_does() {
@@ -111,20 +113,18 @@ fn move_slots_with(version: Version) {
         .map_or_else(|_| fastrand::u64(..), |text| text.parse().expect("a number"));
     println!("{version:?}: PARKLOCK_SEED={seed}");
     let (mut steps, mut words) = (0, BTreeSet::new());
-    // Late gossip ends a comparison early.
-    for more in 0..MOST_CLUSTERS {
-        let mut nodes = Nodes::start(version, &program, seed.wrapping_add(more));
+    let mut clusters = 0;
+    while steps < MOVING {
+        assert!(clusters < MOST_CLUSTERS, "PARKLOCK_SEED={seed}: {steps} steps of {MOVING}");
+        let mut nodes = Nodes::start(version, &program, seed.wrapping_add(clusters));
         (0..MOVING - steps).for_each(|_| nodes.step());
         let differences = nodes.differences.join("\n");
         assert!(differences.is_empty(), "PARKLOCK_SEED={seed}\n{differences}");
         steps += nodes.steps;
         words.extend(nodes.words.into_keys());
-        if steps >= MOVING {
-            break;
-        }
+        clusters += 1;
     }
-    println!("{version:?}: {steps} steps");
-    assert!(steps >= MOVING / 2, "PARKLOCK_SEED={seed}: {steps} steps of {MOVING}");
+    println!("{version:?}: {steps} steps, {clusters} clusters");
     let wanted = ["MOVED", "ASK", "CROSSSLOT", "TRYAGAIN"];
     let missed = wanted.iter().filter(|word| !words.contains(**word)).count();
     assert_eq!(missed, 0, "PARKLOCK_SEED={seed}: {words:?}");
