@@ -466,7 +466,7 @@ impl Config {
     /// use parklock::{Config, Credentials};
     ///
     /// async fn token() -> Result<Credentials, std::io::Error> {
-    ///     let token = std::fs::read_to_string("/run/secrets/redis")?;
+    ///     let token = tokio::fs::read_to_string("/run/secrets/redis").await?;
     ///     Ok(Credentials::new(token.trim()).user("app").valid_for(Duration::from_secs(900)))
     /// }
     /// let config = Config::default().credentials(token);

@@ -204,7 +204,7 @@ pub fn pronounce(evidence: Evidence, topology: Topology, length: Duration) -> Ve
     let mut history = History::expecting(demanded);
     spans.iter().for_each(|span| outlived(span, &claims, &mut tally));
     tally.add("overlaps that a failover excuses", excused(&claims, &epochs));
-    tally.add("held in two namespaces at once", apart(&claims));
+    tally.add("held in two namespaces at once", rules::apart(&claims, bare));
     let mut found =
         rules::losses(&claims, &epochs, &restarts, &mut |path, times| tally.add(path, times));
     found.extend(rules::shares(&claims, &epochs));
@@ -255,19 +255,6 @@ fn excused(claims: &[Claim], epochs: &Epochs) -> u64 {
     };
     let others = epochs.0.iter().filter(|one| !one.is_failover()).cloned().collect();
     overlaps(&Epochs(others)).saturating_sub(overlaps(epochs))
-}
-
-/// How often two claims overlapped because one name in two namespaces is two locks.
-fn apart(claims: &[Claim]) -> u64 {
-    let mut order: Vec<_> = claims.iter().map(|claim| (bare(&claim.lock), claim)).collect();
-    order.sort_by_key(|(name, claim)| (*name, claim.acquired));
-    let pairs = order.windows(2).map(|pair| (pair[0], pair[1]));
-    let meet = pairs.filter(|((name, before), (other, next))| {
-        name == other
-            && before.lock != next.lock
-            && before.ended.is_some_and(|at| at > next.acquired)
-    });
-    meet.count() as u64
 }
 
 /// What happened around a violation.

@@ -127,7 +127,7 @@ impl MultiLock {
     }
 
     /// Takes the locks if all of them are free. Returns `None` if any of them is held, or is free but a waiter ahead
-    /// may still take it. For locks of one client this takes one request, or none if another caller of this client has
+    /// may still take it, or if another call of this client is asking Redis for one of them at this moment. For locks of one client this takes one request, or none if another caller of this client has
     /// one of the locks. If a client that has one of them may keep it idle ([`Config::keep`](crate::Config::keep)), the
     /// call asks a second time, up to 50 ms later.
     ///

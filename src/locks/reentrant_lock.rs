@@ -81,7 +81,7 @@ impl ReentrantLock {
     }
 
     /// Takes the lock in one attempt: if its owner already holds it, or if it is free and no waiter ahead may still
-    /// take it. Returns `None` otherwise.
+    /// take it. Returns `None` otherwise, also if another call of this client is asking Redis for it at this moment.
     ///
     /// # Cancel safety
     /// Same as [`lock`](Self::lock).

@@ -13,6 +13,9 @@ use parklock::{Client, Config, Ended, Error, Guard, Lock};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
+use tracing::Level;
+
+use crate::observability::Log;
 
 /// How long closing may take beyond the response timeout on a busy machine.
 const SLACK: Duration = Duration::from_secs(2);
@@ -194,6 +197,7 @@ async fn closing_waits_for_one_answer_whatever_was_cut_off_before() {
     let proxy = Proxy::before(&server).await;
     proxy.name_acquires();
     let config = Config::default().watchdog_timeout(LONG).response_timeout(LONG / 5);
+    let (log, _capturing) = Log::capture();
     let client = comes_in(proxy.url(), config).await;
     for kind in [client.lock("a"), client.fair_lock("b")] {
         let cut = proxy.script("acquire").nth(1).cut_before();
@@ -203,6 +207,9 @@ async fn closing_waits_for_one_answer_whatever_was_cut_off_before() {
     }
 
     timeout(SOON, client.close()).await.expect("the server answers at once");
+
+    // H3: nothing is left, so nobody is warned of it.
+    assert_eq!(log.said(Level::WARN, &["the client is closed before"]), 0, "{}", log.all());
 }
 
 /// Five calls that shared a request and were dropped before the server's answer arrived. Another client holds `0`.

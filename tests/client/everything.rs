@@ -5,10 +5,10 @@ use crate::common;
 use std::time::Duration;
 
 use common::fixture::{LONG, SOON, comes_in};
-use common::{Admin, eventually};
+use common::{Admin, eventually, timeout};
 use parklock::{Client, Config, Error, Layout, Owner};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// How the clients of a run name their keys.
 #[derive(Clone, Copy)]

@@ -6,12 +6,11 @@ use crate::everything::{Way, everything};
 use std::time::Duration;
 
 use common::fixture::{SOON, client_with, is_pending, quick};
-use common::{Server, Site};
+use common::{Server, Site, timeout};
 use parklock::{Config, MultiLock};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 /// Every command of every client and every script, from now until somebody sends this word.
 async fn monitored(server: &Server, until: &'static str) -> JoinHandle<Vec<String>> {

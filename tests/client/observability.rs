@@ -130,17 +130,23 @@ async fn a_grant_and_a_release_are_said_quietly_with_name_and_token() {
 async fn spans_say_what_was_asked_for_and_what_went_wrong() {
     let (log, _capturing) = Log::capture();
     let server = Server::start().await;
-    let client = client(&server).await;
+    let client = comes_in(server.url(), Config::default().namespace("billing")).await;
     tracing::callsite::rebuild_interest_cache();
     let guard = client.fair_lock("orders").lock().await.unwrap();
     let token = format!("lock.token={}", guard.token());
     drop(guard);
-    let hold = ["lock.hold", "lock.kind=\"fair\"", "lock.name=\"orders\"", &token];
+    let within = "lock.namespace=\"billing\"";
+    let hold = ["lock.hold", "lock.kind=\"fair\"", "lock.name=\"orders\"", within, &token];
     assert_eq!(log.said(Level::DEBUG, &[&["dropped"], &hold[..]].concat()), 1, "{}", log.all());
     client.close().await;
     assert!(client.lock("orders").lock().await.is_err());
-    let failed =
-        ["lock.acquire", "lock.kind=\"lock\"", "db.system.name=\"redis\"", "error.type=\"closed\""];
+    let failed = [
+        "lock.acquire",
+        within,
+        "lock.kind=\"lock\"",
+        "db.system.name=\"redis\"",
+        "error.type=\"closed\"",
+    ];
     let said = log.spans().into_iter().filter(|span| failed.iter().all(|word| span.contains(word)));
     assert_eq!(said.count(), 1, "{:#?}", log.spans());
 }

@@ -12,10 +12,10 @@ use std::time::Duration;
 use common::fixture::{A_WHILE, LONG, SOON, client_with, comes_in, key, parked, quick, scripts};
 use common::rights::{rules, user};
 use common::sentinels::primary_and_replicas;
-use common::{Admin, Proxy, Server, Watch, eventually, timeout};
+use common::{Admin, Proxy, Server, Watch, eventually, judged, timeout};
 use futures_util::future::{BoxFuture, join_all, poll_fn};
 use futures_util::task::AtomicWaker;
-use parklock::{Client, Config, Error, Guard, HandOff, Layout, Result};
+use parklock::{Client, Config, Error, Guard, HandOff, Layout, MultiLock, Result};
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -194,28 +194,81 @@ async fn each_parked_caller_stops_nobody(config: Config) {
     join_all(ends).await;
 }
 
-/// A caller that does not wait says only for so long that the lock is held.
+/// A latch that opens is told to the client once, for all of its waiters.
 #[tokio::test]
-async fn a_try_is_not_refused_for_a_caller_whose_runtime_does_not_run() {
+async fn a_waiter_for_a_latch_on_a_runtime_that_does_not_run_stops_nobody() {
     let server = Server::start().await;
     let admin = server.admin().await;
-    let ours = client_with(&server, quick()).await;
+    let (ours, theirs) = (client_with(&server, quick()).await, client_with(&server, quick()).await);
     for way in WAYS {
         let name = format!("{way:?}");
-        let key = key(&name);
-        admin.cmd::<()>(&["HSET", &key, "dead:1", "1"]).await;
-        admin.cmd::<()>(&["PEXPIRE", &key, "3000"]).await;
-        let stopped = Stopped::starts(way, lock(ours.clone(), name.clone()));
+        let waits = |client: &Client| {
+            let latch = client.count_down_latch(&*name);
+            async move { latch.wait().await }
+        };
+        theirs.count_down_latch(&*name).set(1).await.expect("it is new");
+        let stopped = Stopped::starts(way, waits(&ours));
         parked(&admin, &name, 1).await;
         sleep(A_WHILE).await;
         stopped.stops().await;
-        let tried = async || {
-            let tried = ours.lock(&name).try_lock().await.expect("the server answers");
-            tried.is_some()
-        };
-        eventually(SOON, "a try has the lock", tried).await;
-        both_come(&name, lock(ours.clone(), name.clone()), stopped).await;
+        let second = tokio::spawn(waits(&ours));
+        theirs.count_down_latch(&*name).count_down().await.expect("the server answers");
+        let opened = timeout(SOON, second).await.expect("stopped by a runtime that does not run");
+        opened.expect("no panic").expect("it is open");
+        stopped.ends().await.expect("it is open");
     }
+}
+
+#[tokio::test]
+async fn a_multi_lock_that_waits_on_a_runtime_that_does_not_run_stops_nobody() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (ours, theirs) = (client_with(&server, quick()).await, client_with(&server, quick()).await);
+    for way in WAYS {
+        let (name, free) = (format!("{way:?}"), format!("{way:?}, free"));
+        let held = lock(theirs.clone(), name.clone()).await.expect("it is free");
+        let both = MultiLock::new([ours.lock(&*name), ours.lock(&*free)]);
+        let stopped = Stopped::starts(way, async move { both.lock().await });
+        parked(&admin, &name, 1).await;
+        sleep(A_WHILE).await;
+        stopped.stops().await;
+        let second = spawned(lock(ours.clone(), name.clone()));
+        held.unlock().await.expect("it is ours");
+        comes(&name, second).await.unlock().await.expect("it is ours");
+        stopped.ends().await.expect("both are free").unlock().await.expect("they are ours");
+    }
+}
+
+/// A caller that does not wait says only for so long that the lock is held.
+#[tokio::test]
+async fn a_try_is_not_refused_for_a_caller_whose_runtime_does_not_run() {
+    /// The lease of a holder that is dead, and two `pickup_timeout`.
+    const LEASE: Duration = Duration::from_secs(3);
+    const PICKED_UP: Duration = Duration::from_millis(500);
+    judged(async || {
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        let ours = client_with(&server, quick().pickup_timeout(PICKED_UP / 2)).await;
+        for way in WAYS {
+            let (name, watch) = (format!("{way:?}"), Watch::start());
+            let key = key(&name);
+            admin.cmd::<()>(&["HSET", &key, "dead:1", "1"]).await;
+            admin.cmd::<()>(&["PEXPIRE", &key, &LEASE.as_millis().to_string()]).await;
+            let stopped = Stopped::starts(way, lock(ours.clone(), name.clone()));
+            parked(&admin, &name, 1).await;
+            sleep(A_WHILE).await;
+            stopped.stops().await;
+            let tried = async || {
+                let tried = ours.lock(&name).try_lock().await.expect("the server answers");
+                tried.is_some()
+            };
+            eventually(SOON, "a try has the lock", tried).await;
+            let took = watch.passed();
+            assert!(took < LEASE + PICKED_UP * 2, "{way:?}: {took:?}");
+            both_come(&name, lock(ours.clone(), name.clone()), stopped).await;
+        }
+    })
+    .await;
 }
 
 /// The contender pauses between two requests that the server refuses.

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
-use parklock::{Client, Config, Guard};
+use parklock::{Client, Config, Error, Guard};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::Level;
 
-use crate::common::{Server, Site, eventually};
+use crate::common::{Server, Site, eventually, timeout};
 use crate::log::Log;
 use crate::{A_WHILE, SOON, connect};
 
@@ -122,6 +122,33 @@ async fn each_lock_that_is_lost_has_its_line_and_the_story_says_how_many() {
     );
     is_plain(&lines);
     eprintln!("{}\n(50 such errors)\n{}", errors[0], warnings.join("\n"));
+}
+
+/// While too few replicas acknowledge, the server answers all the time. Only a grant says that this is over.
+#[tokio::test]
+async fn a_replica_that_is_missing_is_one_story_that_ends_with_a_grant() {
+    let (log, _listening) = Log::of(Level::WARN);
+    let server = Server::start().await;
+    let config = config().replicas(1).ack_timeout(A_WHILE);
+    let client = connect(&server.url(), config).await;
+    let began = Instant::now();
+    let waits = tokio::spawn({
+        let lock = client.lock("a");
+        async move { lock.lock().await }
+    });
+    let begins = async || log.lines_with("no request for a lock has succeeded") > 0;
+    eventually(SOON, "it warns", begins).await;
+    assert!(matches!(client.lock("b").try_lock().await, Err(Error::Unavailable { .. })));
+    assert_eq!(log.lines_with("succeed again"), 0, "{}", log.text());
+    let _replica = Server::builder().replica_of(server.port()).start().await;
+    let held = timeout(SOON, waits).await.expect("in time").expect("no panic").expect("a replica");
+    eventually(SOON, "it is over", async || log.lines_with("succeed again") > 0).await;
+    let lines = loud(&log);
+    assert_eq!(count(&lines, &["no request for a lock", "waiting=", "fault="]), 1, "{lines:#?}");
+    assert_eq!(count(&lines, &["succeed again", "after="]), 1, "{lines:#?}");
+    assert!(lines.len() <= story(began.elapsed()), "{lines:#?}");
+    is_plain(&lines);
+    drop(held);
 }
 
 /// A redisson issue of this kind: a line for each lock and attempt.

@@ -92,6 +92,19 @@ fn spanned(claim: &Claim, moments: &[u64]) -> u64 {
     moments.iter().filter(spanned).count() as u64
 }
 
+/// How often two claims overlapped because one name in two namespaces is two locks. `bare` is a lock's name without its namespace.
+pub fn apart(claims: &[Claim], bare: impl Fn(&str) -> &str) -> u64 {
+    let mut order: Vec<_> = claims.iter().map(|claim| (bare(&claim.lock), claim)).collect();
+    order.sort_by_key(|(name, claim)| (*name, claim.acquired));
+    let pairs = order.windows(2).map(|pair| (pair[0], pair[1]));
+    let meet = pairs.filter(|((name, before), (other, next))| {
+        name == other
+            && before.lock != next.lock
+            && before.ended.is_some_and(|at| at > next.acquired)
+    });
+    meet.count() as u64
+}
+
 /// Tokens grow in real time, over all breaks: if a grant began after another one was answered, it has a greater
 /// token.
 pub fn tokens(claims: &[Claim]) -> Vec<String> {

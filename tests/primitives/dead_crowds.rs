@@ -5,9 +5,11 @@ use crate::common;
 use std::time::Duration;
 
 use common::fixture::{A_WHILE, SOON, client_with};
-use common::{Site, Watch, Worker, WorkerSide, eventually, judged, timeout};
+use common::{
+    Site, Watch, Worker, WorkerSide, eventually, judged, judged_beside_its_load, timeout,
+};
 use futures_util::future::join_all;
-use parklock::{Client, Config, Result};
+use parklock::{Client, Config, Layout, Result};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -54,7 +56,7 @@ impl Times {
 async fn turn(client: Client, kind: String, number: u32) -> Result<()> {
     match &*kind {
         "plain" => client.lock("a").lock().await?.unlock().await,
-        "fair" => client.fair_lock("a").lock().await?.unlock().await,
+        "fair" | "queue" => client.fair_lock("a").lock().await?.unlock().await,
         "write" => client.rw_lock("a").write().await?.unlock().await,
         "permits" => {
             let permits = client.semaphore("a", PERMITS);
@@ -66,7 +68,13 @@ async fn turn(client: Client, kind: String, number: u32) -> Result<()> {
 
 /// Whether each waiter of a client has a place of its own.
 fn has_places(kind: &str) -> bool {
-    kind == "fair"
+    matches!(kind, "fair" | "queue")
+}
+
+/// The settings of everybody who wants this kind: `queue` is a fair lock in Redisson's layout.
+fn config(kind: &str, times: Times) -> Config {
+    let layout = if kind == "queue" { Layout::Redisson } else { Layout::Native };
+    times.config().layout(layout)
 }
 
 #[tokio::test]
@@ -76,7 +84,7 @@ async fn worker_that_is_a_crowd() {
     let (url, kind) = (boss.variable("URL"), boss.variable("KIND"));
     let count: u32 = boss.variable("COUNT").parse().expect("a number");
     let times = Times::read(&boss.variable("TIMES"));
-    let come = || common::fixture::comes_in(&url, times.config());
+    let come = || common::fixture::comes_in(&url, config(&kind, times));
     let one = come().await;
     let mut callers = Vec::new();
     for number in 0..count {
@@ -92,12 +100,12 @@ async fn dies_with_many_places(kind: &str, count: u32, times: Times) {
         let server = Site::start().await;
         let admin = server.admin().await;
         let (holder, living) = (
-            client_with(&server, times.config()).await,
-            client_with(&server, times.config()).await,
+            client_with(&server, config(kind, times)).await,
+            client_with(&server, config(kind, times)).await,
         );
         let held = match kind {
             "plain" => holder.lock("a").lock().await.expect("it is free"),
-            "fair" => holder.fair_lock("a").lock().await.expect("it is free"),
+            "fair" | "queue" => holder.fair_lock("a").lock().await.expect("it is free"),
             "write" => holder.rw_lock("a").write().await.expect("it is free").into_guard(),
             _ => holder.semaphore("a", PERMITS).acquire_many(PERMITS).await.expect("they are free"),
         };
@@ -106,7 +114,11 @@ async fn dies_with_many_places(kind: &str, count: u32, times: Times) {
             [("URL", &*server.url()), ("KIND", kind), ("COUNT", &*number), ("TIMES", &*words)];
         let mut crowd = Worker::start("dead_crowds::worker_that_is_a_crowd", &variables);
         assert_eq!(crowd.hear().await, "all have come");
-        let places = async || admin.cmd::<u32>(&["ZCARD", "lock_queue:{a}"]).await;
+        let line = match kind {
+            "queue" => ["LLEN", "redisson_lock_queue:{a}"],
+            _ => ["ZCARD", "lock_queue:{a}"],
+        };
+        let places = async || admin.cmd::<u32>(&line).await;
         eventually(SOON, "the crowd stands in line", async || places().await == count).await;
         let callers =
             (0..LIVING).map(|number| tokio::spawn(turn(living.clone(), kind.to_owned(), number)));
@@ -128,6 +140,12 @@ async fn dies_with_many_places(kind: &str, count: u32, times: Times) {
 #[tokio::test]
 async fn a_process_dies_with_two_hundred_places_in_the_line_of_a_fair_lock() {
     dies_with_many_places("fair", 200, Times::USUAL).await;
+}
+
+/// A script of Redisson's layout removes all of the dead at the head in one call, however many they are.
+#[tokio::test]
+async fn a_process_dies_with_two_hundred_places_in_redissons_queue() {
+    dies_with_many_places("queue", 200, Times::USUAL).await;
 }
 
 #[tokio::test]
@@ -191,7 +209,7 @@ async fn worker_that_shares_permits() {
 /// rest all the while.
 #[tokio::test]
 async fn a_hundred_of_five_hundred_callers_die_and_the_others_go_on() {
-    judged(async || {
+    judged_beside_its_load(async || {
         let server = Site::start().await;
         let (turns, mut taken) = unbounded_channel();
         let mut callers = JoinSet::new();

@@ -34,6 +34,27 @@ async fn replace_holder(server: &Site, name: &str) {
     admin.cmd::<i64>(&["HDEL", &key(name), &ours]).await;
 }
 
+/// A server of HTTP/1.1 runs the requests of a connection one after the other, in one task.
+#[tokio::test]
+async fn a_guard_that_outlives_its_request_lets_the_next_one_of_its_task_nest() {
+    let (_server, client) = server_and_client().await;
+    let request = async || client.reentrant_lock("a").lock().await.expect("its owner enters");
+    let kept = request().await;
+    let next = request().await;
+    assert_eq!(next.token(), kept.token());
+    assert!(
+        client.lock("a").try_lock().await.expect("an answer").is_none(),
+        "a lock is not fooled"
+    );
+    assert!(
+        tokio::spawn(async move { client.reentrant_lock("a").try_lock().await })
+            .await
+            .expect("no panic")
+            .expect("an answer")
+            .is_none()
+    );
+}
+
 #[tokio::test]
 async fn the_owner_enters_through_another_handle_and_only_the_last_unlock_frees_the_lock() {
     let (server, client) = server_and_client().await;

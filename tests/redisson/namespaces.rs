@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use parklock::{Client, Config, Guard, Layout};
-use tokio::time::timeout;
 
-use crate::common::Site;
 use crate::common::fixture::comes_in;
+use crate::common::{Site, timeout};
 use crate::scene::{AT_ONCE, FIVE_MINUTES, Scene, USUAL, granted};
 use crate::version::FENCED_LOCKS;
 

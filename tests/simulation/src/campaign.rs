@@ -44,6 +44,7 @@ const PATHS: &[&str] = &[
     "grants",
     "hand-off",
     "held together",
+    "held in two namespaces at once",
     "several at once",
     "nested",
     "downgraded",

@@ -388,6 +388,12 @@ impl Plan {
         }
     }
 
+    /// What is called so, without its namespace.
+    pub fn bare<'a>(&'a self, label: &'a str) -> &'a str {
+        let name = self.names.iter().find(|name| name.label() == label);
+        name.map_or(label, |name| &name.text)
+    }
+
     /// The names that a client of this namespace uses.
     pub fn names_within(&self, within: Option<&str>) -> Vec<usize> {
         let of = |at: &usize| self.names[*at].within == within;

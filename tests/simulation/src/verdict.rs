@@ -33,6 +33,8 @@ pub fn pronounce(plan: &Plan, history: Option<&Path>) -> Vec<Wrong> {
     });
     board::with(|board| counted.iter().for_each(|(path, times)| board.count(path, *times)));
     wrongs.extend(lost.into_iter().map(|what| wrong("a loss without a cause", what)));
+    let apart = rules::apart(&claims, |label| plan.bare(label));
+    board::with(|board| board.count("held in two namespaces at once", apart));
     let shares = claims.iter().filter(|claim| claim.of > 1 && !epochs.sure(claim).is_empty());
     board::with(|board| board.count("judged: shares", shares.count() as u64));
     let many = rules::shares(&claims, &epochs);
