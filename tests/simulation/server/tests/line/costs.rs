@@ -172,6 +172,32 @@ fn ten_thousand_readers_are_let_in_by_short_calls() {
     });
 }
 
+/// Somebody deletes the notes of a line. Nobody in it can be read any more: they are told, and make room.
+#[test]
+fn ten_thousand_places_without_notes_leave_by_short_calls() {
+    const PLACES: usize = 10_000;
+    for kind in [LOCK, FAIR] {
+        really(kind, |name| {
+            name.waiter_ttl = 600_000;
+            name.all_listen();
+            name.lock("holder:1");
+            for n in 0..PLACES {
+                name.lock(&format!("c{}:{n}", n % 4));
+            }
+            name.command(&["DEL", "lock_notes:{a}"]);
+            name.command(&["CONFIG", "RESETSTAT"]);
+            // A release that is not finished is called again.
+            assert!(name.release("holder:1"));
+            let stats = stats(name);
+            let (calls, all) = (stats["evalsha"], stats.values().sum::<u64>());
+            println!("{kind:?}: 10,000 places without notes: {calls} calls, {all} commands");
+            assert!(calls > PLACES as u64 / 100, "{kind:?}: {calls} calls");
+            assert!(all / calls < BOUND, "{kind:?}: {all} commands in {calls} calls");
+            assert_eq!(name.number(&["ZCARD", "lock_queue:{a}"]), 0, "{kind:?}");
+        });
+    }
+}
+
 #[test]
 fn ten_thousand_writers_hand_over_by_short_calls() {
     const WRITERS: usize = 10_000;
