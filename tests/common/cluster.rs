@@ -198,23 +198,48 @@ impl Cluster {
         self.close(slot, from, to).await;
     }
 
+    /// Has Valkey move a slot in one piece, and waits until both nodes say that it is over there.
+    pub async fn migrate_slot(&self, slot: usize, from: usize, to: usize) {
+        let (source, number) = (self.admin(from).await, slot.to_string());
+        let words =
+            ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", &number, &number, "NODE", &self.ids[to]];
+        let (every, mut asked) = (Duration::from_secs(10), None);
+        let moved = async || {
+            if self.serves(to, slot).await && !self.serves(from, slot).await {
+                return true;
+            }
+            // A node gives a move up when the other one is too slow. While a move goes on, it refuses another.
+            if asked.is_none_or(|when: Instant| when.elapsed() > every) {
+                let told = source.try_cmd::<()>(&words).await;
+                assert!(asked.is_some() || told.is_ok(), "{words:?}: {told:?}");
+                asked = Some(Instant::now());
+            }
+            false
+        };
+        eventually(START, "the slot has moved", moved).await;
+    }
+
     /// Which node says that it is the primary of a slot.
     pub async fn owner(&self, slot: usize) -> Option<usize> {
-        for (at, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_up()) {
-            let admin = node.admin().await;
-            let list: String = admin.cmd(&["CLUSTER", "NODES"]).await;
-            let own = list.lines().find(|line| line.contains("myself")).expect("itself");
-            let is_primary = own.split(' ').nth(2).is_some_and(|flags| flags.contains("master"));
-            let has = |range: &str| {
-                let (first, last) = range.split_once('-').unwrap_or((range, range));
-                first.parse().is_ok_and(|first: usize| first <= slot)
-                    && last.parse().is_ok_and(|last: usize| slot <= last)
-            };
-            if is_primary && own.split(' ').skip(8).any(has) {
+        for (at, _) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_up()) {
+            if self.serves(at, slot).await {
                 return Some(at);
             }
         }
         None
+    }
+
+    /// Whether this node says that it is the primary of a slot.
+    async fn serves(&self, at: usize, slot: usize) -> bool {
+        let list: String = self.admin(at).await.cmd(&["CLUSTER", "NODES"]).await;
+        let own = list.lines().find(|line| line.contains("myself")).expect("itself");
+        let is_primary = own.split(' ').nth(2).is_some_and(|flags| flags.contains("master"));
+        let has = |range: &str| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            first.parse().is_ok_and(|first: usize| first <= slot)
+                && last.parse().is_ok_and(|last: usize| slot <= last)
+        };
+        is_primary && own.split(' ').skip(8).any(has)
     }
 
     /// Has a replica take over, as `CLUSTER FAILOVER` with this word does it, and waits until it has.

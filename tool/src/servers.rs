@@ -10,7 +10,7 @@ use parklock::operator::{self, Password, Servers};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, FromRedisValue,
-    IntoConnectionInfo, Pipeline, TlsCertificates, Value, cmd,
+    IntoConnectionInfo, Pipeline, RedisError, TlsCertificates, Value, cmd,
 };
 
 use crate::args::{Realm, authorities};
@@ -163,6 +163,20 @@ pub(crate) fn value<T: FromRedisValue>(answer: Option<Value>) -> Option<T> {
     match answer {
         None | Some(Value::ServerError(_)) => None,
         Some(answer) => redis::from_redis_value(answer).ok(),
+    }
+}
+
+/// The same for a question whose answer says who holds or waits: a refusal is a failure, since the lock may be held. Two
+/// refusals are none. A node of a cluster sends the tool to another one, which is asked as well. And a key may have got
+/// another type since the tool asked for it.
+pub(crate) fn needed<T: FromRedisValue>(answer: Option<Value>) -> Result<Option<T>, Failure> {
+    match answer {
+        Some(Value::ServerError(error))
+            if !matches!(error.code(), "MOVED" | "ASK" | "WRONGTYPE") =>
+        {
+            Err(RedisError::from(error).into())
+        }
+        answer => Ok(value(answer)),
     }
 }
 

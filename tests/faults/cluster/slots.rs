@@ -1,5 +1,7 @@
 //! Slots that move, stand open, or are nobody's.
 
+use std::env;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -138,6 +140,53 @@ async fn a_slot_that_moves_key_by_key_loses_no_hold_and_wakes_its_waiters_over_t
 
         all_go_on(guards, waiters).await;
         is_clean(&cluster).await;
+    })
+    .await;
+}
+
+/// A Valkey, which moves slots in one piece: `CLUSTER MIGRATESLOTS`. `None` where it is not installed.
+fn valkey() -> Option<PathBuf> {
+    let servers = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers");
+    let program = Some(servers.join("valkey-9.1/redis-server")).filter(|program| program.exists());
+    if program.is_none() {
+        let missing = "Valkey 9.1 is not installed (scripts/servers installs it)";
+        assert!(env::var_os("PARKLOCK_REQUIRE_SERVERS").is_none(), "{missing}");
+        println!("skipped: {missing}");
+    }
+    program
+}
+
+/// No script was sent to the other node with `ASK`, or refused, because a slot was half-way.
+async fn is_never_half_way(cluster: &Cluster) {
+    for at in 0..cluster.nodes.len() {
+        let admin = cluster.admin(at).await;
+        for error in ["errorstat_ASK", "errorstat_TRYAGAIN"] {
+            assert_eq!(admin.info("errorstats", error).await, None, "{error} of node {at}");
+        }
+    }
+}
+
+/// F46: Valkey moves a slot in one piece, with holders and waiters of every kind on it, and back.
+#[tokio::test]
+async fn a_slot_that_valkey_moves_in_one_piece_loses_no_hold_and_wakes_its_waiters_over_there() {
+    let Some(program) = valkey() else { return };
+    judged(async || {
+        let cluster = Cluster::start_as(2, 2, || Server::builder().program(program.clone())).await;
+        let (ours, theirs) = two(&cluster, told()).await;
+        let names = names_in_one_slot("moving:", 5);
+        let (mut here, mut there) = ways(&cluster, &names[0]);
+        for _ in 0..2 {
+            let guards = one_of_each(&ours, &names).await;
+            let waiters = one_waiter_each(&theirs, &names);
+            for name in &names {
+                stand_in_line(&cluster.admin(here).await, name, 1).await;
+            }
+            cluster.migrate_slot(slot(&names[0]), here, there).await;
+            all_go_on(guards, waiters).await;
+            (here, there) = (there, here);
+        }
+        is_clean(&cluster).await;
+        is_never_half_way(&cluster).await;
     })
     .await;
 }
@@ -470,8 +519,24 @@ async fn each_permission_to_ask_is_followed_by_its_own_request() {
 #[tokio::test]
 async fn tokens_grow_while_a_slot_moves_to_and_fro() {
     let cluster = pair().await;
-    let (ours, theirs) = two(&cluster, told()).await;
-    let (from, to) = ways(&cluster, "a");
+    let moved = async |from, to| cluster.move_slot(slot("a"), from, to).await;
+    tokens_grow_while_it_is(&cluster, moved).await;
+}
+
+/// The same for a slot that moves in one piece.
+#[tokio::test]
+async fn tokens_grow_while_valkey_moves_a_slot_in_one_piece_to_and_fro() {
+    let Some(program) = valkey() else { return };
+    let cluster = Cluster::start_as(2, 2, || Server::builder().program(program.clone())).await;
+    let moved = async |from, to| cluster.migrate_slot(slot("a"), from, to).await;
+    tokens_grow_while_it_is(&cluster, moved).await;
+    is_never_half_way(&cluster).await;
+}
+
+/// Has the slot of a lock moved to and fro while two clients use the lock.
+async fn tokens_grow_while_it_is(cluster: &Cluster, moved: impl AsyncFn(usize, usize)) {
+    let (ours, theirs) = two(cluster, told()).await;
+    let (from, to) = ways(cluster, "a");
     let is_over = Arc::new(AtomicBool::new(false));
     let turns = |client: Client| {
         let is_over = Arc::clone(&is_over);
@@ -491,7 +556,7 @@ async fn tokens_grow_while_a_slot_moves_to_and_fro() {
     let (one, other) = (turns(ours.clone()), turns(theirs.clone()));
     let (mut here, mut there) = (from, to);
     for _ in 0..20 {
-        cluster.move_slot(slot("a"), here, there).await;
+        moved(here, there).await;
         (here, there) = (there, here);
         sleep(Duration::from_millis(150)).await;
     }
@@ -502,7 +567,7 @@ async fn tokens_grow_while_a_slot_moves_to_and_fro() {
         assert!(tokens.is_sorted_by(|one, next| one < next));
     }
     assert!(one.iter().all(|token| !other.contains(token)), "no token is given twice");
-    is_clean(&cluster).await;
+    is_clean(cluster).await;
     let slot = slot("a").to_string();
     let counted: [usize; 2] = [
         cluster.admin(here).await.cmd(&["CLUSTER", "COUNTKEYSINSLOT", &slot]).await,

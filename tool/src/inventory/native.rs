@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::inventory::lock::{Holder, Lock, Waiter};
 use crate::inventory::scan::{pairs, scan, scored};
 use crate::inventory::{FullName, MOST_HOLDERS};
-use crate::servers::{Server, time, value};
+use crate::servers::{Server, needed, time, value};
 
 /// The score of a lock's first member is the part in use minus this number. See lua/line/zset.lua.
 const UNUSED: f64 = 4_503_599_627_370_496.0;
@@ -62,13 +62,13 @@ pub(crate) async fn locks(
     let listening: BTreeMap<String, u64> = pairs(listening);
     let mut locks = Vec::new();
     for (name, place) in places {
-        let kind = operator::shown_type(value(answers.next()).unwrap_or_default());
-        let pttl: i64 = value(answers.next()).unwrap_or(-2);
+        let kind = operator::shown_type(needed(answers.next())?.unwrap_or_default());
+        let pttl: i64 = needed(answers.next())?.unwrap_or(-2);
         let mut lock = Lock::outline(server, name, &place.lock, &kind, pttl);
         lock.is_strange = !matches!(kind.as_str(), "hash" | "zset" | "string" | "none");
-        let waiting: u64 = value(answers.next()).unwrap_or(0);
-        let noted: Option<String> = value(answers.next()).unwrap_or_default();
-        let line = scored(answers.next());
+        let waiting: u64 = needed(answers.next())?.unwrap_or(0);
+        let noted: Option<String> = needed(answers.next())?.flatten();
+        let line = scored(answers.next())?;
         lock.listening = listening.get(&place.channel).copied();
         // A line has a note of its kind. Without that note this is a latch, or nobody knows what these waiters wait for.
         if let Some((kind, capacity)) = noted.as_deref().and_then(kind_and_capacity) {
@@ -144,12 +144,12 @@ async fn read_holders(
     let mut answers = server.ask(&asked).await?.into_iter();
     for (lock, kind) in locks {
         match kind.as_str() {
-            "hash" => lock.take_fields(value(answers.next()).unwrap_or_default()),
-            "string" => lock.take_count(value(answers.next())),
+            "hash" => lock.take_fields(needed(answers.next())?.unwrap_or_default()),
+            "string" => lock.take_count(needed(answers.next())?),
             "zset" => {
-                lock.held_by = value(answers.next()).unwrap_or(0);
-                let holders = scored(answers.next());
-                lock.take_members(holders, &scored(answers.next()), now);
+                lock.held_by = needed(answers.next())?.unwrap_or(0);
+                let holders = scored(answers.next())?;
+                lock.take_members(holders, &scored(answers.next())?, now);
             }
             _ => {}
         }

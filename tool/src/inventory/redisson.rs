@@ -12,7 +12,7 @@ use crate::inventory::glob::fits;
 use crate::inventory::lock::{Holder, Lock};
 use crate::inventory::scan::{pairs, scan, scored};
 use crate::inventory::{FullName, MOST_HOLDERS};
-use crate::servers::{Server, value};
+use crate::servers::{Server, needed, value};
 
 /// How many fields of a hash the tool reads to see whether they are owners. Another program's hash may be large.
 const SAMPLE: usize = 8;
@@ -119,14 +119,14 @@ async fn sights(server: &Server, names: &[FullName], now: u64) -> Result<Vec<Sig
     let mut answers = server.ask(&asked).await?.into_iter();
     let mut seen = Vec::new();
     for (name, place) in places {
-        let kind: String = value(answers.next()).unwrap_or_default();
-        let pttl: i64 = value(answers.next()).unwrap_or(-2);
-        let length: u64 = value(answers.next()).unwrap_or(0);
-        let fields: Vec<String> = value(answers.next()).unwrap_or_default();
-        let mode = value::<Option<String>>(answers.next()).flatten();
-        let line: u64 = value(answers.next()).unwrap_or(0);
+        let kind: String = needed(answers.next())?.unwrap_or_default();
+        let pttl: i64 = needed(answers.next())?.unwrap_or(-2);
+        let length: u64 = needed(answers.next())?.unwrap_or(0);
+        let fields: Vec<String> = needed(answers.next())?.unwrap_or_default();
+        let mode = needed::<Option<String>>(answers.next())?.flatten();
+        let line: u64 = needed(answers.next())?.unwrap_or(0);
         let token = value::<Option<u64>>(answers.next()).flatten();
-        let leases: u64 = value(answers.next()).unwrap_or(0);
+        let leases: u64 = needed(answers.next())?.unwrap_or(0);
         let listening: Vec<Value> = value(answers.next()).unwrap_or_default();
         let is_lock = kind == "hash" && are_owners(fields.iter().map(String::as_str));
         let (kind, place_of_kind) = match kind.as_str() {
@@ -174,11 +174,11 @@ async fn read_holders(server: &Server, seen: &mut [Sight], now: u64) -> Result<(
         let answer = answers.next();
         match fields {
             Some(fields) if *fields > most as u64 => {
-                let page: Option<(String, BTreeMap<String, String>)> = value(answer);
+                let page: Option<(String, BTreeMap<String, String>)> = needed(answer)?;
                 lock.take_owners(page.map(|(_, fields)| fields).unwrap_or_default());
             }
-            Some(_) => lock.take_owners(value(answer).unwrap_or_default()),
-            None => lock.take_leases(scored(answer), now),
+            Some(_) => lock.take_owners(needed(answer)?.unwrap_or_default()),
+            None => lock.take_leases(scored(answer)?, now),
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use redis::Value;
 
 use crate::failure::Failure;
-use crate::servers::{Server, value};
+use crate::servers::{Server, needed, value};
 
 /// Every key of a server that matches a pattern. SCAN may return a key twice.
 pub(crate) async fn scan(
@@ -28,8 +28,8 @@ pub(crate) async fn scan(
 }
 
 /// Members and their scores, from a reply in RESP2 or RESP3.
-pub(crate) fn scored(answer: Option<Value>) -> Vec<(String, f64)> {
-    value(answer).unwrap_or_default()
+pub(crate) fn scored(answer: Option<Value>) -> Result<Vec<(String, f64)>, Failure> {
+    Ok(needed(answer)?.unwrap_or_default())
 }
 
 /// Pairs of a name and a number, from a flat list.

@@ -293,6 +293,54 @@ async fn a_user_with_the_rights_of_the_manual_sees_all() {
     drop(guards);
 }
 
+/// The server refuses one of the tool's questions. That a lock is free is no answer then.
+#[tokio::test]
+async fn a_user_who_may_not_look_is_not_told_that_a_lock_is_free() {
+    let server = Server::start().await;
+    let (native, redisson) = (client(&server).await, redisson(&server).await);
+    let guards = (
+        native.lock("plain").lock().await.expect("free"),
+        native.fair_lock("fair").lock().await.expect("free"),
+        redisson.rw_lock("read").read().await.expect("free"),
+        redisson.semaphore("permits", 2).acquire().await.expect("free"),
+    );
+    // So many that the tool reads the first of them only.
+    let readers: Vec<_> = (0..300).map(|number| format!("{}:{number}", "0".repeat(36))).collect();
+    let fields = readers.iter().flat_map(|reader| [reader.as_str(), "1"]);
+    let words: Vec<_> = ["HSET", "many"].into_iter().chain(fields).collect();
+    server.admin().await.cmd::<()>(&words).await;
+    let mut wrong = Vec::new();
+    for (refused, name, layout) in [
+        ("type", "plain", "native"),
+        ("hgetall", "plain", "native"),
+        ("hget", "plain", "native"),
+        ("zcount", "fair", "native"),
+        ("zrange", "fair", "native"),
+        ("type", "read", "redisson"),
+        ("hlen", "read", "redisson"),
+        ("hrandfield", "read", "redisson"),
+        ("hgetall", "read", "redisson"),
+        ("hscan", "many", "redisson"),
+        ("llen", "read", "redisson"),
+        ("zcount", "permits", "redisson"),
+        ("zrange", "permits", "redisson"),
+    ] {
+        let rules = ["~*", "&*", "+@all", &format!("-{refused}")].map(str::to_owned);
+        let url = user(&server, &rules).await;
+        for words in [&["info", name][..], &["ls"], &["unlock", "--force", "--yes", name]] {
+            let words = [words, &["--layout", layout]].concat();
+            let mut asked = tool_at(&url, server.dir(), &words).start();
+            let code = asked.code().await;
+            let (output, why) = (asked.output(), asked.complaint());
+            if (code, output.as_str()) != (77, "") || !why.contains(&format!("'{refused}'")) {
+                wrong.push(format!("without {refused}, {words:?} is {code}: {output}{why}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    drop(guards);
+}
+
 #[tokio::test]
 async fn many_locks_are_listed_without_keys_or_monitor() {
     let server = Server::start().await;
