@@ -29,7 +29,7 @@ pub(crate) type Source = Arc<dyn std::error::Error + Send + Sync>;
 /// }
 /// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The caller held the lock and no longer does: its lease expired, somebody took the lock away, the server forgot it,
@@ -267,6 +267,14 @@ impl Error {
     }
 }
 
+/// The same text: a `main` that returns the error prints this, and so do `unwrap` and `expect`. Their reader wants to know what
+/// went wrong, and not how it is stored. The text has that of the source.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// A failure that parklock itself reports, with no underlying library error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -286,5 +294,13 @@ mod tests {
         let text = |limit| Error::TooManyWaiters { limit }.to_string();
         assert_eq!(text(1), "1 caller waits for locks in this client already");
         assert_eq!(text(2), "2 callers wait for locks in this client already");
+    }
+
+    #[test]
+    fn what_main_prints_is_for_people() {
+        let error = Error::Unavailable { source: said("redis://h: timed out") };
+        assert_eq!(format!("{error:?}"), "redis is not available: redis://h: timed out");
+        let returned: Result<()> = Err(Error::lost("orders"));
+        assert_eq!(format!("{returned:?}"), r#"Err(the lock "orders" was lost)"#);
     }
 }

@@ -124,6 +124,7 @@ mod wire;
 mod config;
 mod credentials;
 mod error;
+mod failures;
 mod keys;
 mod kinds;
 mod meters;

@@ -32,13 +32,14 @@ use std::borrow::Cow;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Request, Response, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -49,6 +50,9 @@ use crate::locks::Lock;
 
 #[cfg(feature = "axum")]
 pub use no_hold::NoHold;
+
+/// The least time between two warnings of requests that are refused. If Redis is away, all are.
+const APART: Duration = Duration::from_secs(5);
 
 type LockOf<B> = dyn Fn(&Request<B>) -> Option<Lock> + Send + Sync;
 type AnswerTo<R> = dyn Fn(Refusal) -> Response<R> + Send + Sync;
@@ -78,6 +82,14 @@ pub struct LockLayer<B, R> {
     answer: Arc<AnswerTo<R>>,
     wait: Duration,
     on_loss: OnLoss,
+    warned: Arc<Mutex<Warned>>,
+}
+
+/// The last warning of a refused request, and how many it was since then that had none.
+#[derive(Default)]
+struct Warned {
+    at: Option<Instant>,
+    more: usize,
 }
 
 /// What happens to a request whose lock is lost while the inner service handles it.
@@ -226,6 +238,7 @@ impl<B, R: Default> LockLayer<B, R> {
             answer: Arc::new(|refusal| refusal.plain()),
             wait: Duration::ZERO,
             on_loss: OnLoss::default(),
+            warned: Arc::default(),
         }
     }
 
@@ -347,12 +360,26 @@ impl<B, R> LockLayer<B, R> {
                 status = status.as_u16(),
                 "a request has lost its lock, and is dropped"
             );
-        } else if status.is_server_error() {
-            tracing::warn!(?name, status = status.as_u16(), %refusal, "a request is refused");
+        } else if status.is_server_error()
+            && let Some(more) = self.warns()
+        {
+            let more = (more > 0).then_some(more);
+            tracing::warn!(?name, status = status.as_u16(), %refusal, more, "a request is refused");
         } else {
             tracing::debug!(?name, status = status.as_u16(), %refusal, "a request is refused");
         }
         (self.answer)(refusal)
+    }
+
+    /// Whether it is time for a warning: then it says how many requests had none since the last one.
+    fn warns(&self) -> Option<usize> {
+        let mut warned = self.warned.lock().expect("no panic under this lock");
+        if warned.at.is_some_and(|at| at.elapsed() < APART) {
+            warned.more += 1;
+            return None;
+        }
+        warned.at = Some(Instant::now());
+        Some(std::mem::take(&mut warned.more))
     }
 
     async fn locked(&self, lock: &Lock) -> Result<Guard, Refusal> {
@@ -410,7 +437,8 @@ type Answer<S, B> = Result<<S as Service<Request<B>>>::Response, <S as Service<R
 impl<B, R> Clone for LockLayer<B, R> {
     fn clone(&self) -> Self {
         let (lock, answer) = (Arc::clone(&self.lock), Arc::clone(&self.answer));
-        Self { lock, answer, wait: self.wait, on_loss: self.on_loss }
+        let warned = Arc::clone(&self.warned);
+        Self { lock, answer, wait: self.wait, on_loss: self.on_loss, warned }
     }
 }
 

@@ -1,13 +1,15 @@
 //! The election of a leader: one process of a fleet leads, and another takes over when the leader fails.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::engine::{Engine, Keepers, RETRY_PAUSE};
 use crate::error::{Error, Result};
+use crate::failures::Failures;
 use crate::fleet::candidacy::Candidacy;
 use crate::fleet::changes::Changes;
 use crate::fleet::leader::{Leader, Observer};
@@ -154,11 +156,12 @@ impl Election {
     where
         F: Future<Output = T>,
     {
+        let mut failures = Failures::of_lock("campaign", &self.lock.name());
         loop {
-            let leadership = match self.campaign().await {
+            let leadership = match self.campaign_again(&mut failures).await {
                 Ok(leadership) => leadership,
                 Err(error) if error.is_transient() => {
-                    tracing::warn!(%error, "could not campaign: the candidate tries again");
+                    failures.fails(&error);
                     sleep(jittered(RETRY_PAUSE)).await;
                     continue;
                 }
@@ -220,6 +223,24 @@ impl Election {
     #[must_use]
     pub fn observe(&self) -> Observer {
         Observer::new(self.lock.clone())
+    }
+
+    /// Campaigns. If it could not before, it says so as soon as it can: another candidate may lead for days.
+    async fn campaign_again(&self, failures: &mut Failures) -> Result<Leadership> {
+        let mut campaign = pin!(self.campaign());
+        if failures.go_on() {
+            let config = &self.engine().config;
+            // While Redis is away, a call fails after this time. If it has not, it stands in line.
+            let fails_within = config.riding_out() + config.response() * 2;
+            let ended = timeout(fails_within, &mut campaign).await;
+            if !matches!(ended, Ok(Err(_))) {
+                failures.succeeds();
+            }
+            if let Ok(ended) = ended {
+                return ended;
+            }
+        }
+        campaign.await
     }
 
     /// Begins a term, when it has asked for the whole lease. Until a grant by message is confirmed, its lease may be shorter

@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::engine::{Engine, Hold, Keepers};
 use crate::error::{Error, Result};
+use crate::failures::Failures;
 use crate::guards::Guard;
 use crate::kinds::Kind;
 use crate::locks::Lock;
@@ -117,14 +118,15 @@ impl Every {
         F: Future<Output = ()>,
     {
         self.check()?;
+        let mut failures = Failures::of_lock("run the job", &self.lock.name());
         loop {
-            match self.turn(&mut work).await {
+            match self.turn(&mut work, &mut failures).await {
                 Ok(left) => sleep(left).await,
                 Err(error @ (Error::Lost { .. } | Error::TooLong { .. })) => {
                     tracing::warn!(name = &*self.lock.name(), %error, "the work of a job was dropped");
                 }
                 Err(error) if error.is_transient() => {
-                    tracing::warn!(name = &*self.lock.name(), %error, "could not run the job: the client tries again");
+                    failures.fails(&error);
                     sleep(jittered(AGAIN)).await;
                 }
                 Err(error) => return Err(error),
@@ -177,17 +179,26 @@ impl Every {
 
     /// Waits for an earlier run, and runs `work` if this process claims the interval. Returns how long to wait before
     /// the next check.
-    async fn turn<F>(&self, work: impl FnOnce(Hold) -> F) -> Result<Duration>
+    async fn turn<F>(
+        &self,
+        work: impl FnOnce(Hold) -> F,
+        failures: &mut Failures,
+    ) -> Result<Duration>
     where
         F: Future<Output = ()>,
     {
         // Most processes end here, after one request, without contending for the lock.
         let left = self.left().await?;
         if !left.is_zero() {
+            failures.succeeds();
             return Ok(self.spread(left));
         }
+        // Nothing has succeeded yet if the interval is free: a server may answer, and refuse to grant.
         let guard = self.lock.lock().await?;
-        match self.claim(&guard).await? {
+        let claimed = self.claim(&guard).await?;
+        // Before the work, which may take long.
+        failures.succeeds();
+        match claimed {
             Some(left) => Ok(self.spread(left)),
             None => self.work_under(guard, work).await.map(|()| Duration::ZERO),
         }

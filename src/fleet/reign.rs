@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::failures::Failures;
 use crate::fleet::candidacy::Leading;
 use crate::fleet::term::Term;
 use crate::guards::Guard;
@@ -47,23 +48,18 @@ impl Reign {
         let _ = told.send(guard.unlock().await); // fails if the leadership was dropped
     }
 
-    /// Announces the leader to observers, and again before the server forgets it. Of several failures in a row, only the
-    /// first is a warning.
+    /// Announces the leader to observers, and again before the server forgets it.
     async fn announces(&self) {
         let lease = self.engine.config.watchdog_timeout;
-        let (again, mut is_failing) = (lease / 3, false);
+        let again = lease / 3;
+        let name = self.term.hold.name();
+        let mut failures = Failures::of_lock("announce the leader to observers", &name);
         loop {
             let said = self.engine.announce(&self.term.hold, &self.who, lease * 2).await;
             match &said {
-                Ok(_) => {}
-                Err(error) if is_failing => {
-                    tracing::debug!(%error, "still could not announce the leader to observers");
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "could not announce the leader to observers");
-                }
+                Ok(_) => failures.succeeds(),
+                Err(error) => failures.fails(error),
             }
-            is_failing = said.is_err();
             let is_transient = said.is_err_and(|error| error.is_transient());
             sleep(if is_transient { AGAIN.min(again) } else { again }).await;
         }

@@ -20,6 +20,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::said;
+use crate::failures::Failures;
 use crate::meters;
 use crate::pause::jittered;
 use crate::wire::address::{Address, Dialled, Hello, Login};
@@ -354,7 +355,7 @@ impl LinkTask {
             fault = self.suspected(generation) => fault,
             () = self.destination.left(Some(&found)) => elsewhere(),
         };
-        tracing::info!(link = name, generation, %server, ?fault, "disconnected");
+        tracing::info!(link = name, generation, %server, %fault, "disconnected");
         self.is_down(Instant::now(), None);
         self.show(Err(unsent(fault.of(server))));
         self.duty.down();
@@ -399,6 +400,7 @@ impl LinkTask {
 
 /// Replaces the credentials of a connection before they expire, again and again.
 async fn authenticate(socket: &Socket, server: &Address, mut login: Login) -> Infallible {
+    let mut failures = Failures::of_server("replace the credentials", server);
     while let Some(at) = login.renew_at {
         sleep_until(at).await;
         let answer = server.authenticate(socket).await;
@@ -406,11 +408,12 @@ async fn authenticate(socket: &Socket, server: &Address, mut login: Login) -> In
         let again = Instant::now() + jittered(SHORTEST_VALIDITY);
         match answer {
             Ok(next) => {
+                failures.succeeds();
                 login = next;
                 login.renew_at = login.renew_at.map(|next| next.max(again));
             }
             Err(fault) => {
-                tracing::warn!(%server, ?fault, "could not replace the credentials: the client tries again");
+                failures.fails(&fault);
                 login.renew_at = Some(again);
             }
         }

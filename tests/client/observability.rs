@@ -6,7 +6,7 @@ use std::fmt::{Debug, Write};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
-use common::fixture::{SOON, client, comes_in, is_pending, key, lock_keys, quick};
+use common::fixture::{LONG, SOON, client, comes_in, is_pending, key, lock_keys, quick};
 use common::{Proxy, Server, eventually, timeout};
 use parklock::{Client, Config, Error};
 use tracing::field::{Field, Visit};
@@ -404,4 +404,51 @@ async fn an_outage_of_more_than_a_second_is_a_warning_when_it_begins_and_when_it
     timeout(SOON, waiting).await.unwrap().unwrap().unwrap().unlock().await.unwrap();
     assert_eq!(log.said(Level::WARN, &begins), 1, "{}", log.all());
     assert_eq!(log.said(Level::WARN, &["succeed again"]), 1, "{}", log.all());
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_run_is_two_warnings_however_often_it_tries() {
+    let (log, _capturing) = Log::capture();
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let orders = client.every("orders", LONG);
+    let job = tokio::spawn(async move { orders.run(|_| async {}).await });
+    // The job has not begun: this thread has not been given back.
+    server.kill();
+    let fails = ["could not run the job", "orders", "error="];
+    let failures = async || log.said(Level::WARN, &fails) + log.said(Level::DEBUG, &fails) >= 4;
+    eventually(SOON, "it has failed several times", failures).await;
+    assert_eq!(log.said(Level::WARN, &fails), 1, "{}", log.all());
+    assert!(log.said(Level::DEBUG, &["still could not run"]) >= 3, "{}", log.all());
+
+    server.start_again().await;
+    let again = ["can run the job again", "orders", "after=", "times="];
+    eventually(SOON, "it runs", async || log.said(Level::WARN, &again) > 0).await;
+    assert_eq!(log.said(Level::WARN, &again), 1, "{}", log.all());
+    assert_eq!(log.said(Level::WARN, &["run the job"]), 2, "{}", log.all());
+    job.abort();
+}
+
+/// It does not lead then, and perhaps not for days.
+#[tokio::test]
+async fn a_candidate_says_that_it_can_campaign_again_though_another_leads() {
+    let (log, _capturing) = Log::capture();
+    let server = Server::start().await;
+    let leads = client(&server).await.election("orders").campaign().await.unwrap();
+    let short = Duration::from_millis(300);
+    let config = Config::default().response_timeout(short).ride_out(short);
+    let election = comes_in(server.url(), config).await.election("orders");
+    let stands_by = tokio::spawn(async move { election.run(|_| async {}).await });
+    server.pause();
+    let fails = ["could not campaign", "orders", "error="];
+    let failures = async || log.said(Level::WARN, &fails) + log.said(Level::DEBUG, &fails) >= 4;
+    eventually(SOON, "it has failed several times", failures).await;
+    assert_eq!(log.said(Level::WARN, &fails), 1, "{}", log.all());
+
+    server.resume();
+    let again = ["can campaign again", "orders", "after=", "times="];
+    eventually(SOON, "it stands by", async || log.said(Level::WARN, &again) > 0).await;
+    assert!(!stands_by.is_finished());
+    leads.step_down().await.unwrap();
+    timeout(SOON, stands_by).await.unwrap().unwrap().unwrap();
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use http::header::RETRY_AFTER;
 use http::{Request, Response, StatusCode};
 use parklock::tower::{LockLayer, LockLost, OnLoss, Refusal};
@@ -341,6 +342,31 @@ async fn a_503_is_a_warning_with_the_name_of_the_lock_and_a_423_is_not() {
     assert_eq!(log.said(Level::WARN, &["path:/busy"]), 0, "{}", log.all());
     assert_eq!(log.said(Level::DEBUG, &["status=423", "path:/busy"]), 1, "{}", log.all());
     drop(guard);
+}
+
+/// H3: an outage is not a line for each request of a busy service.
+#[tokio::test(start_paused = true)]
+async fn many_refused_requests_are_a_warning_each_few_seconds() {
+    let (log, _capturing) = Log::capture();
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let service = behind(&LockLayer::by_path(&client), &open());
+    let refused = ["a request is refused", "status=503", "path:/a"];
+    redis.refuse();
+    redis.cut();
+    let answers =
+        (0..100).map(|number| answered(service.clone().oneshot(post(&format!("/a/{number}")))));
+    for answer in join_all(answers).await {
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    }
+    assert_eq!(log.said(Level::WARN, &refused), 1, "{}", log.all());
+    assert_eq!(log.said(Level::DEBUG, &refused), 99, "{}", log.all());
+    assert_eq!(log.said(Level::WARN, &["more="]), 0, "{}", log.all());
+
+    sleep(Duration::from_secs(6)).await;
+    answered(service.oneshot(post("/a"))).await;
+    assert_eq!(log.said(Level::WARN, &refused), 2, "{}", log.all());
+    assert_eq!(log.said(Level::WARN, &["a request is refused", "more=99"]), 1, "{}", log.all());
 }
 
 /// A client of gRPC takes a status of HTTP for "unknown", and does not know whether to try again.

@@ -70,7 +70,7 @@ async fn stopped(scene: &Scene) {
         "false",
         "it believes that it still holds the lost lock"
     );
-    assert_eq!(worker.ask("unlock").await, "Err(Lost { name: \"stopped\" })");
+    assert_eq!(worker.ask("unlock").await, "Err(the lock \"stopped\" was lost)");
     assert!(guard.is_valid());
     let third = scene.pair.of(&scene.ours, "stopped").try_lock().await;
     assert!(third.unwrap().is_none(), "the next holder was driven out");

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use parklock::{Client, Config, Credentials, Error};
 use tokio::time::sleep;
+use tracing::Level;
 
 use crate::common::{Admin, Server, eventually};
+use crate::log::Log;
 use crate::scene::*;
 
 /// The credentials of the moment, as a service would know them.
@@ -134,6 +136,7 @@ async fn each_connection_asks_for_the_password_of_the_moment() {
 /// If the server refuses the credentials, or the provider fails, the live connections stay as they are.
 #[tokio::test]
 async fn a_refusal_leaves_the_living_connections_as_they_are() {
+    let (log, _listening) = Log::of(Level::WARN);
     let server = Server::start().await;
     let admin = server.admin().await;
     allow(&admin, "app", "one").await;
@@ -153,6 +156,12 @@ async fn a_refusal_leaves_the_living_connections_as_they_are() {
     let asked = vault.asked();
     sleep(Duration::from_secs(2)).await;
     assert!(vault.asked() - asked <= 10, "{} times", vault.asked() - asked);
+    let warned = log.lines_with("could not replace the credentials");
+    assert!((1..=2).contains(&warned), "one for each connection: {}", log.text());
+    assert_eq!(log.lines_with("NotSent("), 0, "{}", log.text());
+    vault.set("app", "one");
+    let again = async || log.lines_with("can replace the credentials again") == warned;
+    eventually(SOON, "each of them is over", again).await;
 }
 
 /// A provider that panics has failed: the client tells its callers so, and asks again.

@@ -61,7 +61,7 @@ async fn a_holder_that_was_stopped_past_its_lease_knows_it_at_its_first_look() {
     tokio::time::sleep(LEASE.saturating_sub(stopped.elapsed()) + A_WHILE).await;
     worker.continue_process();
 
-    assert_eq!(worker.ask("go on").await, "false Lost Err(Lost { name: \"a\" })");
+    assert_eq!(worker.ask("go on").await, "false Lost Err(the lock \"a\" was lost)");
     assert_eq!(fields(&admin, "a").await, ours, "the next holder's hold is untouched");
     assert!(guard.is_valid());
     guard.unlock().await.unwrap();

@@ -1,0 +1,53 @@
+//! What the log says of something that is tried again and again: a warning when it fails first, and one when it succeeds again.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The failures in a row of one such thing. All but the first are said at DEBUG.
+pub(crate) struct Failures {
+    /// What cannot be done, for example "run the job".
+    what: &'static str,
+    name: Option<String>,
+    server: Option<String>,
+    since: Option<Instant>,
+    times: usize,
+}
+
+impl Failures {
+    /// To do this with the lock of this name.
+    pub(crate) fn of_lock(what: &'static str, name: &str) -> Self {
+        Self { what, name: Some(name.to_owned()), server: None, since: None, times: 0 }
+    }
+
+    /// To do this at this server.
+    pub(crate) fn of_server(what: &'static str, server: &impl fmt::Display) -> Self {
+        Self { what, name: None, server: Some(server.to_string()), since: None, times: 0 }
+    }
+
+    pub(crate) fn go_on(&self) -> bool {
+        self.since.is_some()
+    }
+
+    pub(crate) fn fails(&mut self, error: &impl fmt::Display) {
+        let (what, name, server) = (self.what, self.name.as_deref(), self.server.as_deref());
+        if self.go_on() {
+            tracing::debug!(name, server, %error, "still could not {what}");
+        } else {
+            tracing::warn!(name, server, %error, "could not {what}: the client tries again");
+        }
+        self.since.get_or_insert_with(Instant::now);
+        self.times += 1;
+    }
+
+    pub(crate) fn succeeds(&mut self) {
+        let Some(since) = self.since.take() else { return };
+        let (what, name, server) = (self.what, self.name.as_deref(), self.server.as_deref());
+        let times = std::mem::take(&mut self.times);
+        // Nobody reads more digits of it.
+        let after =
+            Duration::from_millis(since.elapsed().as_millis().try_into().unwrap_or(u64::MAX));
+        tracing::warn!(name, server, ?after, times, "can {what} again");
+    }
+}
