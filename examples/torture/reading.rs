@@ -13,13 +13,20 @@ use crate::verdict::Tally;
 
 /// All claims of one worker; what else it said is counted.
 pub fn claims(records: &Path, gone: &Gone, tally: &mut Tally) -> Vec<Claim> {
-    let text = fs::read_to_string(records.join(&gone.name)).unwrap_or_else(|error| {
+    let mut record = fs::read(records.join(&gone.name)).unwrap_or_else(|error| {
         // A worker may be killed before it begins its record.
         if gone.killed.is_none() || error.kind() != ErrorKind::NotFound {
             tally.wrong(format!("{}: no record: {error}", gone.name));
         }
-        String::new()
+        Vec::new()
     });
+    // Or while it writes a line, at the end of a page: half a line says nothing.
+    let whole = record.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let half = record.split_off(whole);
+    if gone.killed.is_none() && !half.is_empty() {
+        tally.wrong(format!("{}: half a line: {}", gone.name, half.escape_ascii()));
+    }
+    let text = String::from_utf8(record).expect("a record is text");
     let mut claims = Vec::new();
     let (mut places, mut closed) = (HashMap::new(), HashMap::new());
     let mut asked = HashMap::new();
