@@ -73,7 +73,11 @@ impl Epochs {
     /// A server that went on and knows of a claim has known of it all the time. One that was replaced may have got it
     /// back with the older data of its successor: then nobody knows whether it had it in the epochs between.
     pub fn sure(&self, claim: &Claim) -> Vec<usize> {
-        let first = self.first(claim);
+        self.sure_since(self.first(claim), claim)
+    }
+
+    /// The same, for a claim that Redis first confirmed in this epoch.
+    fn sure_since(&self, first: usize, claim: &Claim) -> Vec<usize> {
         let last = self.of(&claim.lock).filter(|one| one.is_before(claim.last_confirmed)).count();
         let replaced = self.of(&claim.lock).take(last).skip(first).any(|one| one.replaced);
         (first..=last).filter(|epoch| !replaced || [first, last].contains(epoch)).collect()
@@ -103,7 +107,8 @@ impl Epochs {
                 let hold = Hold { acquired: nested, ..claim.hold(epoch) };
                 if outlived { hold.outliving(claim.last_confirmed) } else { hold }
             };
-            self.sure(claim).into_iter().map(hold).collect::<Vec<_>>()
+            // What Redis first confirmed of a nested hold was the outer one.
+            self.sure_since(first, claim).into_iter().map(hold).collect::<Vec<_>>()
         };
         alone().flat_map(in_epochs).collect()
     }

@@ -389,9 +389,9 @@ impl Plan {
     }
 
     /// What is called so, without its namespace.
-    pub fn bare<'a>(&'a self, label: &'a str) -> &'a str {
+    pub fn bare<'a>(&self, label: &'a str) -> &'a str {
         let name = self.names.iter().find(|name| name.label() == label);
-        name.map_or(label, |name| &name.text)
+        name.map_or(label, |name| &label[name.prefix().len()..])
     }
 
     /// The names that a client of this namespace uses.
