@@ -96,12 +96,12 @@ impl Job {
 
     /// The command has stopped. So the tool stops too, or else its shell would wait for it. The keeper does not stop, so
     /// the lock stays held.
-    pub(crate) fn stop_with(&self, by: Signal) {
+    pub(crate) fn stop_with(&mut self, by: Signal) {
         if matches!(by, Signal::SIGTTIN | Signal::SIGTTOU)
             && self.terminal.is_some_and(|terminal| terminal.give(self.leader))
         {
             // The tool has the terminal, after `fg` for example, and the command wants it now.
-            return self.signal(Signal::SIGCONT);
+            return self.go_on();
         }
         if self.terminal.is_some_and(|terminal| terminal.take_from(self.leader)) {
             // Ctrl-Z reached the command's group alone.
@@ -113,8 +113,15 @@ impl Job {
     }
 
     /// The tool continues, in the foreground or in the background, and so does the command.
-    pub(crate) fn resume(&self) {
+    pub(crate) fn resume(&mut self) {
         self.offer_terminal();
+        self.go_on();
+    }
+
+    /// The kernel reports that the command continues only when it has run. On a busy machine the next Ctrl-Z may come before that, and
+    /// it has to stop the command too.
+    fn go_on(&mut self) {
+        self.is_stopped = false;
         self.signal(Signal::SIGCONT);
     }
 

@@ -352,7 +352,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn pass_on(&mut self, signal: Signal, running: Running, link: &mut Link) -> Phase {
+    fn pass_on(&mut self, signal: Signal, mut running: Running, link: &mut Link) -> Phase {
         self.ending = self.ending.or(ends(signal).then_some(signal));
         match signal {
             Signal::SIGCHLD => return self.look_at_job(running, link),
