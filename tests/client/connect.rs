@@ -132,7 +132,7 @@ async fn a_paused_server_makes_connecting_fail_at_its_limit() {
     server.pause();
     unavailable(connecting(&server.url()), LIMIT, LIMIT).await;
     server.resume();
-    works(&connecting(&server.url()).await.unwrap()).await;
+    works(&client(&server).await).await;
 }
 
 #[tokio::test]

@@ -466,7 +466,9 @@ async fn calls_end_in_time_while_no_thread_can_look_up_the_host() {
         let (waits, tries) = tokio::join!(timeout(SOON, waits.lock()), tries.try_lock());
         let waits = waits.expect("it does not wait for that thread");
         assert!(matches!(waits, Err(Error::Unavailable { .. })), "{waits:?}");
-        assert!(matches!(tries, Err(Error::Unavailable { .. })), "{tries:?}");
+        // The first one may be on its way when the client notices that its connection is over.
+        let is_told = matches!(tries, Err(Error::Unavailable { .. } | Error::Indeterminate { .. }));
+        assert!(is_told, "{tries:?}");
         assert!(began.passed() < SOON / 4, "{:?}", began.passed());
     }
     timeout(SOON, held.ended()).await.expect("the lease ends without that thread");

@@ -34,12 +34,18 @@ fn told() -> parklock::Config {
 
 #[tokio::test]
 async fn a_planned_failover_loses_nothing_and_wakes_its_waiters() {
-    a_failover_is_outlived(None).await;
+    judged(async || {
+        a_failover_is_outlived(None).await;
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_forced_failover_loses_nothing_that_was_replicated() {
-    a_failover_is_outlived(Some("FORCE")).await;
+    judged(async || {
+        a_failover_is_outlived(Some("FORCE")).await;
+    })
+    .await;
 }
 
 #[tokio::test]
