@@ -286,7 +286,7 @@ mod tests {
         visit
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_contender_does_not_take_a_grant_of_which_it_hears_that_it_was_taken_away() {
         for (kind, message, takes) in [
             (Kind::Lock, "force_unlock us:7", false),
@@ -308,7 +308,7 @@ mod tests {
     }
 
     /// The server has granted the lock, and the contender has not been polled yet.
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_grant_that_was_taken_away_before_its_contender_has_it_is_checked_at_once() {
         for (kind, message, is_checked) in [
             (Kind::Lock, "force_unlock us:7", true),
@@ -332,7 +332,7 @@ mod tests {
     }
 
     /// A caller that does not wait, or that asks beside the contender, has no place under which a message could find it.
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_grant_to_a_caller_without_a_place_that_was_taken_away_is_checked_at_once() {
         for (kind, message, sent_first, is_checked) in [
             (Kind::Lock, "force_unlock us:7", true, true),
@@ -362,7 +362,7 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_grant_to_a_caller_that_has_gone_is_given_back() {
         let ((listener, mut jobs), keys) = (listener(), fair());
         let _visit = listener.table.visit(&keys, 1).unwrap();
@@ -391,7 +391,7 @@ mod tests {
         crowd.iter().filter(asks).count()
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_sign_of_life_for_a_caller_that_has_gone_takes_one_far_contender() {
         let ((listener, _jobs), keys) = (listener(), fair());
         let far = crowd(&listener, &keys, 3);
@@ -400,7 +400,7 @@ mod tests {
     }
 
     /// Anybody who may publish can write these messages, as often as they like.
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn no_message_makes_a_whole_crowd_ask_at_once() {
         let words = |word| (1..=200).map(|id| format!(" us:{id}{word}")).collect::<String>();
         let (near, at_once, forged) = (words("?"), words("!"), words("=5@0123456789abcdef0123"));
@@ -427,7 +427,8 @@ mod tests {
         }
     }
 
-    /// Anybody who may publish can write as many words, also those that repeat the proofs of grants.
+    /// Anybody who may publish can write as many words, also those that repeat the proofs of grants. The clock is paused: a proof
+    /// counts for a second.
     #[tokio::test(start_paused = true)]
     async fn a_message_of_many_words_does_not_look_at_all_callers_for_each() {
         let (listener, mut jobs) = listener();
@@ -461,7 +462,7 @@ mod tests {
     }
 
     /// Its last request was not answered, so it has another owner field than its entry.
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_contender_under_a_later_owner_field_is_found_among_many_words() {
         let (listener, _jobs) = listener();
         let keys = fair();
@@ -483,7 +484,7 @@ mod tests {
     }
 
     /// If the grant were released, the waiters behind this contender would be let in before it asks again.
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_grant_to_a_former_owner_field_waits_until_the_contender_has_asked_again() {
         let ((listener, mut jobs), keys) = (listener(), fair());
         let visit = listener.table.visit(&keys, 1).unwrap();
