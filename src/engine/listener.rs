@@ -400,7 +400,7 @@ mod tests {
     }
 
     /// Anybody who may publish can write these messages, as often as they like.
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn no_message_makes_a_whole_crowd_ask_at_once() {
         let words = |word| (1..=200).map(|id| format!(" us:{id}{word}")).collect::<String>();
         let (near, at_once, forged) = (words("?"), words("!"), words("=5@0123456789abcdef0123"));
