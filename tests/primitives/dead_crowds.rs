@@ -5,9 +5,7 @@ use crate::common;
 use std::time::Duration;
 
 use common::fixture::{A_WHILE, SOON, client_with};
-use common::{
-    Site, Watch, Worker, WorkerSide, eventually, judged, judged_beside_its_load, timeout,
-};
+use common::{Site, Watch, Worker, WorkerSide, eventually, judged, timeout};
 use futures_util::future::join_all;
 use parklock::{Client, Config, Layout, Result};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -209,7 +207,7 @@ async fn worker_that_shares_permits() {
 /// rest all the while.
 #[tokio::test]
 async fn a_hundred_of_five_hundred_callers_die_and_the_others_go_on() {
-    judged_beside_its_load(async || {
+    judged(async || {
         let server = Site::start().await;
         let (turns, mut taken) = unbounded_channel();
         let mut callers = JoinSet::new();
