@@ -268,7 +268,7 @@ impl Error {
 }
 
 /// The same text: a `main` that returns the error prints this, and so do `unwrap` and `expect`. Their reader wants to know what
-/// went wrong, and not how it is stored. The text has that of the source.
+/// went wrong, and not how it is stored. The text contains that of the source.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -26,13 +26,15 @@ impl Failures {
         Self { what, name: None, server: Some(server.to_string()), since: None, times: 0 }
     }
 
-    pub(crate) fn go_on(&self) -> bool {
+    /// Whether it failed the last time.
+    pub(crate) fn is_failing(&self) -> bool {
         self.since.is_some()
     }
 
+    /// It has failed. The caller tries again.
     pub(crate) fn fails(&mut self, error: &impl fmt::Display) {
         let (what, name, server) = (self.what, self.name.as_deref(), self.server.as_deref());
-        if self.go_on() {
+        if self.is_failing() {
             tracing::debug!(name, server, %error, "still could not {what}");
         } else {
             tracing::warn!(name, server, %error, "could not {what}: the client tries again");
@@ -41,13 +43,16 @@ impl Failures {
         self.times += 1;
     }
 
+    /// It has succeeded, or is sure to.
     pub(crate) fn succeeds(&mut self) {
         let Some(since) = self.since.take() else { return };
         let (what, name, server) = (self.what, self.name.as_deref(), self.server.as_deref());
-        let times = std::mem::take(&mut self.times);
-        // Nobody reads more digits of it.
-        let after =
-            Duration::from_millis(since.elapsed().as_millis().try_into().unwrap_or(u64::MAX));
+        let (after, times) = (in_ms(since.elapsed()), std::mem::take(&mut self.times));
         tracing::warn!(name, server, ?after, times, "can {what} again");
     }
+}
+
+/// Nobody reads more digits of a time in the log.
+pub(crate) fn in_ms(time: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }

@@ -20,7 +20,7 @@ pub fn claims(records: &Path, gone: &Gone, tally: &mut Tally) -> Vec<Claim> {
         }
         Vec::new()
     });
-    // Or while it writes a line, at the end of a page: half a line says nothing.
+    // It may also be killed as it writes a line over the end of a page. Half a line says nothing.
     let whole = record.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let half = record.split_off(whole);
     if gone.killed.is_none() && !half.is_empty() {

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use parklock::Config;
 
+use crate::judge::rules;
+
 /// Where the run takes place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topology {
@@ -116,8 +118,7 @@ pub fn label(namespace: Option<&str>, lock: &str) -> String {
 
 /// A key without its namespace.
 pub fn bare(key: &str) -> &str {
-    let bare = key.strip_prefix(NAMESPACE).and_then(|key| key.strip_prefix(':'));
-    bare.unwrap_or(key)
+    rules::bare(key, NAMESPACE)
 }
 
 /// Every name that is not made up on the way.

@@ -13,7 +13,7 @@ use crate::judge::history::Violation;
 use crate::judge::{Claim, Epochs, Operation, rules};
 use crate::prompt;
 use crate::reading;
-use crate::settings::{Topology, bare};
+use crate::settings::{NAMESPACE, Topology};
 use crate::stage::{Log, Span};
 
 /// A run of a minute, or of five in a cluster, must have taken each of these.
@@ -204,7 +204,7 @@ pub fn pronounce(evidence: Evidence, topology: Topology, length: Duration) -> Ve
     let mut history = History::expecting(demanded);
     spans.iter().for_each(|span| outlived(span, &claims, &mut tally));
     tally.add("overlaps that a failover excuses", excused(&claims, &epochs));
-    tally.add("held in two namespaces at once", rules::apart(&claims, bare));
+    tally.add("held in two namespaces at once", rules::apart(&claims, NAMESPACE));
     let mut found =
         rules::losses(&claims, &epochs, &restarts, &mut |path, times| tally.add(path, times));
     found.extend(rules::shares(&claims, &epochs));

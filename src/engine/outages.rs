@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tracing::field::{debug, display};
 
 use crate::engine::entry::Tenure;
+use crate::failures::in_ms;
 use crate::keys::TenureId;
 use crate::kinds::Holders;
 use crate::pause::sleep_until_if;
@@ -326,9 +327,4 @@ impl Outage {
             tracing::warn!(server, ?after, lost, names, "nothing is asked there any more");
         }
     }
-}
-
-/// Nobody reads more digits of it.
-fn in_ms(time: Duration) -> Duration {
-    Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }

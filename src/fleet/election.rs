@@ -228,7 +228,7 @@ impl Election {
     /// Campaigns. If it could not before, it says so as soon as it can: another candidate may lead for days.
     async fn campaign_again(&self, failures: &mut Failures) -> Result<Leadership> {
         let mut campaign = pin!(self.campaign());
-        if failures.go_on() {
+        if failures.is_failing() {
             let config = &self.engine().config;
             // While Redis is away, a call fails after this time. If it has not, it stands in line.
             let fails_within = config.riding_out() + config.response() * 2;

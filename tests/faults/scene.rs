@@ -1,7 +1,7 @@
 //! What a fault needs: a server, a proxy before it, clients on both sides of the proxy, and a look at the server.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 use std::{env, fs};
@@ -136,6 +136,12 @@ pub(crate) async fn is_held_once(admin: &Admin, name: &str) {
 
 pub(crate) async fn is_free(admin: &Admin, name: &str) -> bool {
     admin.pttl(&key(name)).await == -2
+}
+
+/// A server of scripts/servers, if it is installed.
+pub(crate) fn installed(server: &str) -> Option<PathBuf> {
+    let servers = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers");
+    Some(servers.join(server).join("redis-server")).filter(|program| program.exists())
 }
 
 /// Waits until this replica has what its primary has.

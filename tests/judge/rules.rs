@@ -92,9 +92,16 @@ fn spanned(claim: &Claim, moments: &[u64]) -> u64 {
     moments.iter().filter(spanned).count() as u64
 }
 
-/// How often two claims overlapped because one name in two namespaces is two locks. `bare` is a lock's name without its namespace.
-pub fn apart(claims: &[Claim], bare: impl Fn(&str) -> &str) -> u64 {
-    let mut order: Vec<_> = claims.iter().map(|claim| (bare(&claim.lock), claim)).collect();
+/// The name of a lock, or its key, without this namespace.
+pub fn bare<'a>(lock: &'a str, namespace: &str) -> &'a str {
+    let bare = lock.strip_prefix(namespace).and_then(|lock| lock.strip_prefix(':'));
+    bare.unwrap_or(lock)
+}
+
+/// How often two claims overlapped because one name with and without this namespace is two locks.
+pub fn apart(claims: &[Claim], namespace: &str) -> u64 {
+    let mut order: Vec<_> =
+        claims.iter().map(|claim| (bare(&claim.lock, namespace), claim)).collect();
     order.sort_by_key(|(name, claim)| (*name, claim.acquired));
     let pairs = order.windows(2).map(|pair| (pair[0], pair[1]));
     let meet = pairs.filter(|((name, before), (other, next))| {

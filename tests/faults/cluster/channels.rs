@@ -1,6 +1,5 @@
 //! Channels of many names on many nodes, whatever version these have.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
@@ -77,11 +76,10 @@ async fn thousands_of_channels_of_all_nodes_come_back() {
 /// other version.
 #[tokio::test]
 async fn each_release_is_heard_in_a_fleet_of_two_versions() {
-    let older = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers/redis-6.2/redis-server");
-    if is_version_6() || !older.exists() {
+    let Some(older) = installed("redis-6.2").filter(|_| !is_version_6()) else {
         eprintln!("LEFT OUT: it needs a Redis 6.2 from ./scripts/servers beside a newer one");
         return;
-    }
+    };
     let started = AtomicUsize::new(0);
     let cluster = Cluster::start_as(3, 3, || match started.fetch_add(1, Ordering::Relaxed) {
         0 => Server::builder().program(older.clone()),

@@ -1,7 +1,7 @@
 //! Slots that move, stand open, or are nobody's.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -146,8 +146,7 @@ async fn a_slot_that_moves_key_by_key_loses_no_hold_and_wakes_its_waiters_over_t
 
 /// A Valkey, which moves slots in one piece: `CLUSTER MIGRATESLOTS`. `None` where it is not installed.
 fn valkey() -> Option<PathBuf> {
-    let servers = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers");
-    let program = Some(servers.join("valkey-9.1/redis-server")).filter(|program| program.exists());
+    let program = installed("valkey-9.1");
     if program.is_none() {
         let missing = "Valkey 9.1 is not installed (scripts/servers installs it)";
         assert!(env::var_os("PARKLOCK_REQUIRE_SERVERS").is_none(), "{missing}");

@@ -388,12 +388,6 @@ impl Plan {
         }
     }
 
-    /// What is called so, without its namespace.
-    pub fn bare<'a>(&self, label: &'a str) -> &'a str {
-        let name = self.names.iter().find(|name| name.label() == label);
-        name.map_or(label, |name| &label[name.prefix().len()..])
-    }
-
     /// The names that a client of this namespace uses.
     pub fn names_within(&self, within: Option<&str>) -> Vec<usize> {
         let of = |at: &usize| self.names[*at].within == within;

@@ -6,7 +6,7 @@ use crate::board::{self, Wrong};
 use crate::history;
 use crate::judge::history::{History, Violation};
 use crate::judge::{Claim, Epochs, rules};
-use crate::plan::{Kind, Plan};
+use crate::plan::{Kind, Plan, WITHIN};
 
 /// Everything that was wrong, the first first.
 pub fn pronounce(plan: &Plan, history: Option<&Path>) -> Vec<Wrong> {
@@ -33,7 +33,7 @@ pub fn pronounce(plan: &Plan, history: Option<&Path>) -> Vec<Wrong> {
     });
     board::with(|board| counted.iter().for_each(|(path, times)| board.count(path, *times)));
     wrongs.extend(lost.into_iter().map(|what| wrong("a loss without a cause", what)));
-    let apart = rules::apart(&claims, |label| plan.bare(label));
+    let apart = rules::apart(&claims, WITHIN);
     board::with(|board| board.count("held in two namespaces at once", apart));
     let shares = claims.iter().filter(|claim| claim.of > 1 && !epochs.sure(claim).is_empty());
     board::with(|board| board.count("judged: shares", shares.count() as u64));

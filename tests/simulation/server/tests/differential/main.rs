@@ -37,8 +37,8 @@ const USUAL: Duration = Duration::from_secs(12);
 
 /// The steps of one run in clusters.
 const MOVING: usize = 2_000;
-/// Late gossip ends the comparison in a cluster, on a busy machine after few steps. One that always ended at once would
-/// compare nothing: so many are too many.
+/// Late gossip ends the comparison in a cluster, sometimes after few steps. If it ended each one at once, the test would
+/// never end.
 const MOST_CLUSTERS: u64 = 100;
 
 #[test]
