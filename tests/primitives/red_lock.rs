@@ -404,7 +404,12 @@ async fn a_server_that_comes_later_is_taken_too() {
     stage.servers[0].kill();
     let config = quick().watchdog_timeout(Duration::from_secs(9));
     let part = |proxy: &Proxy| Client::connect_lazy(proxy.url(), config.clone()).unwrap().lock("a");
-    let lock = RedLock::new(stage.proxies.iter().map(part));
+    let parts: Vec<_> = stage.proxies.iter().map(part).collect();
+    for part in &parts[1..] {
+        // It is not there when it is made.
+        eventually(SOON, "it is connected", async || part.is_locked().await.is_ok()).await;
+    }
+    let lock = RedLock::new(parts);
     let guard = held_on(2, &lock).await;
     let ended = tokio::spawn(guard.ended());
     stage.restarts_empty(0).await;
