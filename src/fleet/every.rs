@@ -224,7 +224,8 @@ impl Every {
     {
         let Some(limit) = self.at_most else { return guard.run(work).await };
         let limited = |hold| timeout(limit, work(hold));
-        guard.run(limited).await?.map_err(|_| Error::TooLong { limit })
+        let name = guard.hold().name().into_owned();
+        guard.run(limited).await?.map_err(|_| Error::TooLong { name, limit })
     }
 
     fn spread(&self, left: Duration) -> Duration {
