@@ -44,7 +44,10 @@ async fn main() -> Result<()> {
         worker.reentrant(),
         worker.reads_and_writes(),
         worker.permits("permits", worker.client.semaphore("permits", PERMITS)),
-        worker.permits("expirable", worker.client.redisson().expirable_semaphore("expirable", PERMITS)),
+        worker.permits(
+            "expirable",
+            worker.client.redisson().expirable_semaphore("expirable", PERMITS)
+        ),
         worker.several(),
         worker.latches(),
         worker.leader(),

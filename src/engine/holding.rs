@@ -78,7 +78,10 @@ impl Engine {
             (Some(Ended::Lost), _) => return Ok(Err(hold.lost())),
             (Some(Ended::Released), _) => return Ok(Ok(false)),
             (None, MOST_HOLDS..) => {
-                return Ok(Err(Error::TooManyHolds { name: hold.name().into_owned(), limit: MOST_HOLDS }));
+                return Ok(Err(Error::TooManyHolds {
+                    name: hold.name().into_owned(),
+                    limit: MOST_HOLDS,
+                }));
             }
             (None, holds) => holds + 1,
         };

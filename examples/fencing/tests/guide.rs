@@ -20,7 +20,8 @@ struct Ledger(Connection);
 impl Ledger {
     fn new() -> Self {
         let ledger = Connection::open_in_memory().expect("memory");
-        let table = "CREATE TABLE ledger (id INTEGER, balance INTEGER, token INTEGER, read_token INTEGER);
+        let table =
+            "CREATE TABLE ledger (id INTEGER, balance INTEGER, token INTEGER, read_token INTEGER);
                      INSERT INTO ledger VALUES (7, 100, 0, 0)";
         ledger.execute_batch(table).expect("SQL");
         Self(ledger)
@@ -72,7 +73,8 @@ async fn a_late_script_changes_nothing() {
     let mut connection = client.get_connection().expect("a connection");
     let script = redis::Script::new(&statements("lua", "--").join("\n"));
     // The one that follows 999 has a digit more.
-    for (token, writes) in [(999, true), (1000, true), (999, false), (LATEST, true), (LATE, false)] {
+    for (token, writes) in [(999, true), (1000, true), (999, false), (LATEST, true), (LATE, false)]
+    {
         let wrote: bool = script.key("ledger").arg(token).invoke(&mut connection).expect("it runs");
         assert_eq!(wrote, writes, "{token}");
     }
