@@ -400,11 +400,11 @@ impl TlsFiles {
     }
 }
 
-/// The names of all locks that this process runs under, as JSON.
+/// The names of all locks that this process runs under, each with the pid of its tool, as JSON.
 pub(crate) const OUTER: &str = "PARKLOCK_OUTER";
 
-fn outer_names() -> Vec<String> {
-    of_environment(OUTER).and_then(|names| serde_json::from_str(&names).ok()).unwrap_or_default()
+fn outer_tools() -> Vec<(String, u32)> {
+    of_environment(OUTER).and_then(|tools| serde_json::from_str(&tools).ok()).unwrap_or_default()
 }
 
 impl Lock {
@@ -413,16 +413,22 @@ impl Lock {
         self.lease.or(self.watchdog).unwrap_or(Duration::from_secs(30))
     }
 
-    /// Whether this process runs under a lock of the same name, which only one caller may hold: then it waits for itself, unless
-    /// that lock was given back, or lies on another server or in another namespace.
-    pub(crate) fn is_nested(&self) -> bool {
-        outer_names().contains(&self.name) && !matches!(self.kind, Kind::Read | Kind::Semaphore)
+    /// The pid of the tool under whose lock of the same name this process runs, if only one caller may hold that lock: then it waits
+    /// for itself, unless that lock was given back, or lies on another server or in another namespace.
+    pub(crate) fn outer_tool(&self) -> Option<u32> {
+        let tools = outer_tools().into_iter().filter(|(name, _)| *name == self.name);
+        let is_alone = !matches!(self.kind, Kind::Read | Kind::Semaphore);
+        tools.map(|(_, pid)| pid).last().filter(|_| is_alone)
+    }
+
+    pub(crate) fn waits_for_ever(&self) -> bool {
+        !self.nonblock && self.wait.is_none()
     }
 
     /// What the command under this lock finds in [`OUTER`].
-    pub(crate) fn names_for_inner(&self) -> String {
-        let names = outer_names().into_iter().chain([self.name.clone()]);
-        json!(names.collect::<Vec<_>>()).to_string()
+    pub(crate) fn tools_for_inner(&self) -> String {
+        let tools = outer_tools().into_iter().chain([(self.name.clone(), std::process::id())]);
+        json!(tools.collect::<Vec<_>>()).to_string()
     }
 
     /// How many callers may hold the lock at a time.

@@ -229,7 +229,7 @@ impl<'a> Supervisor<'a> {
             ("PARKLOCK_TOKEN", token.to_string()),
             ("PARKLOCK_LEASE_MS", lease.to_string()),
             ("PARKLOCK_HELD", "1".to_owned()),
-            (OUTER, self.lock.names_for_inner()),
+            (OUTER, self.lock.tools_for_inner()),
         ];
         let if_orphaned =
             if self.work.on_lost == OnLost::Kill { Signal::SIGKILL } else { Signal::SIGTERM };
