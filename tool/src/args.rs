@@ -416,9 +416,10 @@ impl Lock {
     /// The pid of the tool under whose lock of the same name this process runs, if only one caller may hold that lock: then it waits
     /// for itself, unless that lock was given back, or lies on another server or in another namespace.
     pub(crate) fn outer_tool(&self) -> Option<u32> {
-        let tools = outer_tools().into_iter().filter(|(name, _)| *name == self.name);
         let is_alone = !matches!(self.kind, Kind::Read | Kind::Semaphore);
-        tools.map(|(_, pid)| pid).last().filter(|_| is_alone)
+        let outer =
+            outer_tools().into_iter().rev().find(|(name, _)| is_alone && *name == self.name);
+        outer.map(|(_, pid)| pid)
     }
 
     pub(crate) fn waits_for_ever(&self) -> bool {
