@@ -51,7 +51,7 @@ use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde_json::json;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, Lock};
 use crate::failure::Failure;
 use crate::table::printable;
 use crate::voice::Voice;
@@ -112,10 +112,16 @@ fn obey(command: Command, arguments: &[OsString]) -> u8 {
         Voice::of(lock).warn("failed", &json!({ "code": exit::CONFIG }), why);
         return exit::CONFIG;
     }
-    if let Some(lock) = command.lock().filter(|lock| lock.is_nested()) {
-        let text =
-            format!("this already runs under {}, and may wait for itself", printable(&lock.name));
-        Voice::of(lock).warn("nested", &json!({}), &text);
+    if let Some((lock, outer)) = command.lock().and_then(|lock| Some((lock, lock.outer_tool()?))) {
+        let (name, voice) = (printable(&lock.name), Voice::of(lock));
+        if lock.waits_for_ever() && on_runtime(waits_for(lock, outer)) == exit::USAGE {
+            let text =
+                format!("this already runs under {name}, and would wait for itself for ever");
+            voice.warn("failed", &json!({ "code": exit::USAGE }), &text);
+            return exit::USAGE;
+        }
+        let text = format!("this already runs under {name}, and may wait for itself");
+        voice.warn("nested", &json!({}), &text);
     }
     match command {
         Command::Run(asked) => run::run(&asked, arguments),
@@ -133,6 +139,11 @@ fn obey(command: Command, arguments: &[OsString]) -> u8 {
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { to } => pages::manual(to.as_deref()),
     }
+}
+
+/// Wrong usage, if the tool with this pid is the one that holds the lock.
+async fn waits_for(lock: &Lock, tool: u32) -> u8 {
+    if holders::of(lock).await.has_tool(tool) { exit::USAGE } else { exit::OK }
 }
 
 /// Runs a command that asks the servers, and prints why there is no answer.

@@ -112,7 +112,10 @@ async fn what_answers_wrongly_is_named() {
         ("-ERR max number of clients reached\r\n", "maxclients"),
     ] {
         let url = format!("redis://{}", impostor(answer).address());
-        for words in [&["run", "a", "--", "true"][..], &["hold", "a"], &["ls"]] {
+        let holds =
+            [&["run", "a", "--", "true"][..], &["hold", "a"], &["elect", "a", "--", "true"]];
+        let looks = [&["ls"][..], &["info", "a"], &["top", "--once"], &["doctor"], &["bench"]];
+        for words in [&holds[..], &looks, &[&["unlock", "--force", "--yes", "a"]]].concat() {
             let mut tool = tool_at(&url, server.dir(), words).start();
             assert_eq!(tool.code().await, 69, "{words:?}");
             assert!(tool.complaint().contains(meaning), "{words:?}: {}", tool.complaint());
