@@ -170,8 +170,6 @@ mod pages {
     mod readme {}
     #[doc = include_str!("../docs/getting-started.md")]
     mod getting_started {}
-    #[doc = include_str!("../docs/kinds.md")]
-    mod kinds {}
     #[doc = include_str!("../docs/waiting.md")]
     mod waiting {}
     #[doc = include_str!("../docs/loss.md")]
