@@ -49,7 +49,7 @@ async fn a_server_that_is_too_old_is_refused_at_once() {
     let connecting = Client::connect_with(format!("redis://{}", port.address()), config);
     let error = timeout(SOON, connecting).await.expect("at once").expect_err("it is too old");
     assert!(matches!(error, Error::Config { .. }), "{error:?}");
-    assert!(error.to_string().contains("6.0.16"), "{error}");
+    assert!(error.to_string().contains("version 6.0:"), "{error}");
 }
 
 #[tokio::test]
