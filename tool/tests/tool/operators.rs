@@ -139,9 +139,10 @@ async fn the_interval_that_a_job_has_used_is_shown_though_nobody_holds_its_lock(
     for (layout, client) in
         [("native", client(&server).await), ("redisson", redisson(&server).await)]
     {
-        let job = client.every("reports", LONG);
+        let name = format!("reports {layout}");
+        let job = client.every(&name, LONG);
         assert_eq!(job.run_if_due(async |_| ()).await.expect("an answer"), Some(()));
-        let words = ["info", "--layout", layout, "reports"];
+        let words = ["info", "--layout", layout, &name];
         let text = tool(&server, &words).output().await;
         assert!(text.contains("\ninterval   claimed by a job for another "), "{text}");
         assert!(text.contains("\nholders    0\n") && !text.contains("\nttl "), "{text}");

@@ -340,7 +340,7 @@ async fn a_server_that_wants_a_certificate_is_reached_with_that_of_the_environme
     }
     let (authority, port) = (Authority::create(), Port::reserve());
     authority.issue("right", "IP:127.0.0.1", 2);
-    authority.issue("me", "me", 2);
+    authority.issue("me", "DNS:me", 2);
     let server = authority.server(&port, "right").set("tls-auth-clients", "yes").start().await;
     let url = format!("rediss://{}", port.address());
     let file = |name: &str, file: &str| format!("{name}={}", authority.path(file).display());
