@@ -1,17 +1,15 @@
 //! The statements of `docs/loss.md`, as they stand there, refuse a late holder.
 
-use parklock::testing::RedisServer;
 use rusqlite::{Connection, OptionalExtension, Params};
 
 const LATE: i64 = 1_838_795_981_739_020_288;
 const LATEST: i64 = LATE + 1;
 
-/// The lines of all code blocks of this language, in order, without their comments.
-fn statements(language: &str, comment: &str) -> Vec<&'static str> {
+/// The statements of the page, in order, without their comments.
+fn statements() -> Vec<&'static str> {
     let blocks = include_str!("../../../docs/loss.md").split("```").skip(1).step_by(2);
-    let of_language = blocks.filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n'));
-    let lines = of_language.flat_map(str::lines);
-    lines.map(|line| line.split(comment).next().expect("there is a first part").trim()).collect()
+    let lines = blocks.filter_map(|block| block.strip_prefix("sql\n")).flat_map(str::lines);
+    lines.map(|line| line.split("--").next().expect("there is a first part").trim()).collect()
 }
 
 /// A ledger in which a holder with the token [`LATE`] has been overtaken.
@@ -41,7 +39,7 @@ impl Ledger {
 
 #[test]
 fn a_late_write_changes_no_row() {
-    let [write, read, shared_read, shared_write] = statements("sql", "--")[..] else {
+    let [write, read, shared_read, shared_write] = statements()[..] else {
         panic!("the page has other statements now");
     };
 
@@ -64,18 +62,4 @@ fn a_late_write_changes_no_row() {
     assert!(!ledger.changes(shared_write, (150, LATE, 7)));
     assert!(ledger.changes(shared_write, (130, LATEST, 7)));
     assert_eq!(ledger.reads(shared_read, (LATE, 7)), None);
-}
-
-#[tokio::test]
-async fn a_late_script_changes_nothing() {
-    let redis = RedisServer::start().await.expect("a server");
-    let client = redis::Client::open(redis.url()).expect("a URL");
-    let mut connection = client.get_connection().expect("a connection");
-    let script = redis::Script::new(&statements("lua", "--").join("\n"));
-    // The one that follows 999 has a digit more.
-    for (token, writes) in [(999, true), (1000, true), (999, false), (LATEST, true), (LATE, false)]
-    {
-        let wrote: bool = script.key("ledger").arg(token).invoke(&mut connection).expect("it runs");
-        assert_eq!(wrote, writes, "{token}");
-    }
 }
