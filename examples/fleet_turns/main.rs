@@ -73,7 +73,7 @@ impl Worker {
         let mut longest = Duration::ZERO;
         for n in 0..self.turns {
             let began = Instant::now();
-            turn(n).await?;
+            turn(n).await.inspect_err(|error| eprintln!("{kind}: {error}"))?;
             longest = longest.max(began.elapsed());
         }
         println!("{kind}: {} turns, the longest {longest:.0?}", self.turns);

@@ -447,6 +447,30 @@ async fn a_client_that_drains_lets_accepted_requests_finish_and_then_closes() {
     }
 }
 
+/// A request whose connection broke may still run: for a lease, the client looks for it. That keeps nobody.
+#[tokio::test(start_paused = true)]
+async fn a_client_drains_at_once_though_it_still_looks_for_a_request_that_was_cut_off() {
+    let redis = Redis::start();
+    for refused in [false, true] {
+        let client = client(&redis).await;
+        client.lock("warm").lock().await.unwrap().unlock().await.expect("it is ours");
+        if refused {
+            redis.refuse();
+        } else {
+            redis.cut();
+        }
+        match client.lock("a").try_lock_for(SOON / 20).await {
+            Ok(guard) => guard.expect("it is free").unlock().await.expect("it is ours"),
+            Err(error) => assert!(refused, "{error}"),
+        }
+        redis.allow();
+        sleep(SOON / 20).await;
+        let began = tokio::time::Instant::now();
+        assert!(client.drain(SOON).await, "refused: {refused}");
+        assert!(began.elapsed() < SOON / 4, "{:?}, refused: {refused}", began.elapsed());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_drains_no_longer_than_its_limit() {
     let redis = Redis::start();
