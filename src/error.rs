@@ -76,7 +76,9 @@ pub enum Error {
 
     /// A key of this name holds a value of another type, or other callers use the name for another kind of lock or with
     /// another number of permits. Nothing was granted, and the key is unchanged.
-    #[error("the caller asked for a {asked}, but the key {key:?} holds a {kind}")]
+    #[error(
+        "the caller asked for a {asked}, but the key {key:?} holds a {kind}: a name has one kind at a time"
+    )]
     Conflict {
         /// The key in Redis.
         key: String,
