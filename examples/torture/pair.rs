@@ -26,8 +26,11 @@ pub struct Pair {
 
 impl Pair {
     pub async fn set(topology: Topology, seed: u64) -> Self {
-        // Each write is in the file before it is answered: SIGKILL takes nothing back.
-        let keeps = || Server::builder().set("appendonly", "yes").set("appendfsync", "no");
+        // Each write is in the file before it is answered: SIGKILL takes nothing back. A file of a long run would take long to load.
+        let keeps = || {
+            let files = Server::builder().set("appendonly", "yes").set("appendfsync", "no");
+            files.set("auto-aof-rewrite-min-size", "4mb")
+        };
         let servers = [keeps().start().await, keeps().start().await];
         let feeds = [
             Proxy::seeded(servers[0].address(), seed).await,
