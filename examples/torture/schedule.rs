@@ -6,7 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use crate::settings::{
-    FAMILY, KEEPER, LEASE, LOCKS, PROXIES, Topology, WORKERS, bouts, is_bout, is_open_stage,
+    FAMILY, KEEPER, Kind, LEASE, LOCKS, PROXIES, Topology, WORKERS, bouts, is_bout, is_open_stage,
 };
 
 /// Something that goes wrong, or that an operator does.
@@ -132,7 +132,9 @@ pub fn drawn(topology: Topology, seed: u64, length: Duration) -> Vec<(Duration, 
             .take_while(move |at| *at < length)
             .filter(move |at| may(*at))
     };
-    for at in moments(&mut rng, 540, is_bout) {
+    // A JVM needs seconds to start.
+    let lives = if topology == Topology::Redisson { 3_000 } else { 540 };
+    for at in moments(&mut rng, lives, is_bout) {
         plan.push((at, Action::Kill { worker: rng.usize(..WORKERS) }));
     }
     for at in moments(&mut rng, 1_100, is_bout) {
@@ -141,15 +143,19 @@ pub fn drawn(topology: Topology, seed: u64, length: Duration) -> Vec<(Duration, 
     for at in moments(&mut rng, 250, is_bout) {
         let (proxy, time) = (rng.usize(..PROXIES), ms(&mut rng, 20..500));
         let fault = network(&mut rng);
-        let fault = if topology.is_cluster() { in_cluster(fault, &mut rng) } else { fault };
+        let fault = match topology {
+            Topology::Pair => fault,
+            Topology::Cluster { .. } => in_cluster(fault, &mut rng),
+            Topology::Redisson => with_redisson(fault, &mut rng),
+        };
         plan.push((at, Action::Network { proxy, fault, time }));
     }
     let mut cards = Vec::new();
     // What befalls a cluster takes longer.
-    let (mean, deck) = if topology.is_cluster() {
-        (900, cluster_deck as fn(&mut Rng) -> _)
-    } else {
-        (600, deck as _)
+    let (mean, deck) = match topology {
+        Topology::Pair => (600, deck as fn(&mut Rng) -> _),
+        Topology::Cluster { .. } => (900, cluster_deck as _),
+        Topology::Redisson => (600, redisson_deck as _),
     };
     for at in moments(&mut rng, mean, is_open_stage) {
         if cards.is_empty() {
@@ -166,8 +172,11 @@ fn set_pieces(topology: Topology, rng: &mut Rng, length: Duration) -> Vec<(Durat
     let mut plan = Vec::new();
     for (bout, begin) in bouts(length).enumerate() {
         let mut at = |millis, action| plan.push((begin + Duration::from_millis(millis), action));
-        let second = if topology.is_cluster() { Trial::Move } else { Trial::Restart };
-        let outlived = if bout % 2 == 0 { Trial::Failover } else { second };
+        let outlived = match topology {
+            Topology::Pair | Topology::Cluster { .. } if bout % 2 == 0 => Trial::Failover,
+            Topology::Pair | Topology::Redisson => Trial::Restart,
+            Topology::Cluster { .. } => Trial::Move,
+        };
         // A worker needs a moment at the start of the run to connect.
         at(300, Action::Server(ServerFault::FlushScripts));
         at(300, Action::Server(ServerFault::Kept(outlived)));
@@ -265,6 +274,32 @@ fn in_cluster(fault: NetworkFault, rng: &mut Rng) -> NetworkFault {
         other => other,
     };
     NetworkFault::Frames { target, harm, times }
+}
+
+/// Redisson's scripts have no names here: half of the faults strike whatever script comes.
+fn with_redisson(fault: NetworkFault, rng: &mut Rng) -> NetworkFault {
+    match fault {
+        NetworkFault::Frames { target: Target::Script(_), harm, times } if rng.bool() => {
+            NetworkFault::Frames { target: Target::Command("EVALSHA"), harm, times }
+        }
+        other => other,
+    }
+}
+
+/// As `deck`, without what takes from Redis the tokens of Redisson's fenced lock, which begin anew then. Nor is a semaphore
+/// deleted: permits that are given back later would be more than there were.
+fn redisson_deck(rng: &mut Rng) -> Vec<ServerFault> {
+    let is_semaphore = |lock: &str| {
+        FAMILY.iter().any(|(name, kind)| *name == lock && matches!(kind, Kind::Permits(_)))
+    };
+    let mut deck = deck(rng);
+    deck.retain(|fault| match fault {
+        ServerFault::RestartEmpty | ServerFault::FlushAll => false,
+        ServerFault::Promote(_) | ServerFault::Demote(_) | ServerFault::Misdirect(_) => false,
+        ServerFault::Del(lock) | ServerFault::ForceUnlock(lock) => !is_semaphore(lock),
+        _ => true,
+    });
+    deck
 }
 
 /// As `deck`, for a cluster. Whatever befalls its nodes hits the part that one of the locks lies in.

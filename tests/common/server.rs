@@ -16,7 +16,8 @@ use super::child::{self, Child};
 use super::port::Port;
 use super::wait::{eventually, timeout};
 
-const START: Duration = Duration::from_secs(10);
+/// A busy machine may take this long to load a file.
+const START: Duration = Duration::from_secs(60);
 const STOP: Duration = Duration::from_secs(10);
 
 /// What always holds: nothing is written unless asked for, nobody else gets in, and replicas need not wait.
