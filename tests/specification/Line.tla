@@ -385,7 +385,7 @@ Older(r, ticks) == [r EXCEPT !.left = Less(@, ticks), !.sign = Less(@, ticks)]
 IsOver(left, ticks) == left <= ticks
 MayStillRun(r, ticks) == r.left > ticks
 
-\* All that ages, but for those who wait in line: Trace.tla lets time pass for them by another clock.
+\* All that ages, but for the line: Trace.tla lets time pass there by another clock.
 Ages(ticks) ==
   /\ lock' = IF IsOver(lock.left, ticks) THEN [own |-> Nobody, left |-> 0] ELSE [lock EXCEPT !.left = @ - ticks]
   /\ call' = [c \in Clients |-> IF call[c] = NoCall THEN NoCall ELSE Older(call[c], ticks)]
@@ -393,10 +393,10 @@ Ages(ticks) ==
   /\ mail' = {[m EXCEPT !.sign = Less(@, ticks)] : m \in mail}
   /\ until' = [c \in Clients |-> Less(until[c], ticks)]
   /\ ask' = [c \in Clients |-> IF ask[c] > Lease THEN ask[c] ELSE Less(ask[c], ticks)]
-  /\ UNCHANGED <<line, near, gives, st, id, turns, queue, ears, keeps>>
+  /\ UNCHANGED <<near, gives, st, id, turns, queue, ears, keeps>>
 
 Passes ==
-  /\ Ages(1)
+  /\ Ages(1) /\ UNCHANGED line
   /\ life' = [c \in Clients |-> [left |-> Less(life[c].left, 1), sign |-> Less(life[c].sign, 1)]]
   /\ asked' = [c \in Clients |-> IF life[c].left > 0 THEN asked[c] ELSE Less(asked[c], 1)]
 

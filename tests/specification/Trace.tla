@@ -7,9 +7,12 @@
 (* A tick is a millisecond. README.md says what is left out.                                                           *)
 EXTENDS Line, Traces
 
-CONSTANT Explains   \* whether TLC prints why a trace is rejected, which takes it twice the time
+CONSTANTS
+  Rules,    \* each of them is left out, and the traces are judged without it; "none": none is
+  Explains  \* whether TLC prints why a trace is rejected, which takes it several times the time
 
 VARIABLES
+  broken, \* the rule that is left out
   n,      \* which of the traces
   at,     \* which of its steps comes next
   now,    \* the time, in ms
@@ -34,6 +37,9 @@ TtlOf(w) == w[6]
 (* What the configuration puts in the place of definitions of Line, which has ticks in the place of milliseconds. *)
 
 TraceClients == 1..(CHOOSE m \in {Traces[i].clients : i \in DOMAIN Traces} : \A i \in DOMAIN Traces : Traces[i].clients <= m)
+
+\* So one run of TLC can judge without many rules, one at a time.
+TraceIs(rule) == broken = rule
 
 \* LEAST_LIFE of lua/line/clock.lua. What has no more left could receive its grant too late.
 TraceLeastLife == 12
@@ -73,8 +79,11 @@ TraceLook(s, asker, i, awake) ==
 ----------------------------------------------------------------------------
 (* Time. The line has a clock of its own, which leaves out the time in which the server stalled: lua/line/clock.lua. *)
 
+\* Redis deletes a line and its notes if no client asks for very long: keep_line() of lua/line/acquire.lua.
+IsGone(t) == look = 0 \/ (Seen.line # <<>> /\ Steps[look].at + Seen.kept < t)
+
 LineTime(t) ==
-  IF look = 0 THEN t ELSE IF Seen.clock = <<>> THEN t ELSE
+  IF IsGone(t) THEN t ELSE IF Seen.clock = <<>> THEN t ELSE
   LET looked == Seen.clock[1]
       behind == Seen.clock[2]
       resumed == Seen.clock[3]
@@ -83,15 +92,16 @@ LineTime(t) ==
       stalled == gap < 0 \/ (2 * gap > rhythm /\ looked - behind - resumed >= rhythm)
   IN  t - behind - (IF stalled THEN gap ELSE 0)
 
-Waiters == IF look = 0 THEN {} ELSE {Seen.line[i] : i \in DOMAIN Seen.line}
+WaitersAt(t) == IF IsGone(t) THEN {} ELSE {Seen.line[i] : i \in DOMAIN Seen.line}
 
 TimePasses ==
   LET ms == Event.at - now
       time == LineTime(Event.at)
-      its(c) == {w \in Waiters : w[1] = c}
+      its(c) == {w \in WaitersAt(Event.at) : w[1] = c}
       one(c) == CHOOSE w \in its(c) : TRUE
   IN
   /\ Ages(ms)
+  /\ line' = IF IsGone(Event.at) THEN <<>> ELSE line
   /\ life' = [c \in Clients |-> IF its(c) = {} THEN NoLife
                                 ELSE [left |-> Max(0, EndOf(one(c)) - time), sign |-> Less(life[c].sign, ms)]]
   /\ asked' = [c \in Clients |-> IF asked[c] = NotAsked \/ its(c) = {} THEN NotAsked
@@ -218,7 +228,7 @@ InLine ==
     [] OTHER -> {[does |-> st[Who], f |-> F(Who), until |-> until[Who], told |-> {m \in mail : m.f[1] = Who}]}
 
 IsRejected ==
-  /\ PrintT(<<"rejected", Traces[n].seed, at, Event.at>>)
+  /\ PrintT(<<"rejected", broken, Traces[n].seed, at>>)
   /\ PrintT(<<"the trace:", Event, "time in line:", LineTime(Event.at)>>)
   /\ PrintT(<<"in Line before:", Shown(Now)>>)
   /\ PrintT(<<"in Line after it:", InLine>>)
@@ -226,19 +236,20 @@ IsRejected ==
 
 IsAccepted ==
   /\ at = Len(Steps) + 1
-  /\ PrintT(<<"accepted", Traces[n].seed, Len(Steps)>>)
+  /\ PrintT(<<"accepted", broken, Traces[n].seed, Len(Steps)>>)
   /\ at' = at + 1
   /\ UNCHANGED <<vars, n, now, look, given>>
 
 TraceNext ==
-  \/ /\ at <= Len(Steps)
-     /\ IF now < Event.at THEN TimePasses
-        ELSE IF MustRead THEN Reads
-        ELSE IF ~Explains \/ ENABLED Happens THEN Happens
-        ELSE IsRejected
-  \/ IsAccepted
+  /\ \/ /\ at <= Len(Steps)
+        /\ IF now < Event.at THEN TimePasses
+           ELSE IF MustRead THEN Reads
+           ELSE IF ~Explains \/ ENABLED Happens THEN Happens
+           ELSE IsRejected
+     \/ IsAccepted
+  /\ UNCHANGED broken
 
-TraceInit == Init /\ n \in DOMAIN Traces /\ at = 1 /\ now = 0 /\ look = 0 /\ given = {}
+TraceInit == Init /\ broken \in Rules /\ n \in DOMAIN Traces /\ at = 1 /\ now = 0 /\ look = 0 /\ given = {}
 
-TraceSpec == TraceInit /\ [][TraceNext]_<<vars, n, at, now, look, given>>
+TraceSpec == TraceInit /\ [][TraceNext]_<<vars, broken, n, at, now, look, given>>
 =============================================================================

@@ -303,9 +303,10 @@ impl Steps {
         });
         let told = told.collect::<Vec<_>>().join(", ");
         let (own, left) = (self.field(&holder.unwrap_or_default()), lock.map_or(0, |l| l.pttl));
+        let kept = line.map_or(0, |line| line.pttl);
         let mut seen = format!("[own |-> {own}, left |-> {left}, line |-> <<");
         let (waiters, clock) = (waiters.join(", "), notes.clock());
-        let _ = write!(seen, "{waiters}>>, clock |-> {clock}, told |-> {{{told}}}]");
+        let _ = write!(seen, "{waiters}>>, kept |-> {kept}, clock |-> {clock}, told |-> {{{told}}}]");
         seen
     }
 }
