@@ -112,6 +112,8 @@ TimePasses ==
 ----------------------------------------------------------------------------
 (* What a script has left, as the trace shows it. *)
 
+Granted(messages) == {m.f : m \in {m \in messages : m.word = "granted"}}
+
 Agrees ==
   Event.shown =>
     LET s == Event.seen
@@ -124,7 +126,9 @@ Agrees ==
          LET w == s.line[i] IN
          /\ life'[w[1]].left = Max(0, EndOf(w) - time)
          /\ asked'[w[1]] = IF WasAsked(w) THEN Max(0, ToldAt(w) + TtlOf(w) - time) ELSE NotAsked
-    /\ {m.f : m \in {m \in mail' \ mail : m.word = "granted"}} = {f \in s.told : Alive(f[1])}
+    \* One script may have released several owner fields, of which only the last step is shown.
+    /\ Granted(mail' \ mail) \subseteq s.told
+    /\ {f \in s.told : Alive(f[1])} \subseteq Granted(mail')
     /\ s.clock # <<>> /\ s.clock[1] = Event.at => s.clock[2] = Event.at - time
 
 Ran == Agrees /\ look' = IF Event.shown THEN at ELSE look

@@ -306,7 +306,8 @@ impl Steps {
         let kept = line.map_or(0, |line| line.pttl);
         let mut seen = format!("[own |-> {own}, left |-> {left}, line |-> <<");
         let (waiters, clock) = (waiters.join(", "), notes.clock());
-        let _ = write!(seen, "{waiters}>>, kept |-> {kept}, clock |-> {clock}, told |-> {{{told}}}]");
+        let _ =
+            write!(seen, "{waiters}>>, kept |-> {kept}, clock |-> {clock}, told |-> {{{told}}}]");
         seen
     }
 }
