@@ -171,10 +171,13 @@ Asks ==
   /\ st' = [st EXCEPT ![Who] = "asks"] /\ id' = [id EXCEPT ![Who] = Event.f[2]] /\ until' = [until EXCEPT ![Who] = 0]
   /\ UNCHANGED <<server, gives, mail, ask, turns, queue, ears, keeps, faults, idle, given, look>>
 
+\* A client renews what it holds; or what it has lost, since it has not read that.
 AsksForMore ==
-  /\ st[Who] = "holds" /\ Event.f = F(Who)
-  /\ Sends(Who, "renew", Event.f, Nobody)
-  /\ strays' = strays \cup Unanswered
+  /\ IF st[Who] = "holds" /\ Event.f = F(Who)
+     THEN Sends(Who, "renew", Event.f, Nobody) /\ strays' = strays \cup Unanswered
+     ELSE /\ strays' = strays \cup {[do |-> "renew", f |-> Event.f, old |-> Nobody, left |-> Lease, sign |-> Ttl,
+                                    is |-> "sent", awaited |-> FALSE, again |-> 0]}
+          /\ UNCHANGED call
   /\ UNCHANGED <<server, gives, mail, client, faults, idle, given, look>>
 
 Returns ==
