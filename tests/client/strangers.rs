@@ -53,16 +53,6 @@ async fn a_server_that_is_too_old_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_not_there_is_named_at_once() {
-    let server = Server::start().await;
-    let config = Config::default().start_timeout(LONG);
-    let connecting = Client::connect_with(format!("{}/99", server.url()), config);
-    let error = timeout(SOON, connecting).await.expect("at once").expect_err("there are sixteen");
-    assert!(matches!(error, Error::Config { .. }), "{error:?}");
-    assert!(error.to_string().contains("no database 99"), "{error}");
-}
-
-#[tokio::test]
 async fn a_server_that_takes_no_more_clients_says_so() {
     let server = Server::builder().set("maxclients", "1").start().await;
     let _admin = server.admin().await;
