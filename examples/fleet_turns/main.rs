@@ -9,7 +9,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use parklock::{Client, Config, Error, FencingToken, Layout, MultiLock, Result};
+use parklock::{
+    Client, Config, Error, FencingToken, Layout, Lock, MultiLock, Owner, Result, Semaphore,
+};
 use tokio::time::sleep;
 
 /// Longer than a run.
@@ -38,9 +40,9 @@ async fn main() -> Result<()> {
         turns: turns.parse().expect("a number"),
     };
     tokio::try_join!(
-        worker.plain(),
-        worker.fair(),
-        worker.fenced(),
+        worker.alone("plain", worker.client.lock("plain")),
+        worker.alone("fair", worker.client.fair_lock("fair")),
+        worker.alone("fenced", worker.client.redisson().fenced_lock("fenced")),
         worker.reentrant(),
         worker.reads_and_writes(),
         worker.permits("permits", worker.client.semaphore("permits", PERMITS)),
@@ -122,41 +124,18 @@ impl Worker {
         fs::write(file, token.get().to_string()).expect("the directory");
     }
 
-    async fn plain(&self) -> Result<()> {
-        let lock = self.client.lock("plain");
-        self.turns("plain", async |_| {
+    async fn alone(&self, name: &str, lock: Lock) -> Result<()> {
+        self.turns(name, async |_| {
             let guard = lock.lock().await?;
-            self.grows("plain", guard.token());
-            self.is_alone("plain").await;
-            guard.unlock().await
-        })
-        .await
-    }
-
-    async fn fair(&self) -> Result<()> {
-        let lock = self.client.fair_lock("fair");
-        self.turns("fair", async |_| {
-            let guard = lock.lock().await?;
-            self.grows("fair", guard.token());
-            self.is_alone("fair").await;
-            guard.unlock().await
-        })
-        .await
-    }
-
-    async fn fenced(&self) -> Result<()> {
-        let lock = self.client.redisson().fenced_lock("fenced");
-        self.turns("fenced", async |_| {
-            let guard = lock.lock().await?;
-            self.grows("fenced", guard.token());
-            self.is_alone("fenced").await;
+            self.grows(name, guard.token());
+            self.is_alone(name).await;
             guard.unlock().await
         })
         .await
     }
 
     async fn reentrant(&self) -> Result<()> {
-        let lock = self.client.reentrant_lock("reentrant").owned_by(&parklock::Owner::new());
+        let lock = self.client.reentrant_lock("reentrant").owned_by(&Owner::new());
         self.turns("re-entrant", async |_| {
             let outer = lock.lock().await?;
             let inner = lock.lock().await?;
@@ -183,7 +162,7 @@ impl Worker {
         .await
     }
 
-    async fn permits(&self, name: &str, semaphore: parklock::Semaphore) -> Result<()> {
+    async fn permits(&self, name: &str, semaphore: Semaphore) -> Result<()> {
         semaphore.set_permits_if_unset(PERMITS).await?;
         self.turns(name, async |n| {
             let parts = if n % 4 == 0 { PERMITS } else { 1 };

@@ -32,6 +32,5 @@ archive_classes() {
     # shellcheck disable=SC2086 # words
     sleep 3 | java $JVM "-XX:ArchiveClassesAtExit=$home/classes.jsa" -cp "$home/worker.jar:$home/peer/lib/*" parklock.torture.Main \
         --worker archive --url "$url" --seed 1 --started 0 --record /dev/null >/dev/null 2>&1 || true
-    kill "$server" && wait "$server" 2>/dev/null || true
-    server=''
+    stop_redis
 }
