@@ -222,6 +222,9 @@ impl<B, R: Default> LockLayer<B, R> {
     /// takes them to the same handler. Derive the name from the [`decoded_path`], as [`by_path`](Self::by_path) does.
     ///
     /// If callers choose the names, add your own prefix, so that nobody can hold locks that have other purposes.
+    ///
+    /// The closure cannot refuse a request. For that, put a layer outside this one, such as `axum::middleware::from_fn` or
+    /// `tower::filter`.
     pub fn new<N: Into<String>>(
         client: &Client,
         name: impl Fn(&Request<B>) -> Option<N> + Send + Sync + 'static,

@@ -142,10 +142,10 @@ impl Outages {
     }
 
     /// Writes the lines whose time has come.
-    pub(crate) async fn tell(&self) -> Infallible {
+    pub(crate) async fn tell(&self, is_connected: impl Fn(Option<&Node>) -> bool) -> Infallible {
         loop {
             tokio::select! {
-                () = sleep_until_if(self.next_line()) => self.tell_now(),
+                () = sleep_until_if(self.next_line()) => self.tell_now(&is_connected),
                 () = self.news.notified() => {}
             }
         }
@@ -180,10 +180,13 @@ impl Outages {
         self.outages().iter().filter_map(Outage::next_line).min()
     }
 
-    fn tell_now(&self) {
+    fn tell_now(&self, is_connected: impl Fn(Option<&Node>) -> bool) {
         let (now, mut outages) = (Instant::now(), self.outages());
         for outage in &mut *outages {
             if outage.next_line().is_some_and(|at| at <= now) {
+                // A server that has not answered is connected only if it has answered something since: a heartbeat, or
+                // the first requests of a new connection.
+                outage.works |= outage.is_silent() && is_connected(outage.server.as_ref());
                 outage.tell(self.waiting(), now);
             }
         }
@@ -234,11 +237,22 @@ impl Outage {
     fn next_line(&self) -> Option<Instant> {
         match self.said {
             None if !self.unrenewed.is_empty() => Some(self.since + GATHER),
-            Some(said) if self.failed > said || self.works || !self.unrenewed.is_empty() => {
+            Some(said)
+                if self.failed > said
+                    || self.works
+                    || self.is_silent()
+                    || !self.unrenewed.is_empty() =>
+            {
                 Some(said + APART)
             }
             _ => self.server.as_ref().map(|_| self.failed + OUT_OF_USE),
         }
+    }
+
+    /// Whether the server did not answer, and nobody has asked it since the last line.
+    fn is_silent(&self) -> bool {
+        let is_unanswered = matches!(self.fault, Fault::NotSent(_) | Fault::Unanswered(_));
+        is_unanswered && self.unrenewed.is_empty() && self.said.is_some_and(|at| at >= self.failed)
     }
 
     fn tell(&mut self, waiting: usize, now: Instant) {
@@ -257,13 +271,18 @@ impl Outage {
         };
         if self.failed > said {
             self.goes_on(waiting);
-        } else if self.works || self.unrenewed.is_empty() {
+        } else if self.works || self.is_left(now) {
             // Locks are renewed, and nobody asks for one; or the cluster does not use this node any more.
             self.calls = None;
             self.is_out_of_use = !self.works;
         } else {
             self.said = Some(now);
         }
+    }
+
+    fn is_left(&self, now: Instant) -> bool {
+        let is_unused = self.server.is_some() && self.unrenewed.is_empty();
+        is_unused && now >= self.failed + OUT_OF_USE
     }
 
     /// If all locks that were not renewed have ended, that does not say that the server works: this is over when it does.
@@ -321,7 +340,8 @@ impl Outage {
         let names = (lost > 0).then_some(debug(names));
         if self.works {
             let after = in_ms(self.since.elapsed());
-            tracing::warn!(server, ?after, lost, names, "requests for locks succeed again");
+            let requests = (self.requests > 0).then_some(self.requests);
+            tracing::warn!(server, ?after, lost, names, requests, "the outage is over");
         } else {
             let after = in_ms(self.failed - self.since);
             tracing::warn!(server, ?after, lost, names, "nothing is asked there any more");

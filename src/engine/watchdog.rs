@@ -22,7 +22,7 @@ use crate::engine::grant::Loss;
 use crate::engine::outages::Outages;
 use crate::engine::releaser::{Job, Outbox};
 use crate::meters;
-use crate::wire::{Commands, Fault, Renewal};
+use crate::wire::{Commands, Fault, Node, Renewal};
 
 pub(crate) use rhythm::Rhythm;
 
@@ -40,7 +40,8 @@ pub(crate) struct Watchdog {
 
 impl Watchdog {
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let watches = async { tokio::join!(self.watch(), self.outages.tell()) };
+        let is_connected = |node: Option<&Node>| self.commands.is_connected(node);
+        let watches = async { tokio::join!(self.watch(), self.outages.tell(is_connected)) };
         stop.run_until_cancelled(watches).await;
     }
 

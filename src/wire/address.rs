@@ -295,7 +295,7 @@ fn node(addr: &ConnectionAddr) -> Result<Node> {
 fn understood(url: &str) -> Result<ConnectionInfo> {
     let plain = url.strip_prefix("rediss://").map(|rest| format!("redis://{rest}"));
     let info = plain.as_deref().unwrap_or(url).into_connection_info();
-    let info = info.map_err(|error| malformed(&error))?;
+    let info = info.map_err(|error| malformed(url, &error))?;
     match info.addr() {
         ConnectionAddr::Tcp(..) if plain.is_some() && cfg!(not(feature = "tls")) => {
             Err(Error::config("rediss:// needs the feature `tls` of parklock"))
@@ -312,7 +312,13 @@ fn understood(url: &str) -> Result<ConnectionInfo> {
     }
 }
 
-fn malformed(error: &redis::RedisError) -> Error {
+fn malformed(url: &str, error: &redis::RedisError) -> Error {
+    if has_wrong_port(url) {
+        // A password with a `/` of its own ends the authority too soon.
+        return Error::config(
+            "the port of the URL is not a number up to 65535; if that is part of a password, percent-encode its special characters",
+        );
+    }
     // The client's description of the error is a constant; its detail might quote the URL.
     let reason = error.category();
     Error::config(format!(
@@ -321,9 +327,30 @@ fn malformed(error: &redis::RedisError) -> Error {
     ))
 }
 
+fn has_wrong_port(url: &str) -> bool {
+    let Some((_, rest)) = url.split_once("://") else { return false };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let port = host.rsplit(']').next().and_then(|rest| Some(rest.rsplit_once(':')?.1));
+    port.is_some_and(|port| port.parse::<u16>().is_err())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_that_is_no_number_is_named() {
+        for url in ["redis://h:x", "redis://u:p@h:70000/3", "rediss://[::1]:x/", "redis://:pa/ss@h"]
+        {
+            let error = address(url).unwrap_err().to_string();
+            assert!(error.contains("the port of the URL"), "{url}: {error}");
+        }
+        for url in ["redis://h/db", "http://h:1", "redis://[::1"] {
+            let error = address(url).unwrap_err().to_string();
+            assert!(!error.contains("the port of the URL"), "{url}: {error}");
+        }
+    }
 
     fn address(url: &str) -> Result<Address> {
         Address::new(url, &Config::default())

@@ -123,6 +123,17 @@ impl Commands {
         self.servers.shard(keys).ok()?.node.clone()
     }
 
+    /// Whether this node of a cluster, or the only server, is connected.
+    pub(crate) fn is_connected(&self, node: Option<&Node>) -> bool {
+        match (&self.servers, node) {
+            (Servers::One(shard), None) => shard.links().all(|link| link.live().is_ok()),
+            (Servers::Cluster(cluster), Some(node)) => {
+                cluster.links().iter().any(|(named, socket)| named == node && socket.is_some())
+            }
+            _ => false,
+        }
+    }
+
     /// Waits until the client has tried to connect to the server of this lock. The client connects to a server of a
     /// cluster when it first needs it.
     pub(crate) async fn tried(&self, keys: &Keys) {

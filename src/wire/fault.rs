@@ -205,11 +205,10 @@ impl Fault {
     /// The fault of a greeting that the server has refused.
     pub(crate) fn refused_at_first(error: &ServerError) -> Self {
         let text = raw(error);
-        let fault = Self::from_text(&text);
-        if matches!(fault, Self::Permission(_)) {
-            return fault;
+        match Self::from_text(&text) {
+            Self::Permission(source) => Self::Permission(hinted(hint(&text), source)),
+            _ => Self::NotSent(hinted(hint(&text), said(shown(&text)))),
         }
-        Self::NotSent(hinted(hint(&text), said(shown(&text))))
     }
 
     /// An answer that came too late to be believed.
@@ -371,6 +370,12 @@ pub(crate) fn hint(refusal: &str) -> Option<&'static str> {
         Some("the server, or a proxy before it, does not know HELLO 3, and parklock needs RESP3")
     } else if refusal.contains("max number of clients") {
         Some(FULL)
+    } else if refusal.contains("NOAUTH") {
+        Some("the server wants a password: redis://:password@host, or redis://user:password@host")
+    } else if refusal.contains("WRONGPASS") || refusal.contains("invalid password") {
+        Some(
+            "the user or the password is wrong; in a URL, special characters of a password are percent-encoded",
+        )
     } else {
         None
     }

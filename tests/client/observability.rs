@@ -403,7 +403,7 @@ async fn an_outage_of_more_than_a_second_is_a_warning_when_it_begins_and_when_it
     server.resume();
     timeout(SOON, waiting).await.unwrap().unwrap().unwrap().unlock().await.unwrap();
     assert_eq!(log.said(Level::WARN, &begins), 1, "{}", log.all());
-    assert_eq!(log.said(Level::WARN, &["succeed again"]), 1, "{}", log.all());
+    assert_eq!(log.said(Level::WARN, &["the outage is over"]), 1, "{}", log.all());
 }
 
 #[tokio::test]

@@ -38,6 +38,9 @@ async fn what_answers_wrongly_is_named() {
         refusal("-NOAUTH HELLO must be called with the client already authenticated\r\n").await;
     assert!(matches!(denied, Error::Permission { .. }), "{denied:?}");
     assert!(denied.to_string().contains("NOAUTH"), "{denied}");
+    assert!(denied.to_string().contains("wants a password"), "{denied}");
+    let wrong = refusal("-WRONGPASS invalid username-password pair or user is disabled.\r\n").await;
+    assert!(wrong.to_string().contains("the user or the password is wrong"), "{wrong}");
 }
 
 /// To wait for it would not help (B4).

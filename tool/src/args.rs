@@ -323,8 +323,24 @@ impl Command {
 impl Server {
     /// The URL of Redis.
     pub(crate) fn url(&self) -> String {
-        let named = || ["PARKLOCK_URL", "REDIS_URL"].into_iter().find_map(of_environment);
-        self.url.clone().or_else(named).unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned())
+        self.named().unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned())
+    }
+
+    /// The URL that the user has named.
+    fn named(&self) -> Option<String> {
+        let variables = ["PARKLOCK_URL", "REDIS_URL"];
+        self.url.clone().or_else(|| variables.into_iter().find_map(of_environment))
+    }
+
+    /// A failure in words. If no server answers and the user has named none, that is why.
+    pub(crate) fn explained(&self, code: u8, why: &str) -> String {
+        if code == exit::UNAVAILABLE && self.named().is_none() {
+            format!(
+                "{why} (this is the default: name a server with --url, PARKLOCK_URL or REDIS_URL)"
+            )
+        } else {
+            why.to_owned()
+        }
     }
 
     fn namespace(&self) -> Option<String> {
@@ -422,10 +438,6 @@ impl Lock {
         outer.map(|(_, pid)| pid)
     }
 
-    pub(crate) fn waits_for_ever(&self) -> bool {
-        !self.nonblock && self.wait.is_none()
-    }
-
     /// What the command under this lock finds in [`OUTER`].
     pub(crate) fn tools_for_inner(&self) -> String {
         let tools = outer_tools().into_iter().chain([(self.name.clone(), std::process::id())]);
@@ -437,18 +449,18 @@ impl Lock {
         self.permits.unwrap_or(1)
     }
 
-    /// The error for options that contradict each other, if there is one.
-    pub(crate) fn contradiction(&self) -> Option<&'static str> {
+    /// The exit code and the error for options that contradict each other, if some do.
+    pub(crate) fn contradiction(&self) -> Option<(u8, &'static str)> {
         let is_too_long =
             |most: Option<Duration>| most.is_some_and(|most| self.min_hold > Some(most));
         if is_too_long(self.lease) {
-            Some("--min-hold is longer than --lease")
+            Some((exit::CONFIG, "--min-hold is longer than --lease"))
         } else if is_too_long(self.max_hold) {
-            Some("--min-hold is longer than --max-hold")
+            Some((exit::CONFIG, "--min-hold is longer than --max-hold"))
         } else if self.permits.is_some() && self.kind != Kind::Semaphore {
-            Some("--permits is only for --kind semaphore")
+            Some((exit::USAGE, "--permits is only for --kind semaphore"))
         } else if self.server.namespace().as_deref() == Some(ALL) {
-            Some(NOT_ALL)
+            Some((exit::CONFIG, NOT_ALL))
         } else {
             None
         }
@@ -481,6 +493,18 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_user_who_has_named_no_server_learns_which_one_was_tried() {
+        let text = |url: Option<&str>, code| {
+            let (url, layout) = (url.map(str::to_owned), Layout::Native);
+            Server { url, layout, namespace: None }.explained(code, "refused")
+        };
+        assert_eq!(text(Some("redis://h"), exit::UNAVAILABLE), "refused");
+        assert_eq!(text(None, exit::PERMISSION), "refused");
+        let is_named = Server { url: None, layout: Layout::Native, namespace: None }.named();
+        assert_eq!(text(None, exit::UNAVAILABLE).contains("--url"), is_named.is_none());
     }
 
     #[test]

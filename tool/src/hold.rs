@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::{Hold, Lock};
 use crate::signals::Ignored;
-use crate::voice::Voice;
+use crate::voice::{NOT_THERE, Voice};
 use crate::{exit, holders, lock, output};
 
 /// How long the release may take. After that, the lease frees the lock.
@@ -21,7 +21,8 @@ pub(crate) async fn hold(asked: &Hold) -> u8 {
         Ok(code) => code,
         Err(error) => {
             let code = exit::of_error(&error);
-            voice.warn("failed", &json!({ "code": code }), &error.to_string());
+            let why = lock.server.explained(code, &error.to_string());
+            voice.warn("failed", &json!({ "code": code }), &why);
             code
         }
     }
@@ -65,8 +66,12 @@ async fn stay(guard: Guard, lock: &Lock, voice: &Voice, ends: &mut Ends) -> u8 {
         _ = guard.ended() => {
             // The client counts from before the grant, and gives up a little before the server does.
             let is_over = lock.lease.is_some_and(|lease| since.elapsed() >= lease * 9 / 10);
-            let why = if is_over { ": its lease is over" } else { "" };
-            voice.warn("lost", &json!({}), &(voice.lost() + why));
+            let why = match lock.lease {
+                Some(_) if is_over => "its lease is over",
+                Some(_) => NOT_THERE,
+                None => "the server no longer has it, or it could not be renewed in time",
+            };
+            voice.warn("lost", &json!({}), &voice.lost(why));
             return exit::LOST;
         }
         _ = ends.next() => {}
@@ -83,7 +88,7 @@ async fn give_back(guard: Guard, voice: &Voice) -> u8 {
     match timeout(GIVING_BACK, guard.unlock()).await {
         Ok(Ok(())) => exit::OK,
         Ok(Err(Error::Lost { .. })) => {
-            voice.warn("lost", &json!({}), &voice.lost());
+            voice.warn("lost", &json!({}), &voice.lost(NOT_THERE));
             exit::LOST
         }
         Ok(Err(error)) => left(voice, &error.to_string()),

@@ -51,7 +51,7 @@ use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde_json::json;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, Server};
 use crate::failure::Failure;
 use crate::table::printable;
 use crate::voice::Voice;
@@ -108,13 +108,15 @@ fn hinted(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
 }
 
 fn obey(command: Command, arguments: &[OsString]) -> u8 {
-    if let Some((lock, why)) = command.lock().and_then(|lock| Some((lock, lock.contradiction()?))) {
-        Voice::of(lock).warn("failed", &json!({ "code": exit::CONFIG }), why);
-        return exit::CONFIG;
+    let contradiction = command.lock().and_then(|lock| Some((lock, lock.contradiction()?)));
+    if let Some((lock, (code, why))) = contradiction {
+        Voice::of(lock).warn("failed", &json!({ "code": code }), why);
+        return code;
     }
-    if let Some((lock, outer)) = command.lock().and_then(|lock| Some((lock, lock.outer_tool()?))) {
+    let waits = command.lock().filter(|lock| !lock.nonblock);
+    if let Some((lock, outer)) = waits.and_then(|lock| Some((lock, lock.outer_tool()?))) {
         let (name, voice) = (printable(&lock.name), Voice::of(lock));
-        if lock.waits_for_ever()
+        if lock.wait.is_none()
             && on_runtime(holders::of(lock)).is_ok_and(|holders| holders.has_tool(outer))
         {
             let text =
@@ -132,22 +134,22 @@ fn obey(command: Command, arguments: &[OsString]) -> u8 {
             log(asked.lock.verbose);
             on_runtime(hold::hold(&asked)).unwrap_or_else(|code| code)
         }
-        Command::Ls(asked) => answer(list::list(&asked)),
-        Command::Info(asked) => answer(info::info(&asked)),
-        Command::Top(asked) => answer(top::top(&asked)),
-        Command::Unlock(asked) => answer(unlock::unlock(&asked)),
-        Command::Doctor(asked) => answer(doctor::doctor(&asked)),
-        Command::Bench(asked) => answer(bench::bench(&asked)),
+        Command::Ls(asked) => answer(list::list(&asked), &asked.server),
+        Command::Info(asked) => answer(info::info(&asked), &asked.server),
+        Command::Top(asked) => answer(top::top(&asked), &asked.server),
+        Command::Unlock(asked) => answer(unlock::unlock(&asked), &asked.server),
+        Command::Doctor(asked) => answer(doctor::doctor(&asked), &asked.server),
+        Command::Bench(asked) => answer(bench::bench(&asked), &asked.server),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { to } => pages::manual(to.as_deref()),
     }
 }
 
 /// Runs a command that asks the servers, and prints why there is no answer.
-fn answer(work: impl Future<Output = Result<u8, Failure>>) -> u8 {
+fn answer(work: impl Future<Output = Result<u8, Failure>>, server: &Server) -> u8 {
     let answered = on_runtime(work).unwrap_or_else(Ok);
     answered.unwrap_or_else(|failure| {
-        voice::fail(failure.code, &failure.to_string());
+        voice::fail(failure.code, &server.explained(failure.code, &failure.why));
         failure.code
     })
 }

@@ -27,7 +27,7 @@ use crate::phase::{Next, Outcome, Phase, Running};
 use crate::signals::{self, Signals, Who, ends, forgets_children};
 use crate::table::printable;
 use crate::terminal::Terminal;
-use crate::voice::Voice;
+use crate::voice::{NOT_THERE, Voice};
 use crate::words::{Order, Told};
 
 #[derive(Debug)]
@@ -172,6 +172,7 @@ impl<'a> Supervisor<'a> {
             }
             Told::Busy(holders) => Phase::Done(Outcome::Code(self.voice.busy(self.lock, &holders))),
             Told::Failed(code, why) => {
+                let why = self.lock.server.explained(code, &why);
                 self.voice.warn("failed", &json!({ "code": code }), &why);
                 Phase::Done(Outcome::Failed(code))
             }
@@ -210,7 +211,7 @@ impl<'a> Supervisor<'a> {
                 self.voice.warn("left", &json!({}), &text);
             }
             Told::Gone => {
-                self.voice.warn("lost", &json!({}), &self.voice.lost());
+                self.voice.warn("lost", &json!({}), &self.voice.lost(NOT_THERE));
                 return Phase::Done(Outcome::Lost);
             }
             // There was no command, and there is no lock.
@@ -269,7 +270,9 @@ impl<'a> Supervisor<'a> {
             return Phase::Running(running);
         }
         let next = if running.next == Next::Report { Next::Report } else { Next::Kill };
-        Phase::Running(self.lose(Running { next, ..running }, &self.voice.lost()))
+        let is_over = running.until.ahead().is_zero();
+        let why = if is_over { "it was not renewed in time" } else { NOT_THERE };
+        Phase::Running(self.lose(Running { next, ..running }, &self.voice.lost(why)))
     }
 
     /// Nobody renews the lock any more.

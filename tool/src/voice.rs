@@ -15,6 +15,10 @@ use crate::table::printable;
 /// How long the tool waits for a lock before it says for whom.
 const A_WHILE: Duration = Duration::from_secs(2);
 
+/// Why a lock is lost whose lease is not over.
+pub(crate) const NOT_THERE: &str =
+    "the server no longer has it (it was taken away or deleted, or the server has lost data)";
+
 /// How much the tool prints, and in which form.
 #[derive(Debug, Clone)]
 pub(crate) struct Voice {
@@ -62,8 +66,8 @@ impl Voice {
     }
 
     /// What to say when the lock is lost. One log often has the messages of many tools.
-    pub(crate) fn lost(&self) -> String {
-        format!("the lock {} is lost", printable(&self.name))
+    pub(crate) fn lost(&self, why: &str) -> String {
+        format!("the lock {} is lost: {why}", printable(&self.name))
     }
 
     /// Waits for the lock. If that takes a while, says who holds it: at a terminal, a user sees nothing happen.

@@ -74,6 +74,7 @@ async fn a_tool_that_waits_for_its_own_caller_says_so() {
         (tool.code().await, tool.complaint().contains("may wait for itself"))
     };
     assert_eq!(nested(&["run", "a"], &["run", "-w", "0.2", "a"]).await, (1, true));
+    assert_eq!(nested(&["run", "a"], &["run", "-n", "a"]).await, (1, false), "it does not wait");
     // Without a limit it would never end.
     assert_eq!(nested(&["run", "a"], &["run", "a"]).await, (64, false));
     assert_eq!(nested(&["run", "a"], &["run", "--namespace", "other", "a"]).await, (0, true));
@@ -160,7 +161,7 @@ async fn hold_says_that_the_lock_is_lost() {
     tool.says("token").await;
     admin.cmd::<()>(&["DEL", "lock:{a}"]).await;
     assert_eq!(tool.code().await, 75);
-    assert!(tool.complaint().contains("the lock a is lost"));
+    assert!(tool.complaint().contains("the lock a is lost: the server no longer has it"));
 }
 
 #[tokio::test]

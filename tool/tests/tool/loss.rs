@@ -30,7 +30,8 @@ async fn a_lock_that_was_deleted_ends_the_command_at_the_next_renewal() {
     // The server says so at a renewal, which comes after a third of the lease.
     let lived = last_sign(&life).await - deleted;
     assert!(lived < 4.0, "{lived}");
-    assert!(tool.complaint().contains("the lock a is lost"), "{}", tool.complaint());
+    let told = tool.complaint();
+    assert!(told.contains("the lock a is lost: the server no longer has it"), "{told}");
     assert!(
         !tool.output().contains("term"),
         "another may have the lock already: there is no time for TERM"

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use parklock::Client;
+use parklock::Config;
 
 use crate::common::child::{self, Child};
+use crate::common::fixture::comes_in;
 use crate::common::{Admin, Cluster, Server, eventually};
 use crate::scene::{
     AS_IN_THE_FOREGROUND, LONG, PROGRAM, freed, has_script, held, is_free, tool, tool_at,
@@ -245,8 +246,8 @@ async fn top_can_be_quit_while_the_server_does_not_answer() {
 #[tokio::test]
 async fn a_lock_is_not_taken_from_a_holder_that_the_user_was_not_asked_about() {
     let Some((server, _, mut shell)) = stage().await else { return };
-    let [old, new] = [(); 2].map(|()| Client::connect(server.url()));
-    let (old, new) = (old.await.expect("it is there"), new.await.expect("it is there"));
+    let [old, new] = [(); 2].map(|()| comes_in(server.url(), Config::default()));
+    let (old, new) = (old.await, new.await);
     let guard = old.lock("a").lock().await.expect("free");
     shell.types(&format!("{PROGRAM} unlock --force a\n"));
     shell.shows("[y/N]").await;
@@ -261,7 +262,7 @@ async fn a_lock_is_not_taken_from_a_holder_that_the_user_was_not_asked_about() {
 #[tokio::test]
 async fn a_lock_that_comes_free_before_it_is_taken_away_was_held_by_nobody() {
     let Some((server, _, mut shell)) = stage().await else { return };
-    let client = Client::connect(server.url()).await.expect("it is there");
+    let client = comes_in(server.url(), Config::default()).await;
     let guard = client.lock("a").lock().await.expect("free");
     shell.types(&format!("{PROGRAM} unlock --force a\n"));
     shell.shows("[y/N]").await;

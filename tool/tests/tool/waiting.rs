@@ -1,8 +1,9 @@
 //! What the tool says of the holders of a lock that it does not have.
 
-use parklock::Client;
+use parklock::Config;
 use serde_json::Value;
 
+use crate::common::fixture::comes_in;
 use crate::common::rights::user;
 use crate::common::{Admin, Server, eventually};
 use crate::scene::{LONG, Tool, held, tool, tool_at};
@@ -48,7 +49,7 @@ async fn a_busy_lock_names_its_holder_by_the_pid_that_the_user_knows() {
 #[tokio::test]
 async fn several_holders_are_named_and_those_who_say_nothing_have_their_ids() {
     let server = Server::start().await;
-    let client = Client::connect(server.url()).await.expect("the server is there");
+    let client = comes_in(server.url(), Config::default()).await;
     let permits = client.semaphore("p", 3).acquire_many(1).await.expect("free");
     let more = client.semaphore("p", 3).acquire_many(2).await.expect("free");
     let words = ["run", "-n", "--kind", "semaphore", "--permits", "3", "p", "--", "true"];
