@@ -231,6 +231,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Unavailable`] if that answer does not come: then it is not known whether anybody has the lock.
+    /// [`Error::Closed`].
     pub(crate) async fn permit_now(&self, visit: &Visit) -> Result<Option<EntryPermit>> {
         let keys = &visit.entry.keys;
         let is_held = || visit.entry.tenure().is_some_and(|tenure| tenure.lasts());
@@ -242,6 +243,9 @@ impl Engine {
             }
             if let Some(permit) = visit.try_permit() {
                 return Ok(Some(permit));
+            }
+            if visit.entry.is_closed() {
+                return Err(Error::Closed);
             }
             if is_wanted() {
                 return Ok(None);

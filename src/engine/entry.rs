@@ -276,6 +276,11 @@ impl Entry {
         self.state().leave_line()
     }
 
+    /// Whether the client was closed, so that nobody gets the permit any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state().queue.is_closed()
+    }
+
     fn close(self: &Arc<Self>) {
         self.change(State::close);
         self.gate.close();

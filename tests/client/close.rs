@@ -139,6 +139,27 @@ async fn an_unlock_on_its_way_survives_closing() {
     assert!(lock_keys(&admin).await.is_empty());
 }
 
+/// Nobody holds the lock: so `None` would be wrong.
+#[tokio::test]
+async fn a_try_that_waits_for_a_release_of_its_client_ends_with_the_client() {
+    let server = Site::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("release", include_str!("../../lua/line/plain_release.lua"));
+    let client = comes_in(proxy.url(), Config::default()).await;
+    let guard = client.lock("a").lock().await.unwrap();
+    let held = proxy.script("release").nth(1).hold_reply();
+    drop(guard);
+    held.happened().await;
+    let (again, closing) = (client.lock("a"), client.clone());
+    let (tried, ()) = tokio::join!(again.try_lock(), async {
+        let closing = tokio::spawn(async move { closing.close().await });
+        sleep(A_WHILE).await;
+        held.lift();
+        closing.await.expect("it closes");
+    });
+    assert!(matches!(tried, Err(Error::Closed)), "{tried:?}");
+}
+
 #[tokio::test]
 async fn unlocks_that_gather_while_the_client_is_closed_are_sent_and_answered() {
     let server = Site::start().await;
