@@ -156,7 +156,7 @@ impl Caller {
         // A connection that has just broken returns within milliseconds.
         let _ = self.engine.connected(&entry.keys).await;
         // Then Redis may still have what this client has not been able to release.
-        let has_failed = self.engine.releases.has_failed(&entry.keys);
+        let has_failed = self.engine.outbox.releases.has_failed(&entry.keys);
         let asked = Instant::now();
         let mut attempted = self.ask_once(&entry, offer).await;
         if self.options.keepers != Keepers::None
@@ -209,7 +209,7 @@ impl Caller {
         // While this client releases the lock, nobody else holds it, unless another caller has had it since this caller
         // came.
         let was_anothers = entry.is_taken() || entry.was_taken_since(self.started);
-        let releases = &self.engine.releases;
+        let releases = &self.engine.outbox.releases;
         !was_anothers && (releases.is_under_way(&entry.keys) || releases.has_failed(&entry.keys))
     }
 

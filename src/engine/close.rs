@@ -29,7 +29,7 @@ impl Engine {
         let owes_idle_ones_only =
             |idle| self.debts.len().saturating_sub(self.outbox.jobs.len()) <= idle;
         self.waiters.load(Ordering::Relaxed) == 0
-            && self.timetable.idle().is_some_and(owes_idle_ones_only)
+            && self.outbox.timetable.idle().is_some_and(owes_idle_ones_only)
     }
 
     /// Rejects waiters, notifies guards of their loss, releases all locks, and waits for the client's tasks to end.
@@ -43,7 +43,7 @@ impl Engine {
             }
             self.give_back_former(entry.take_held_back());
         }
-        for tenure in self.timetable.close() {
+        for tenure in self.outbox.timetable.close() {
             self.give_up(&tenure);
         }
         drop(handing_over);

@@ -7,25 +7,20 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::config::Config;
-use crate::engine::core::{Core, Engine, rules};
-use crate::engine::debts::Debts;
+use crate::engine::core::{Core, Engine, Memory};
 use crate::engine::entry::tenure::{Budget, Idle};
-use crate::engine::entry::{Table, Timetable};
 use crate::engine::grant::Loss;
 use crate::engine::keep;
-use crate::engine::keep::Tried;
 use crate::engine::listener::Listener;
 use crate::engine::outages::Outages;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::{Job, Outbox, Releaser};
-use crate::engine::secrets::Secrets;
 use crate::engine::unpolled::look_out;
 use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::Result;
@@ -108,18 +103,38 @@ impl Engine {
     async fn connect_to(to: To, client: String, config: Config, first: First) -> Result<Arc<Self>> {
         meters::describe();
         let client = keep::id_of(client, !config.keep.is_zero());
+        let common =
+            CommonArgs::new(client.clone(), config.layout, config.life(), line_ttl(&config));
         let (releaser, jobs) = mpsc::unbounded_channel();
-        let memory = Memory::new(releaser, &config);
+        let memory = Arc::new(Memory::new(client, config, releaser));
         let (stop, space) = (CancellationToken::new(), to.space());
         // If an attempt fails, it leaves no task behind.
         let ends = stop.clone().drop_guard();
-        let listener = memory.listener(&client, &config);
+        let listener = Listener::new(&memory);
         let heard = move |channel: &str, heard: Heard<'_>| listener.hear(channel, heard);
-        let crew = memory.crew(stop.clone());
-        let linked = to.link(common_args(&client, &config), crew, &config, heard, first).await;
+        let crew = crew(&memory, stop.clone());
+        let linked = to.link(common, crew, &memory.config, heard, first).await;
         let (commands, subscriber) = linked.map_err(|fault| fault.into_outage(""))?;
 
-        let engine = memory.engine(client, config, (commands, subscriber, space));
+        let waiters = Arc::<AtomicUsize>::default();
+        let engine = Self::new(Core {
+            space,
+            requests: Requests::new(&commands, orphans(memory.outbox.clone())),
+            commands,
+            subscriber,
+            owned: Owned::default(),
+            rhythm: rhythm(&memory.config),
+            budget: Budget::new(&memory.config),
+            orphaned: AtomicBool::new(false),
+            tenures: AtomicU64::new(0),
+            orders: AtomicU64::new(0),
+            outages: Arc::new(Outages::new(Arc::clone(&waiters))),
+            waiters,
+            cut_off: Arc::default(),
+            closing: CancellationToken::new(),
+            runtime: Handle::current(),
+            memory,
+        });
         ends.disarm();
         engine.start(jobs, stop);
         Ok(Arc::new(engine))
@@ -155,102 +170,17 @@ impl Engine {
 
     /// Starts a task that the client needs to continue.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(LastWord::new(&self.table, &self.timetable).after(task));
+        self.tasks.spawn(LastWord::new(&self.memory).after(task));
     }
 }
 
-/// The client's state before it has connections.
-struct Memory {
-    started: Instant,
-    outbox: Outbox,
-    table: Arc<Table>,
-    secrets: Arc<Secrets>,
-    tried: Arc<Tried>,
-    debts: Debts,
-    tasks: TaskTracker,
-}
-
-impl Memory {
-    fn new(releaser: UnboundedSender<Job>, config: &Config) -> Self {
-        let started = Instant::now();
-        let timetable = Arc::new(Timetable::new(started));
-        let outbox =
-            Outbox { releaser, releases: Arc::default(), timetable, jobs: TaskTracker::new() };
-        let releases = outbox.clone();
-        Self {
-            started,
-            outbox,
-            table: Arc::new(Table::new(config.layout, move |tenure, stay| {
-                releases.release(tenure, stay);
-            })),
-            secrets: Arc::new(Secrets::new(started, config.life())),
-            tried: Arc::default(),
-            debts: Debts::default(),
-            tasks: TaskTracker::new(),
-        }
-    }
-
-    /// Keeps links on the current runtime, even if a task of another runtime requests them.
-    fn crew(&self, stop: CancellationToken) -> Crew {
-        let (runtime, tasks) = (Handle::current(), self.tasks.clone());
-        let (table, timetable) = (Arc::clone(&self.table), Arc::clone(&self.outbox.timetable));
-        let spawn = move |task: BoxFuture<'static, ()>| {
-            tasks.spawn_on(LastWord::new(&table, &timetable).unless_done(task), &runtime);
-        };
-        Crew { spawn: Box::new(spawn), stop }
-    }
-
-    fn listener(&self, client: &str, config: &Config) -> Listener {
-        Listener {
-            table: Arc::clone(&self.table),
-            outbox: self.outbox.clone(),
-            debts: self.debts.clone(),
-            secrets: Arc::clone(&self.secrets),
-            tried: Arc::clone(&self.tried),
-            client: client.to_owned(),
-            rules: rules(config, config.life()),
-            believes: config.replicas == 0,
-        }
-    }
-
-    /// The engine of this client, with these links to the servers that store its keys.
-    fn engine(
-        self,
-        client: String,
-        config: Config,
-        (commands, subscriber, space): (Commands, Subscriber, Space),
-    ) -> Engine {
-        let Self { started, outbox, table, secrets, tried, debts, tasks } = self;
-        let waiters = Arc::<AtomicUsize>::default();
-        Engine::new(Core {
-            rhythm: rhythm(&config),
-            budget: Budget::new(&config),
-            config,
-            space,
-            requests: Requests::new(&commands, orphans(outbox.clone())),
-            commands,
-            client,
-            subscriber,
-            table,
-            timetable: Arc::clone(&outbox.timetable),
-            owned: Owned::default(),
-            secrets,
-            tried,
-            started,
-            orphaned: AtomicBool::new(false),
-            tenures: AtomicU64::new(0),
-            orders: AtomicU64::new(0),
-            outages: Arc::new(Outages::new(Arc::clone(&waiters))),
-            waiters,
-            cut_off: Arc::default(),
-            debts,
-            releases: Arc::clone(&outbox.releases),
-            outbox,
-            closing: CancellationToken::new(),
-            tasks,
-            runtime: Handle::current(),
-        })
-    }
+/// Keeps links on the current runtime, even if a task of another runtime requests them.
+fn crew(memory: &Arc<Memory>, stop: CancellationToken) -> Crew {
+    let (runtime, memory) = (Handle::current(), Arc::clone(memory));
+    let spawn = move |task: BoxFuture<'static, ()>| {
+        memory.tasks.spawn_on(LastWord::new(&memory).unless_done(task), &runtime);
+    };
+    Crew { spawn: Box::new(spawn), stop }
 }
 
 /// When a client opens its first connections.
@@ -350,11 +280,6 @@ async fn link_to_one(
     Ok((commands, subscriber))
 }
 
-/// What every request says about this client.
-fn common_args(client: &str, config: &Config) -> CommonArgs {
-    CommonArgs::new(client.to_owned(), config.layout, config.life(), line_ttl(config))
-}
-
 /// A random id: a UUID of version 8. Redisson's ids have version 4. So in a queue that both share, our scripts can tell
 /// our clients from Redisson's.
 fn client_id() -> String {
@@ -404,15 +329,14 @@ async fn describe(mut card: Card, commands: Commands, stop: CancellationToken) {
 /// Closes the client when a task ends, since the client cannot continue without it. Waiters are rejected and tenures
 /// are lost, however the task ended: by `close`, by a panic, or with its runtime.
 struct LastWord {
-    table: Arc<Table>,
-    timetable: Arc<Timetable>,
+    memory: Arc<Memory>,
     /// The task has ended regularly: the client is not closed.
     is_said: bool,
 }
 
 impl LastWord {
-    fn new(table: &Arc<Table>, timetable: &Arc<Timetable>) -> Self {
-        Self { table: Arc::clone(table), timetable: Arc::clone(timetable), is_said: false }
+    fn new(memory: &Arc<Memory>) -> Self {
+        Self { memory: Arc::clone(memory), is_said: false }
     }
 
     async fn after(self, task: impl Future<Output = ()>) {
@@ -431,8 +355,8 @@ impl Drop for LastWord {
         if self.is_said {
             return;
         }
-        self.table.close();
-        for tenure in self.timetable.close() {
+        self.memory.table.close();
+        for tenure in self.memory.outbox.timetable.close() {
             tenure.lose(Loss::Closed);
         }
     }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -19,7 +20,7 @@ use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::keep::Tried;
 use crate::engine::outages::Outages;
 use crate::engine::owned::Owned;
-use crate::engine::releaser::{Job, Outbox, ReleasesUnderWay};
+use crate::engine::releaser::{Job, Outbox};
 use crate::engine::secrets::Secrets;
 use crate::engine::waiting::Rules;
 use crate::engine::watchdog::Rhythm;
@@ -48,21 +49,14 @@ impl Deref for Engine {
 
 /// The state that the handles of one client share.
 pub(crate) struct Core {
-    pub(crate) config: Config,
+    pub(crate) memory: Arc<Memory>,
     pub(crate) space: Space,
     pub(crate) commands: Commands,
     pub(crate) requests: Requests,
-    pub(crate) client: String,
     pub(crate) subscriber: Subscriber,
-    pub(crate) table: Arc<Table>,
-    pub(crate) timetable: Arc<Timetable>,
     pub(crate) owned: Owned,
-    pub(crate) secrets: Arc<Secrets>,
-    pub(crate) tried: Arc<Tried>,
     pub(crate) rhythm: Rhythm,
     pub(crate) budget: Budget,
-    pub(crate) started: Instant,
-    pub(crate) outbox: Outbox,
     pub(crate) orphaned: AtomicBool,
     pub(crate) tenures: AtomicU64,
     pub(crate) orders: AtomicU64,
@@ -70,12 +64,53 @@ pub(crate) struct Core {
     pub(crate) outages: Arc<Outages>,
     /// Each caller that waits for a connection has a clone.
     pub(crate) cut_off: Arc<()>,
-    pub(crate) debts: Debts,
-    pub(crate) releases: Arc<ReleasesUnderWay>,
     pub(crate) closing: CancellationToken,
-    pub(crate) tasks: TaskTracker,
     /// The runtime on which the client was made.
     pub(crate) runtime: Handle,
+}
+
+impl Deref for Core {
+    type Target = Memory;
+
+    fn deref(&self) -> &Memory {
+        &self.memory
+    }
+}
+
+/// The part of that state that needs no connection. The client's tasks share it, and keep no client alive with it.
+pub(crate) struct Memory {
+    pub(crate) config: Config,
+    pub(crate) client: String,
+    pub(crate) started: Instant,
+    pub(crate) table: Arc<Table>,
+    pub(crate) outbox: Outbox,
+    pub(crate) secrets: Secrets,
+    pub(crate) tried: Tried,
+    pub(crate) debts: Debts,
+    pub(crate) tasks: TaskTracker,
+}
+
+impl Memory {
+    pub(crate) fn new(client: String, config: Config, releaser: UnboundedSender<Job>) -> Self {
+        let started = Instant::now();
+        let timetable = Arc::new(Timetable::new(started));
+        let outbox =
+            Outbox { releaser, releases: Arc::default(), timetable, jobs: TaskTracker::new() };
+        let releases = outbox.clone();
+        Self {
+            client,
+            started,
+            outbox,
+            table: Arc::new(Table::new(config.layout, move |tenure, stay| {
+                releases.release(tenure, stay);
+            })),
+            secrets: Secrets::new(started, config.life()),
+            tried: Tried::default(),
+            debts: Debts::default(),
+            tasks: TaskTracker::new(),
+            config,
+        }
+    }
 }
 
 impl Engine {
@@ -189,7 +224,7 @@ impl Engine {
             return Ok(Hold::new(tenure, 0));
         }
         self.owned.enter(holder.wish.owner, &tenure);
-        if self.timetable.enter(&tenure, tenure.next_look(self.rhythm.idle)) {
+        if self.outbox.timetable.enter(&tenure, tenure.next_look(self.rhythm.idle)) {
             return Ok(Hold::new(tenure, 0));
         }
         // The client was closed meanwhile.
@@ -252,7 +287,7 @@ impl Engine {
             }
             // A caller that is not polled may keep its place only as long as it refuses nobody. What it had is released then.
             let is_cancelled = visit.cancel_silent();
-            if !is_cancelled && !self.releases.is_under_way(keys) {
+            if !is_cancelled && !self.outbox.releases.is_under_way(keys) {
                 return Ok(None);
             }
             // Another release has begun meanwhile, or the one that this call has waited for is not answered.

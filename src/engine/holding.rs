@@ -105,7 +105,7 @@ impl Engine {
             });
         }
         if lease == Lease::Watched && tenure.watch() {
-            self.timetable.hasten(tenure);
+            self.outbox.timetable.hasten(tenure);
         }
         let entered = tenure.enter(hold.hand_over);
         // Another holder of this owner may be leaving, and a background job may still repeat an attempt that failed. Their
@@ -121,7 +121,7 @@ impl Engine {
     /// The server no longer has the tenure. That is a loss, unless the tenure was released meanwhile.
     pub(crate) fn gone(&self, hold: &Hold) -> Result<()> {
         let debt = hold.tenure.lose(Loss::Gone);
-        self.timetable.leave(&hold.tenure);
+        self.outbox.timetable.leave(&hold.tenure);
         if let Some(job) = Job::after_loss(&hold.tenure, debt) {
             self.later(job);
         }

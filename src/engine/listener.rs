@@ -3,15 +3,14 @@
 //! to its waiter, and opens its gate (`gate.rs`).
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::engine::debts::Debts;
-use crate::engine::entry::{Entry, Table};
-use crate::engine::keep::Tried;
-use crate::engine::releaser::{Job, Outbox};
-use crate::engine::secrets::Secrets;
+use crate::engine::core::{Memory, rules};
+use crate::engine::entry::Entry;
+use crate::engine::releaser::Job;
 use crate::engine::waiting::{Event, PushedGrant, Rules};
 use crate::keys::TenureId;
 use crate::kinds::Holders;
@@ -20,18 +19,24 @@ use crate::wire::{Heard, What, Word, publisher, words};
 
 /// Turns messages into events for contenders, and into checks of tenures.
 pub(crate) struct Listener {
-    pub(crate) table: Arc<Table>,
-    pub(crate) outbox: Outbox,
-    pub(crate) debts: Debts,
-    pub(crate) secrets: Arc<Secrets>,
-    pub(crate) tried: Arc<Tried>,
-    pub(crate) client: String,
-    pub(crate) rules: Rules,
-    /// Whether grants by message count. If replicas have to acknowledge grants, only the answer to a request counts.
-    pub(crate) believes: bool,
+    memory: Arc<Memory>,
+    rules: Rules,
+}
+
+impl Deref for Listener {
+    type Target = Memory;
+
+    fn deref(&self) -> &Memory {
+        &self.memory
+    }
 }
 
 impl Listener {
+    pub(crate) fn new(memory: &Arc<Memory>) -> Self {
+        let config = &memory.config;
+        Self { memory: Arc::clone(memory), rules: rules(config, config.life()) }
+    }
+
     pub(crate) fn hear(&self, channel: &str, heard: Heard<'_>) {
         let (name_channel, is_own) = shared_channel(channel, &self.client);
         if !matches!(heard, Heard::Message(_)) {
@@ -90,7 +95,8 @@ impl Listener {
                 (What::Granted { number, .. }, Some(entry)) => {
                     // A grant without a proof may come from any client: it only makes the contender ask.
                     match signed {
-                        Some(signed) if self.believes => {
+                        // If replicas have to acknowledge grants, only the answer to a request counts.
+                        Some(signed) if self.config.replicas == 0 => {
                             let grant = PushedGrant { id: word.id, number, signed };
                             entry.step(Event::Told(grant), self.rules);
                         }
@@ -226,12 +232,11 @@ mod tests {
     use std::time::Duration;
 
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-    use tokio_util::task::TaskTracker;
 
     use super::*;
-    use crate::config::Layout;
+    use crate::config::{Config, Layout};
+    use crate::engine::entry::Visit;
     use crate::engine::entry::tenure::{Due, Idle};
-    use crate::engine::entry::{Timetable, Visit};
     use crate::engine::ghost::Ghost;
     use crate::engine::grant::{Grant, Lease, Wish};
     use crate::engine::waiting::Next;
@@ -243,22 +248,9 @@ mod tests {
 
     /// A listener of the client `us`, and the jobs that it leaves to the releaser.
     fn listener() -> (Listener, UnboundedReceiver<Job>) {
-        let (now, (releaser, jobs)) = (Instant::now(), unbounded_channel());
-        let timetable = Arc::new(Timetable::new(now));
-        let outbox =
-            Outbox { releaser, releases: Arc::default(), timetable, jobs: TaskTracker::new() };
-        let rules = Rules { waiter_ttl: TTL, pushed_lease: TTL, max_park: TTL, rests: true };
-        let listener = Listener {
-            table: Arc::new(Table::default()),
-            outbox,
-            debts: Debts::default(),
-            secrets: Arc::new(Secrets::new(now, TTL)),
-            tried: Arc::default(),
-            client: "us".to_owned(),
-            rules,
-            believes: true,
-        };
-        (listener, jobs)
+        let (releaser, jobs) = unbounded_channel();
+        let config = Config::default().waiter_ttl(TTL).max_park(TTL);
+        (Listener::new(&Arc::new(Memory::new("us".to_owned(), config, releaser))), jobs)
     }
 
     /// The server grants a fair lock to the owner field [`FORMER`], under which no caller waits any more.

@@ -39,7 +39,7 @@ impl Engine {
     /// Releases an idle tenure, and then the permit.
     pub(crate) fn retire(&self, tenure: &Tenure, permit: Option<EntryPermit>) {
         if let Some(stay) = tenure.retire() {
-            self.timetable.leave(tenure);
+            self.outbox.timetable.leave(tenure);
             // A kept tenure has no permit. So its job keeps this one until the server has answered.
             let stay = stay.filter(|stay| permit.is_none() || !matches!(stay, Stay::Kept(_)));
             self.later(Job::release(tenure, stay.or(permit.map(Stay::Permit))));
@@ -60,7 +60,7 @@ impl Engine {
     /// Waits until Redis has answered all releases of this name that are under way, but no longer than for one answer.
     /// In a cluster a release may ask one node after the other, and each of them may be silent.
     pub(crate) async fn await_releases(&self, keys: &Keys) {
-        let _ = timeout(self.config.response(), self.releases.ended(keys)).await;
+        let _ = timeout(self.config.response(), self.outbox.releases.ended(keys)).await;
     }
 
     /// Same as [`await_releases`](Self::await_releases), but also waits for those that have failed and are repeated.
@@ -69,7 +69,9 @@ impl Engine {
     /// [`Error::Unavailable`] if an answer does not come: then it is not known whether anybody else has the lock.
     pub(crate) async fn await_repeated_releases(&self, keys: &Keys) -> Result<()> {
         let limit = self.config.response();
-        timeout(limit, self.releases.answered(keys)).await.map_err(|_| Error::unanswered(limit))
+        timeout(limit, self.outbox.releases.answered(keys))
+            .await
+            .map_err(|_| Error::unanswered(limit))
     }
 
     /// Gives up a place in the line.

@@ -33,7 +33,6 @@ use crate::wire::{Commands, Fault};
 
 pub(crate) use job::{Job, Outcome};
 pub(crate) use outbox::Outbox;
-pub(crate) use releases_under_way::ReleasesUnderWay;
 
 use backlog::{Answers, Backlog};
 use job::What;

@@ -82,7 +82,7 @@ async fn ask_for_all(
     }
     // Redis may still have what this client has not been able to release.
     let has_failed: Vec<_> =
-        wanted.iter().map(|(keys, _)| engine.releases.has_failed(keys)).collect();
+        wanted.iter().map(|(keys, _)| engine.outbox.releases.has_failed(keys)).collect();
     let asked = Instant::now();
     let mut attempted = attempt_once(engine, wanted, patience).await;
     if patience.is_none() && matches!(attempted, Ok(AttemptAll::Kept(_))) {

@@ -170,7 +170,7 @@ impl Caller {
         let confirm_at = grant.sent + grant.lease / 3;
         let hold = self.begin(contender.granted(), grant)?;
         hold.tenure.is_to_last(self.engine.lease(self.options.wish.lease), confirm_at);
-        self.engine.timetable.enter(&hold.tenure, confirm_at);
+        self.engine.outbox.timetable.enter(&hold.tenure, confirm_at);
         Ok(hold)
     }
 }

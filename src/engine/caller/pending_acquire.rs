@@ -119,7 +119,7 @@ struct Joined<'a> {
 
 impl Drop for Joined<'_> {
     fn drop(&mut self) {
-        self.keys.iter().for_each(|keys| self.engine.releases.expect(keys, self.id));
+        self.keys.iter().for_each(|keys| self.engine.outbox.releases.expect(keys, self.id));
     }
 }
 

@@ -104,7 +104,7 @@ impl Caller {
                 }
                 Taken::Nothing => {}
                 Taken::Ended(stay) => {
-                    self.engine.timetable.leave(&tenure);
+                    self.engine.outbox.timetable.leave(&tenure);
                     self.engine.later(Job::release(&tenure, stay));
                 }
             }
@@ -158,7 +158,7 @@ impl Caller {
             }
             PickUp::Nothing(permit) => Coming::Permit(permit, None),
             PickUp::Ended(permit) => {
-                self.engine.timetable.leave(&tenure);
+                self.engine.outbox.timetable.leave(&tenure);
                 let offer = Offer { engine: Arc::clone(&self.engine), tenure: Some(tenure) };
                 // An acquire would not take the callers out of the line that have had this tenure. A release does.
                 Coming::Permit(permit, Some(offer).filter(|_| in_line.is_none()))

@@ -225,7 +225,7 @@ impl Notice {
     pub(crate) fn taken(mut self) {
         let Some(hold) = self.hold.take() else { return };
         if let Left::Last(stay) = hold.tenure.leave(hold.hand_over, self.engine.budget) {
-            self.engine.timetable.leave(&hold.tenure);
+            self.engine.outbox.timetable.leave(&hold.tenure);
             self.engine.later(Job::taken(&hold.tenure, stay));
         }
     }

@@ -100,7 +100,7 @@ impl Engine {
             }
             Left::Nested => return Ok(Some(Job::count(tenure))),
             Left::Last(stay) => {
-                self.timetable.leave(tenure);
+                self.outbox.timetable.leave(tenure);
                 return Ok(Some(Job::release(tenure, stay)));
             }
             Left::HandedOn(stay) => return Ok(self.hand_on(tenure, stay)),
@@ -139,7 +139,7 @@ impl Engine {
                 self.leave_places(tenure);
                 return None;
             }
-            self.timetable.leave(tenure);
+            self.outbox.timetable.leave(tenure);
             return Some(Job::release(tenure, Some(stay)));
         };
         self.have_watched(tenure, self.rhythm.idle.pickup);
@@ -158,7 +158,7 @@ impl Engine {
     /// Has the watchdog look at an idle tenure after this time: if no caller takes it up, nothing else notices.
     fn have_watched(&self, tenure: &Arc<Tenure>, idle: Duration) {
         if let Some(look_at) = tenure.look_after_idle(idle)
-            && !self.timetable.enter(tenure, look_at)
+            && !self.outbox.timetable.enter(tenure, look_at)
         {
             // The client is closed, and no caller will take the tenure up.
             self.retire(tenure, None);
@@ -205,7 +205,7 @@ impl Engine {
         // A job without a permit is done in an entry of its own. A closed client makes no entry, and looks after no caller.
         let visit = job.keeps_permit_of().or_else(|| self.visit(&job.keys, 1, true).ok());
         let (mut job, outcome) = job.telling();
-        job.begins(&self.releases);
+        job.begins(&self.outbox.releases);
         let asked = Box::pin(Arc::clone(self).ask_to_release(job));
         async move {
             let asked = match visit {
