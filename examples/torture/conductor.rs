@@ -1,6 +1,7 @@
 //! The parent: starts everything, breaks what the schedule says, ends everything, and has it judged.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, process};
@@ -15,9 +16,7 @@ use crate::network::Network;
 use crate::pulse::{self, LATE};
 use crate::reading::Progress;
 use crate::schedule::{self, Action, ServerFault};
-use crate::settings::{
-    KEEPER, LEASE, MAX_PARK, MENDED, STUCK, Topology, WORKERS, bare, is_bout, nanos,
-};
+use crate::settings::{LEASE, MAX_PARK, MENDED, STUCK, Topology, bare, is_bout, nanos};
 use crate::stage::Stage;
 use crate::verdict::{self, Evidence, Tally, Verdict};
 
@@ -34,7 +33,7 @@ pub async fn run(
 ) -> Verdict {
     let mut stage = Stage::set(topology, seed).await;
     let mut network = Network::before(&stage, seed).await;
-    let urls = (0..WORKERS).map(|worker| network.url(worker, &stage)).collect();
+    let urls = (0..topology.workers()).map(|worker| network.url(worker, &stage)).collect();
     let records = records();
     let (started, mut tally) = (clock::now(), Tally::new());
     let mut crew = Crew::hire((urls, topology, beside), seed, started, records.clone());
@@ -44,8 +43,8 @@ pub async fn run(
 
     let (faults, inbox) = mpsc::unbounded_channel();
     let plan = schedule::drawn(topology, seed, length);
-    let spared = stage.spared();
-    let conducted = conduct(plan, length, &mut crew, &mut network, faults, &spared, &mut tally);
+    let keeper = (topology.keeper(), stage.spared());
+    let conducted = conduct(plan, length, &mut crew, &mut network, faults, keeper, &mut tally);
     tokio::join!(conducted, operate(&mut stage, inbox, started));
     tally.add("messages forged by an eavesdropper", eavesdropper.end());
     network.heal(&mut tally).await;
@@ -72,7 +71,7 @@ async fn conduct(
     crew: &mut Crew,
     network: &mut Network,
     faults: mpsc::UnboundedSender<ServerFault>,
-    spared: &AtomicBool,
+    (keeper, spared): (usize, Arc<AtomicBool>),
     tally: &mut Tally,
 ) {
     let (started, mut plan) = (Instant::now(), plan.into_iter().peekable());
@@ -87,7 +86,7 @@ async fn conduct(
         while let Some((_, action)) = plan.next_if(|(at, _)| *at <= started.elapsed()) {
             tally.moment(format!("{action:?}"));
             // Another one is as good while the stage needs the keeper.
-            let is_spared = |worker| worker == KEEPER && spared.load(Ordering::Relaxed);
+            let is_spared = |worker| worker == keeper && spared.load(Ordering::Relaxed);
             let victim = |worker| if is_spared(worker) { 0 } else { worker };
             match action {
                 Action::Kill { worker } => crew.kill(victim(worker), tally),
@@ -98,6 +97,10 @@ async fn conduct(
                     crew.stop(worker, time);
                 }
                 Action::Network { proxy, fault, time } => network.suffer(proxy, fault, time),
+                Action::CutOff { worker, servers, way, wire, time } => {
+                    network.cut_off((worker, servers), way, wire, time);
+                }
+                Action::Unplug { worker, time } => network.unplug(worker, time),
                 Action::Server(fault) => faults.send(fault).expect("the stage is there"),
             }
         }

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
+use crate::clocks::Clocks;
 use crate::common::child::{self, Child};
 use crate::common::clock;
-use crate::settings::{self, KEEPER, KEPT, Topology, WORKERS};
+use crate::settings::{self, KEPT, Topology};
 use crate::verdict::Tally;
+use crate::wires;
 
 /// A worker and all of its predecessors.
 struct Berth {
@@ -44,6 +46,8 @@ pub struct Crew {
     topology: Topology,
     /// The program of half of the workers, if they are of another version.
     beside: Option<PathBuf>,
+    /// What the workers' clocks show, if each has a host of its own.
+    clocks: Option<Clocks>,
     seed: u64,
     started: u64,
     pub records: PathBuf,
@@ -58,8 +62,10 @@ impl Crew {
         records: PathBuf,
     ) -> Self {
         let (berths, gone) = (Vec::new(), Vec::new());
-        let mut crew = Self { berths, urls, topology, beside, seed, started, records, gone };
-        crew.berths = (0..WORKERS).map(|worker| crew.start(worker, 0)).collect();
+        let clocks = topology.has_hosts().then(|| Clocks::set(&records)).flatten();
+        let mut crew =
+            Self { berths, urls, topology, beside, clocks, seed, started, records, gone };
+        crew.berths = (0..topology.workers()).map(|worker| crew.start(worker, 0)).collect();
         crew
     }
 
@@ -68,7 +74,11 @@ impl Crew {
         let is_other = (worker as u64 / 2 + incarnation) % 2 == 1;
         let beside = self.beside.clone().filter(|_| is_other);
         let program = beside.unwrap_or_else(|| std::env::current_exe().expect("our own path"));
-        let mut command = child::command(program);
+        let host = self.topology.has_hosts().then(|| wires::client(worker));
+        let mut command = child::command_on(host.as_ref(), program);
+        if let Some(clocks) = &self.clocks {
+            command.envs(clocks.variables(worker));
+        }
         let seed = self.seed.wrapping_mul(31).wrapping_add(incarnation * 100 + worker as u64);
         let name = name(worker, incarnation);
         let record = self.records.join(&name);
@@ -78,7 +88,7 @@ impl Crew {
         if let Some(namespace) = settings::namespace(worker) {
             command.args(["--namespace", namespace]);
         }
-        if worker == KEEPER {
+        if worker == self.topology.keeper() {
             command.args(["--keeps", KEPT]);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());

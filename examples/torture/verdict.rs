@@ -16,8 +16,8 @@ use crate::reading;
 use crate::settings::{NAMESPACE, Topology};
 use crate::stage::{Log, Span};
 
-/// A run of a minute, or of five in a cluster, must have taken each of these.
-const PATHS: [&str; 53] = [
+/// A run of a minute, or of five in a cluster or on hosts, must have taken each of these.
+const PATHS: [&str; 37] = [
     "hand-off",
     "held together",
     "held in two namespaces at once",
@@ -32,19 +32,9 @@ const PATHS: [&str; 53] = [
     "family: book",
     "family: berths",
     "family: key",
-    "seen: enter the line",
-    "seen: leave the line",
-    "seen: renew in line",
-    "seen: count",
-    "seen: renew",
-    "seen: EVAL: the server had forgotten a script",
-    "net: cut after acquire",
-    "net: cut after release",
     "command link: connected again",
     "subscriber link: connected again",
     "lock lost: its lease ran out",
-    "lock lost: the server no longer has it",
-    "lost because Redis had lost it",
     "taken after its holder was killed",
     "worker stopped for longer than its lease",
     "worker killed while it was stopped",
@@ -65,6 +55,20 @@ const PATHS: [&str; 53] = [
     "try_lock_for: busy",
     "client closed at work",
     "waits judged in calm times",
+];
+
+/// And these where proxies stand before the servers.
+const PROXY_PATHS: [&str; 16] = [
+    "seen: enter the line",
+    "seen: leave the line",
+    "seen: renew in line",
+    "seen: count",
+    "seen: renew",
+    "seen: EVAL: the server had forgotten a script",
+    "net: cut after acquire",
+    "net: cut after release",
+    "lock lost: the server no longer has it",
+    "lost because Redis had lost it",
     "server: scripts flushed",
     "server: memory full",
     "server: FLUSHALL",
@@ -108,6 +112,23 @@ const CLUSTER_PATHS: [&str; 19] = [
     "seen: ASKING",
 ];
 
+/// And these where servers and workers have hosts.
+const HOSTS_PATHS: [&str; 13] = [
+    "clock: its date is wrong",
+    "clock: it is slow",
+    "net: a worker cut off, from a server, both ways",
+    "net: a worker cut off, from all servers, both ways",
+    "net: a worker cut off, from all servers, out only",
+    "net: a worker cut off, from all servers, in only",
+    "net: a worker behind a lossy wire, from all servers, both ways",
+    "net: a worker unplugged",
+    "server: host to be parted from others",
+    "server: wire to be made slow",
+    "server: host to be stopped",
+    "server: host to be killed",
+    "a primary was replaced",
+];
+
 /// Without acknowledgements the judge has to see what it excuses, and with them that replicas were waited for.
 const UNACKNOWLEDGED: [&str; 1] = ["overlaps that a failover excuses"];
 const ACKNOWLEDGED: [&str; 3] =
@@ -115,9 +136,11 @@ const ACKNOWLEDGED: [&str; 3] =
 
 fn demanded(topology: Topology) -> Vec<&'static str> {
     let more: &[&[&str]] = match topology {
-        Topology::Pair => &[&PAIR_PATHS],
-        Topology::Cluster { replicas: 0 } => &[&CLUSTER_PATHS, &UNACKNOWLEDGED],
-        Topology::Cluster { .. } => &[&CLUSTER_PATHS, &ACKNOWLEDGED],
+        Topology::Pair => &[&PROXY_PATHS, &PAIR_PATHS],
+        Topology::Cluster { replicas: 0 } => &[&PROXY_PATHS, &CLUSTER_PATHS, &UNACKNOWLEDGED],
+        Topology::Cluster { .. } => &[&PROXY_PATHS, &CLUSTER_PATHS, &ACKNOWLEDGED],
+        Topology::Hosts { replicas: 0, .. } => &[&HOSTS_PATHS, &UNACKNOWLEDGED],
+        Topology::Hosts { .. } => &[&HOSTS_PATHS],
     };
     PATHS.iter().chain(more.iter().copied().flatten()).copied().collect()
 }
@@ -195,8 +218,8 @@ pub fn pronounce(evidence: Evidence, topology: Topology, length: Duration) -> Ve
     let read = gone.iter().flat_map(|gone| reading::claims(&records, gone, &mut tally));
     let claims: Vec<Claim> = read.collect();
     let epochs = Epochs(breaks);
-    // What befalls a cluster takes seconds each time.
-    let enough = if topology.is_cluster() { 300 } else { 60 };
+    // What befalls a cluster, or a host, takes seconds each time.
+    let enough = if topology == Topology::Pair { 60 } else { 300 };
     let demanded = if length.as_secs() < enough { Vec::new() } else { demanded(topology) };
     if let Some(path) = &witnessed {
         history::write(path, &claims, &tally.calls, &epochs);
@@ -209,7 +232,12 @@ pub fn pronounce(evidence: Evidence, topology: Topology, length: Duration) -> Ve
         rules::losses(&claims, &epochs, &restarts, &mut |path, times| tally.add(path, times));
     found.extend(rules::shares(&claims, &epochs));
     epochs.holds(&claims).into_iter().for_each(|hold| history.hold(hold));
-    found.extend(rules::tokens(&claims));
+    // A primary that does not know yet that it was replaced goes on for seconds on a host that is cut off. What it grants then has smaller
+    // tokens than what its successor grants, which is what keeps its holders out.
+    let may_be_late = |claim: &Claim| topology.has_hosts() && epochs.may_be_late(claim);
+    let in_order: Vec<_> = claims.iter().filter(|claim| !may_be_late(claim)).cloned().collect();
+    tally.add("judged: tokens", in_order.len() as u64);
+    found.extend(rules::tokens(&in_order));
     found.extend(prompt::slow(&claims, started, topology, &mut tally));
     found.extend(tally.wrongs.iter().cloned());
     // One that is not demanded need not have been taken.

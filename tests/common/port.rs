@@ -1,4 +1,4 @@
-//! A TCP port that stays ours, whether somebody listens on it or not.
+//! A TCP port that stays ours, whether somebody listens on it or not; and hosts of our own, whose ports are all ours.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,14 +13,33 @@ use tokio::net::{TcpListener, TcpSocket};
 #[derive(Debug)]
 pub struct Port {
     address: SocketAddr,
-    _keeper: TcpSocket,
+    _keeper: Option<TcpSocket>,
+}
+
+/// A network namespace that `ip netns` made, with an address.
+#[derive(Debug, Clone)]
+pub struct Host {
+    pub name: String,
+    pub address: Ipv4Addr,
+}
+
+impl Host {
+    /// The file that stands for it.
+    pub fn namespace(&self) -> String {
+        format!("/run/netns/{}", self.name)
+    }
 }
 
 impl Port {
     pub fn reserve() -> Self {
         let keeper = bound(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let address = keeper.local_addr().expect("a bound socket has an address");
-        Self { address, _keeper: keeper }
+        Self { address, _keeper: Some(keeper) }
+    }
+
+    /// Any port of a host of our own, which nobody else has.
+    pub fn at(host: &Host, number: u16) -> Self {
+        Self { address: SocketAddr::from((host.address, number)), _keeper: None }
     }
 
     /// One, and the one ten thousand further on, which a node of a cluster uses for its bus.
@@ -35,7 +54,7 @@ impl Port {
             let Some(bus) = port.number().checked_add(10_000) else { continue };
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, bus));
             if let Ok(keeper) = try_bound(address) {
-                return (port, Self { address, _keeper: keeper });
+                return (port, Self { address, _keeper: Some(keeper) });
             }
         }
     }

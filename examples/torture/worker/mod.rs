@@ -20,6 +20,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::clocks;
 use crate::common::clock;
 use crate::pulse;
 use crate::settings::{LOCKS, STUCK, TASKS, Topology, config, is_bout};
@@ -104,8 +105,10 @@ async fn work(orders: &Orders) {
         }
         tasks.close();
         let mut rng = fastrand::Rng::with_seed(orders.seed);
+        let mut clocks = clocks::Witness::new();
         while stop.run_until_cancelled(sleep(PAUSE)).await.is_some() {
             look(&desk, &mut rng).await;
+            clocks.look();
             if rng.u32(..12) == 0 {
                 desk.replace(&stop).await;
             }
