@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use crate::common::clock;
 use crate::crew::Crew;
 use crate::eavesdropper::Eavesdropper;
+use crate::hosts::BURIED;
 use crate::network::Network;
 use crate::pulse::{self, LATE};
 use crate::reading::Progress;
@@ -133,7 +134,8 @@ async fn operate(stage: &mut Stage, mut inbox: mpsc::UnboundedReceiver<ServerFau
 
 /// What is still in Redis when it should not be.
 async fn left(stage: &Stage) -> Vec<(String, String)> {
-    let until = Instant::now() + LEASE.max(MAX_PARK * 2) + Duration::from_secs(1);
+    let buried = if let Stage::Hosts(_) = stage { BURIED } else { Duration::from_secs(1) };
+    let until = Instant::now() + LEASE.max(MAX_PARK * 2) + buried;
     loop {
         // Who has counted at a latch or has notified is remembered for longer than we wait here.
         let stays =
@@ -151,8 +153,9 @@ async fn left(stage: &Stage) -> Vec<(String, String)> {
 }
 
 fn records() -> PathBuf {
-    let records = env::temp_dir().join(format!("parklock-torture-{}", process::id()));
-    let _ = fs::remove_dir_all(&records);
+    // In a namespace of processes, the first one has the same number in each run.
+    let name = format!("parklock-torture-{}-{:x}", process::id(), fastrand::u64(..));
+    let records = env::temp_dir().join(name);
     fs::create_dir_all(&records).expect("a directory for the records");
     records
 }

@@ -26,9 +26,14 @@ const PATIENT: &str = "15000";
 const BRISK: &str = "1000";
 
 /// Longer than the servers need to agree: sentinels whose first attempt fails wait for twice their limit of three seconds, and tell
-/// a primary that comes back that it is none after ten.
-const AGREED: Duration = Duration::from_secs(90);
+/// a primary that comes back that it is none after ten. One that got no processor for two seconds does nothing for thirty.
+const AGREED: Duration = Duration::from_secs(180);
 const LOOK: Duration = Duration::from_millis(50);
+
+/// After so many seconds of silence a server asks whether a client is there, and gives it three more.
+const DEAD_AFTER: &str = "2";
+/// By then servers have noticed who is dead.
+pub const BURIED: Duration = Duration::from_secs(8);
 
 enum Servers {
     Watched(Watched),
@@ -63,8 +68,11 @@ impl Hosts {
         let next = Cell::new(0);
         let place = || wires::server(next.replace((next.get() + 1) % count));
         // Each write is in the file before it is answered: SIGKILL takes nothing back.
-        let keeps =
-            || Server::builder().on(place()).set("appendonly", "yes").set("appendfsync", "no");
+        // The end of a worker that is killed while it is cut off reaches no server: the servers have to ask.
+        let keeps = || {
+            let setup = Server::builder().on(place()).set("tcp-keepalive", DEAD_AFTER);
+            setup.set("appendonly", "yes").set("appendfsync", "no")
+        };
         let (servers, groups) = if topology.is_cluster() {
             let cluster = Cluster::start_as(6, 3, keeps).await;
             (Servers::Cluster(cluster), vec![vec![0, 3], vec![1, 4], vec![2, 5]])

@@ -139,7 +139,8 @@ fn demanded(topology: Topology) -> Vec<&'static str> {
         Topology::Pair => &[&PROXY_PATHS, &PAIR_PATHS],
         Topology::Cluster { replicas: 0 } => &[&PROXY_PATHS, &CLUSTER_PATHS, &UNACKNOWLEDGED],
         Topology::Cluster { .. } => &[&PROXY_PATHS, &CLUSTER_PATHS, &ACKNOWLEDGED],
-        Topology::Hosts { replicas: 0, .. } => &[&HOSTS_PATHS, &UNACKNOWLEDGED],
+        // In a cluster, two primaries seldom meet.
+        Topology::Hosts { is_cluster: false, replicas: 0 } => &[&HOSTS_PATHS, &UNACKNOWLEDGED],
         Topology::Hosts { .. } => &[&HOSTS_PATHS],
     };
     PATHS.iter().chain(more.iter().copied().flatten()).copied().collect()
