@@ -295,6 +295,8 @@ impl Client {
     /// # Ok::<(), parklock::Error>(()) }).unwrap();
     /// ```
     ///
+    /// A candidate of an [`Election`](crate::Election) waits, and a leader holds: end them first, or `drain` takes its whole limit.
+    ///
     /// # Cancel safety
     /// If the future is dropped, the client stays open.
     pub async fn drain(&self, limit: Duration) -> bool {

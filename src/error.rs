@@ -76,7 +76,9 @@ pub enum Error {
 
     /// A key of this name holds a value of another type, or other callers use the name for another kind of lock or with
     /// another number of permits. Nothing was granted, and the key is unchanged.
-    #[error("the caller asked for a {asked}, but the key {key:?} holds a {kind}")]
+    #[error(
+        "the caller asked for a {asked}, but the key {key:?} holds a {kind}: a name has one kind at a time"
+    )]
     Conflict {
         /// The key in Redis.
         key: String,
@@ -129,8 +131,11 @@ pub enum Error {
 
     /// The owner of a [`ReentrantRwLock`](crate::ReentrantRwLock) holds it to read and asked to write. It would wait
     /// for itself: release the read lock first.
-    #[error("a read lock cannot be upgraded to a write lock: release it first")]
-    Upgrade,
+    #[error("the owner that reads {name:?} cannot begin to write: release the read lock first")]
+    Upgrade {
+        /// The name of the lock.
+        name: String,
+    },
 
     /// A [`MultiLock`](crate::MultiLock) or a [`RedLock`](crate::RedLock) cannot be built from this list of locks.
     #[error("invalid list of locks: {reason}")]
@@ -154,16 +159,20 @@ pub enum Error {
     },
 
     /// One owner holds a re-entrant lock too many times.
-    #[error("the lock is held {limit} times by one owner already")]
+    #[error("one owner holds the lock {name:?} {limit} times already")]
     TooManyHolds {
+        /// The name of the lock.
+        name: String,
         /// The limit that was reached.
         limit: u32,
     },
 
     /// The work of an [`Every`](crate::Every) took longer than [`Every::at_most`](crate::Every::at_most). The work was
     /// dropped and the lock released. The interval counts as used.
-    #[error("the work took longer than its limit of {limit:?}")]
+    #[error("the work of the job {name:?} took longer than its limit of {limit:?}")]
     TooLong {
+        /// The name of the job.
+        name: String,
         /// The limit that was reached.
         limit: Duration,
     },
@@ -212,7 +221,7 @@ impl Error {
             Self::InvalidPermits { .. } => "invalid_permits",
             Self::InvalidCount { .. } => "invalid_count",
             Self::Unset { .. } => "unset",
-            Self::Upgrade => "upgrade",
+            Self::Upgrade { .. } => "upgrade",
             Self::InvalidLocks { .. } => "invalid_locks",
             Self::Config { .. } => "config",
             Self::TooManyWaiters { .. } => "too_many_waiters",

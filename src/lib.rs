@@ -80,7 +80,9 @@
 //! | `tls` | `rediss://`, `rediss-cluster://`, `rediss-sentinel://` with rustls: public root certificates or your own CA, and client certificates |
 //! | `metrics` | counters, gauges and histograms for the program's `metrics` recorder |
 //! | `serde` | `Settings` from files, with durations such as `"30s"` |
+//! | `rustls-0_23` | `Tls::from_rustls_0_23`: a configuration of rustls of your own |
 //! | `tower` | the module `tower`: a layer that holds a lock for each request |
+//! | `axum` | handlers of axum 0.8 take the [`Hold`] of their request as an argument |
 //! | `test-util` | the module `testing`: a private Redis server for your own tests, on Unix, where `redis-server` or `valkey-server` is installed |
 //!
 //! Most tests need no real server: the crate `parklock-testing` has one inside the test, on Tokio's paused clock.
@@ -168,8 +170,6 @@ mod pages {
     mod readme {}
     #[doc = include_str!("../docs/getting-started.md")]
     mod getting_started {}
-    #[doc = include_str!("../docs/kinds.md")]
-    mod kinds {}
     #[doc = include_str!("../docs/waiting.md")]
     mod waiting {}
     #[doc = include_str!("../docs/loss.md")]

@@ -231,6 +231,8 @@ pub struct Place {
     pub notes: String,
     /// The counter of the tokens.
     pub tokens: String,
+    /// Which run of a job has claimed the current interval.
+    pub interval: String,
     /// The channel for messages to all clients.
     pub channel: String,
 }
@@ -264,6 +266,7 @@ pub fn place(
         line: keys.line().to_string(),
         notes: keys.notes().to_string(),
         tokens: keys.tokens().to_string(),
+        interval: keys.interval().to_string(),
         channel: keys.channel.clone().into(),
     })
 }

@@ -219,7 +219,7 @@ impl<B, R: Default> LockLayer<B, R> {
     /// without a lock. A handler that must not run without one takes the [`Hold`](crate::Hold) from the extensions.
     ///
     /// `request.uri().path()` is the path as it was sent: `/orders/42` and `/orders/%34%32` differ, though a router
-    /// takes them to the same handler. Derive the name from the decoded path, as [`by_path`](Self::by_path) does.
+    /// takes them to the same handler. Derive the name from the [`decoded_path`], as [`by_path`](Self::by_path) does.
     ///
     /// If callers choose the names, add your own prefix, so that nobody can hold locks that have other purposes.
     pub fn new<N: Into<String>>(
@@ -252,7 +252,7 @@ impl<B, R: Default> LockLayer<B, R> {
     /// - Several services share a Redis: give each client a [namespace](crate::Config::namespace).
     /// - gRPC: the path is the method, so all calls of a method would be one lock. See also [`grpc`](Self::grpc).
     pub fn by_path(client: &Client) -> Self {
-        Self::new(client, |request| Some(format!("path:{}", decoded(request.uri().path()))))
+        Self::new(client, |request| Some(format!("path:{}", decoded_path(request))))
     }
 
     /// The plain lock `header:<value>` of a header such as `idempotency-key`. A request without that header passes
@@ -302,9 +302,17 @@ impl<B, R: Default> LockLayer<B, R> {
     }
 }
 
-/// Two spellings of one path must not be two locks. Bytes that are not UTF-8 are replaced: at worst, two paths share a lock.
-fn decoded(path: &str) -> Cow<'_, str> {
-    percent_decode_str(path).decode_utf8_lossy()
+/// The path of a request, decoded as routers decode it, for the name of a lock: two spellings of one path are not two locks.
+/// Bytes that are not UTF-8 are replaced: at worst, two paths share a lock.
+///
+/// ```
+/// use parklock::tower::decoded_path;
+///
+/// let request = http::Request::post("/orders/%34%32").body(()).unwrap();
+/// assert_eq!(decoded_path(&request), "/orders/42");
+/// ```
+pub fn decoded_path<B>(request: &Request<B>) -> Cow<'_, str> {
+    percent_decode_str(request.uri().path()).decode_utf8_lossy()
 }
 
 impl<B, R> LockLayer<B, R> {
@@ -354,13 +362,7 @@ impl<B, R> LockLayer<B, R> {
 
     fn refuse(&self, lock: &Lock, refusal: Refusal) -> Response<R> {
         let (name, status) = (lock.name(), refusal.status());
-        if matches!(refusal, Refusal::Lost) {
-            tracing::warn!(
-                ?name,
-                status = status.as_u16(),
-                "a request has lost its lock, and is dropped"
-            );
-        } else if status.is_server_error()
+        if status.is_server_error()
             && let Some(more) = self.warns()
         {
             let more = (more > 0).then_some(more);

@@ -1,122 +1,229 @@
-//! The parent: starts everything, breaks what the schedule says, ends everything, and has it judged.
+//! The parent: starts everything, breaks what the schedule says, ends everything, and has it judged meanwhile.
 
+use std::mem::take;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
-use std::{env, fs, process};
+use std::{env, fs, process, thread};
 
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::common::clock;
 use crate::crew::Crew;
-use crate::eavesdropper::Eavesdropper;
+use crate::eavesdropper::{Eavesdropper, Place};
+use crate::history::Witness;
 use crate::hosts::BURIED;
 use crate::network::Network;
 use crate::pulse::{self, LATE};
-use crate::reading::Progress;
+use crate::reading::Records;
 use crate::schedule::{self, Action, ServerFault};
-use crate::settings::{LEASE, MAX_PARK, MENDED, STUCK, Topology, bare, is_bout, nanos};
-use crate::stage::Stage;
-use crate::verdict::{self, Evidence, Tally, Verdict};
+use crate::settings::{
+    FAMILY, Kind, LEASE, MAX_PARK, MENDED, STUCK, Topology, bare, is_bout, nanos,
+};
+use crate::stage::{Log, Stage};
+use crate::verdict::{Break, Court, Piece, Tally, Verdict};
+use crate::vitals::{Table, Vitals};
 
 const STEP: Duration = Duration::from_millis(5);
 /// So many server faults may wait for their turn.
 const BACKLOG: usize = 20;
 const PROGRESS: Duration = Duration::from_secs(10);
+/// So often the run is judged while it goes on.
+const MINUTE: Duration = Duration::from_secs(60);
+/// How long, in nanoseconds, a worker may take to write down what it knows.
+const UNWRITTEN: u64 = 10_000_000_000;
 
-pub async fn run(
-    topology: Topology,
-    seed: u64,
-    length: Duration,
-    (beside, history): (Option<PathBuf>, Option<PathBuf>),
-) -> Verdict {
+/// What a run is asked to be.
+#[derive(Debug)]
+pub struct Wishes {
+    pub topology: Topology,
+    pub seed: u64,
+    pub length: Duration,
+    /// It may be long: what was judged is thrown away, and the keeper lives to the end, so that one sees whether it grows.
+    pub endures: bool,
+    /// Where a line a minute is added.
+    pub table: Option<PathBuf>,
+    /// The program of half of the workers, if they are others.
+    pub beside: Option<PathBuf>,
+    /// Another judge.
+    pub witness: Option<PathBuf>,
+}
+
+pub async fn run(wishes: Wishes) -> Verdict {
+    let Wishes { topology, seed, length, endures, table, beside, witness } = wishes;
     let mut stage = Stage::set(topology, seed).await;
-    let mut network = Network::before(&stage, seed).await;
+    let network = Network::before(&stage, seed).await;
     let urls = (0..topology.workers()).map(|worker| network.url(worker, &stage)).collect();
-    let records = records();
-    let (started, mut tally) = (clock::now(), Tally::new());
-    let mut crew = Crew::hire((urls, topology, beside), seed, started, records.clone());
+    let (folder, started) = (records(), clock::now());
+    let crew = Crew::hire((urls, topology, beside), seed, started, folder.clone());
 
-    let eavesdropper = Eavesdropper::at(stage.place(), seed);
-    let silences = pulse::watch_servers(stage.addresses(), topology.is_acknowledged());
+    let (pieces, inbox) = channel();
+    let records = Records::new(folder.clone(), topology, endures);
+    let witness = witness.map(|program| Witness::new(program, folder.clone()));
+    let mut court = Court::new((topology, started), records, witness, table.map(Table::at));
+    let court = thread::spawn(move || {
+        inbox.into_iter().for_each(|piece| court.sit(piece));
+        court
+    });
 
-    let (faults, inbox) = mpsc::unbounded_channel();
+    // Where servers have hosts, there is none.
+    let heard = if topology.has_hosts() { Place::Nodes(Vec::new()) } else { stage.place() };
+    let eavesdropper = Eavesdropper::at(heard, seed);
+    let (faults, orders) = mpsc::unbounded_channel();
+    let (told, logs) = channel();
+    let unfinished = Arc::new(AtomicU64::new(stage.is_known_until()));
+    let mut stand = Stand {
+        crew,
+        network,
+        spared: stage.spared(),
+        logs,
+        unfinished: Arc::clone(&unfinished),
+        place: stage.place(),
+        silences: pulse::watch_servers(stage.addresses(), topology.is_acknowledged()),
+        pauses: pulse::watch_ourselves_from_here(),
+        endures,
+        pieces,
+        tally: Tally::new(),
+    };
     let plan = schedule::drawn(topology, seed, length);
-    let keeper = (topology.keeper(), stage.spared());
-    let conducted = conduct(plan, length, &mut crew, &mut network, faults, keeper, &mut tally);
-    tokio::join!(conducted, operate(&mut stage, inbox, started));
-    tally.add("messages forged by an eavesdropper", eavesdropper.end());
-    network.heal(&mut tally).await;
-    crew.dismiss(STUCK + LEASE * 4, &mut tally).await;
+    let operated = operate(&mut stage, orders, started, &unfinished, told);
+    let (mut stand, ()) = tokio::join!(
+        async move {
+            stand.conduct(plan, length, faults).await;
+            stand
+        },
+        operated
+    );
+    stand.tally.add("messages forged by an eavesdropper", eavesdropper.end());
+    stand.network.heal(&mut stand.tally).await;
+    stand.crew.dismiss(STUCK + LEASE * 4, &mut stand.tally).await;
     let left = left(&stage).await;
-    let gone = crew.gone.clone();
-    let log = stage.into_log().await;
-    tally.merge(&log.tally);
-    tally.late.extend(silences.try_iter());
-    let records_of_all = records.clone();
-    let evidence = Evidence { records: records_of_all, gone, log, tally, left, started, history };
-    let verdict = verdict::pronounce(evidence, topology, length);
+    stand.end(stage.into_log().await);
+    let verdict = court.join().expect("no panic in court").close(left, length);
     if verdict == Verdict::Right {
-        let _ = fs::remove_dir_all(&records);
+        let _ = fs::remove_dir_all(&folder);
     } else {
-        println!("the records are in {}", records.display());
+        println!("the records are in {}", folder.display());
     }
     verdict
 }
 
-async fn conduct(
-    plan: Vec<(Duration, Action)>,
-    length: Duration,
-    crew: &mut Crew,
-    network: &mut Network,
-    faults: mpsc::UnboundedSender<ServerFault>,
-    (keeper, spared): (usize, Arc<AtomicBool>),
-    tally: &mut Tally,
-) {
-    let (started, mut plan) = (Instant::now(), plan.into_iter().peekable());
-    let (mut report, mut progress) = (PROGRESS, Progress::default());
-    while started.elapsed() < length {
-        let before = clock::now();
-        sleep(STEP).await;
-        if clock::now() - before > LATE {
-            tally.late.push((before, clock::now()));
-        }
-        crew.tick(Instant::now());
-        while let Some((_, action)) = plan.next_if(|(at, _)| *at <= started.elapsed()) {
-            tally.moment(format!("{action:?}"));
-            // Another one is as good while the stage needs the keeper.
-            let is_spared = |worker| worker == keeper && spared.load(Ordering::Relaxed);
-            let victim = |worker| if is_spared(worker) { 0 } else { worker };
-            match action {
-                Action::Kill { worker } => crew.kill(victim(worker), tally),
-                Action::Stop { worker, time } => {
-                    let worker = victim(worker);
-                    tally.add("worker stopped", 1);
-                    tally.add("worker stopped for longer than its lease", u64::from(time > LEASE));
-                    crew.stop(worker, time);
-                }
-                Action::Network { proxy, fault, time } => network.suffer(proxy, fault, time),
-                Action::CutOff { worker, servers, way, wire, time } => {
-                    network.cut_off((worker, servers), way, wire, time);
-                }
-                Action::Unplug { worker, time } => network.unplug(worker, time),
-                Action::Server(fault) => faults.send(fault).expect("the stage is there"),
+/// Where everything is broken and looked after, but for the servers.
+struct Stand {
+    crew: Crew,
+    network: Network,
+    /// Whether the stage needs the keeper.
+    spared: Arc<AtomicBool>,
+    /// What came of each server fault, and until when all is known that befell the servers.
+    logs: Receiver<Log>,
+    unfinished: Arc<AtomicU64>,
+    place: Place,
+    silences: Receiver<(u64, u64)>,
+    /// When this process got no processor.
+    pauses: Receiver<(u64, u64)>,
+    endures: bool,
+    pieces: Sender<Piece>,
+    tally: Tally,
+}
+
+impl Stand {
+    async fn conduct(
+        &mut self,
+        plan: Vec<(Duration, Action)>,
+        length: Duration,
+        faults: mpsc::UnboundedSender<ServerFault>,
+    ) {
+        let (started, mut plan) = (Instant::now(), plan.into_iter().peekable());
+        let (mut report, mut minute) = (PROGRESS, MINUTE);
+        let mut clocks = pulse::Clocks::compared();
+        while started.elapsed() < length {
+            let before = clock::now();
+            sleep(STEP).await;
+            if clock::now() - before > LATE {
+                self.tally.late.push((before, clock::now()));
+            }
+            if clocks.have_parted() {
+                // Leases in Redis end by the one clock, and holders believe in them by the other.
+                self.tally.add("the clock was set, or the machine was suspended", 1);
+                let breaks = vec![Break::loose(None, before, clock::now())];
+                self.send(Piece { log: Log { breaks, ..Log::default() }, ..Piece::default() });
+            }
+            self.crew.tick(Instant::now());
+            while let Some((_, action)) = plan.next_if(|(at, _)| *at <= started.elapsed()) {
+                self.act(action, &faults);
+            }
+            if started.elapsed() >= minute {
+                self.judge_and_report().await;
+                (minute, report) = (minute + MINUTE, report + PROGRESS);
+            } else if started.elapsed() >= report {
+                self.send(Piece { is_told: !self.endures, ..Piece::default() });
+                report += PROGRESS;
             }
         }
-        if started.elapsed() >= report {
-            let (grants, kills) = (progress.grants(&crew.records), crew.gone.len());
-            println!("{:>4} s: {grants} grants, {kills} kills", report.as_secs());
-            report += PROGRESS;
+    }
+
+    fn act(&mut self, action: Action, faults: &mpsc::UnboundedSender<ServerFault>) {
+        self.tally.moment(format!("{action:?}"));
+        // Another one is as good while the stage needs the keeper.
+        let is_spared = self.spared.load(Ordering::Relaxed);
+        let keeper = self.crew.topology.keeper();
+        let victim = |worker, spared| if worker == keeper && spared { 0 } else { worker };
+        match action {
+            Action::Kill { worker } => {
+                self.crew.kill(victim(worker, is_spared || self.endures), &mut self.tally);
+            }
+            Action::Stop { worker, time } => {
+                self.tally.add("worker stopped", 1);
+                self.tally.add("worker stopped for longer than its lease", u64::from(time > LEASE));
+                self.crew.stop(victim(worker, is_spared), time);
+            }
+            Action::Network { proxy, fault, time } => self.network.suffer(proxy, fault, time),
+            Action::CutOff { worker, servers, way, wire, time } => {
+                self.network.cut_off((worker, servers), way, wire, time);
+            }
+            Action::Unplug { worker, time } => self.network.unplug(worker, time),
+            Action::Server(fault) => faults.send(fault).expect("the stage is there"),
         }
+    }
+
+    async fn judge_and_report(&mut self) {
+        // Of what a fault that is not over has done, nobody knows yet.
+        let until = (clock::now() - UNWRITTEN).min(self.unfinished.load(Ordering::SeqCst));
+        let longest = self.pauses.try_iter().map(|(from, to)| to - from).max().unwrap_or(0);
+        let vitals = Vitals::of(&self.crew, &self.place, longest).await;
+        let (until, vitals) = (Some(until), Some(vitals));
+        self.send(Piece { until, vitals, ..Piece::default() });
+    }
+
+    /// Tells the court this, and all that has happened since.
+    fn send(&mut self, mut piece: Piece) {
+        self.logs.try_iter().for_each(|log| piece.log.add(log));
+        self.tally.late.extend(self.silences.try_iter());
+        piece.crew = self.crew.names();
+        piece.gone = take(&mut self.crew.gone);
+        piece.log.tally.merge(take(&mut self.tally));
+        self.pieces.send(piece).expect("the court sits");
+    }
+
+    /// The last piece: everybody has gone.
+    fn end(mut self, log: Log) {
+        self.send(Piece { log, until: Some(u64::MAX), ..Piece::default() });
     }
 }
 
 /// Server faults follow each other, and hold up nothing else. One that outlasts its bout spoils the calm, even if it ends in
 /// the next bout: a polite failover may hold up writes for five seconds. Where faults take long, they wait for the next
 /// bout instead.
-async fn operate(stage: &mut Stage, mut inbox: mpsc::UnboundedReceiver<ServerFault>, started: u64) {
+async fn operate(
+    stage: &mut Stage,
+    mut inbox: mpsc::UnboundedReceiver<ServerFault>,
+    started: u64,
+    unfinished: &AtomicU64,
+    told: Sender<Log>,
+) {
     let is_bout_now = || is_bout(Duration::from_nanos(clock::now() - started));
     while let Some(fault) = inbox.recv().await {
         while stage.is_slow() && !is_bout_now() && !inbox.is_closed() {
@@ -127,8 +234,11 @@ async fn operate(stage: &mut Stage, mut inbox: mpsc::UnboundedReceiver<ServerFau
             continue;
         }
         let from = clock::now();
+        unfinished.store(from.min(stage.is_known_until()), Ordering::SeqCst);
         stage.suffer(fault).await;
         stage.log().tally.late.push((from, clock::now() + nanos(MENDED)));
+        told.send(stage.take_log()).expect("somebody listens");
+        unfinished.store(stage.is_known_until(), Ordering::SeqCst);
     }
 }
 
@@ -138,8 +248,10 @@ async fn left(stage: &Stage) -> Vec<(String, String)> {
     let until = Instant::now() + LEASE.max(MAX_PARK * 2) + buried;
     loop {
         // Who has counted at a latch or has notified is remembered for longer than we wait here.
-        let stays =
-            |key: &String| bare(key).starts_with("lock:grants") || key.ends_with(":requests");
+        let stays = |key: &String| {
+            let is_of_redisson = bare(key).starts_with("redisson_") || is_semaphore(key);
+            bare(key).starts_with("lock:grants") || key.ends_with(":requests") || is_of_redisson
+        };
         let keys = stage.keys().await.into_iter().filter(|key| !stays(key));
         let keys = keys.map(|key| ("key".to_owned(), key));
         let channels = stage.channels().await.into_iter();
@@ -150,6 +262,12 @@ async fn left(stage: &Stage) -> Vec<(String, String)> {
         }
         sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// In Redisson's layout nobody forgets how many permits there are, or clears away leases of those who died.
+fn is_semaphore(key: &str) -> bool {
+    let name = bare(key.trim_start_matches('{').trim_end_matches("}:timeout"));
+    FAMILY.iter().any(|(known, kind)| *known == name && matches!(kind, Kind::Permits(_)))
 }
 
 fn records() -> PathBuf {

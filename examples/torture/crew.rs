@@ -43,14 +43,15 @@ pub struct Gone {
 pub struct Crew {
     berths: Vec<Berth>,
     urls: Vec<String>,
-    topology: Topology,
+    pub topology: Topology,
     /// The program of half of the workers, if they are of another version.
     beside: Option<PathBuf>,
     /// What the workers' clocks show, if each has a host of its own.
     clocks: Option<Clocks>,
     seed: u64,
     started: u64,
-    pub records: PathBuf,
+    records: PathBuf,
+    /// Who has come to an end since this was last taken.
     pub gone: Vec<Gone>,
 }
 
@@ -72,10 +73,16 @@ impl Crew {
     fn start(&self, worker: usize, incarnation: u64) -> Berth {
         // Workers of both versions are in each namespace, and the successor of a dead one is of the other version.
         let is_other = (worker as u64 / 2 + incarnation) % 2 == 1;
+        // Redisson cannot be asked to keep a lock and to haunt another.
+        let is_other =
+            is_other && (worker != self.topology.keeper() || self.topology != Topology::Redisson);
         let beside = self.beside.clone().filter(|_| is_other);
         let program = beside.unwrap_or_else(|| std::env::current_exe().expect("our own path"));
-        let host = self.topology.has_hosts().then(|| wires::client(worker));
-        let mut command = child::command_on(host.as_ref(), program);
+        let mut command = if self.topology.has_hosts() {
+            wires::client(worker).command(program)
+        } else {
+            child::command(program)
+        };
         if let Some(clocks) = &self.clocks {
             command.envs(clocks.variables(worker));
         }
@@ -95,6 +102,16 @@ impl Crew {
         let mut child = Child::start(command);
         let pipes = Some(child.pipes());
         Berth { child, pipes, incarnation, stopped_until: None }
+    }
+
+    /// Who is at work.
+    pub fn names(&self) -> Vec<String> {
+        let all = self.berths.iter().enumerate();
+        all.map(|(worker, berth)| name(worker, berth.incarnation)).collect()
+    }
+
+    pub fn pids(&self) -> Vec<u32> {
+        self.berths.iter().map(|berth| berth.child.pid()).collect()
     }
 
     /// SIGKILL; a successor starts at once.
@@ -154,6 +171,7 @@ impl Crew {
             }
             self.gone.push(Gone { name, killed: late.then(clock::now) });
         }
+        self.berths.clear();
     }
 }
 

@@ -1,21 +1,33 @@
 //! The run as a history that another checker judges: `tests/witness`.
 
-use std::path::Path;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command};
 
 use crate::judge::{Claim, Epochs, Operation, operation};
-use crate::settings::{FAMILY, Kind, SEVERAL, bare};
+use crate::settings::{FAMILY, FELT, Kind, SEVERAL, bare};
+use crate::verdict::Tally;
 
-/// What was held, what was asked for besides, and what Redis forgot.
-pub fn write(path: &Path, claims: &[Claim], calls: &[Operation], epochs: &Epochs) {
+/// How that begins which the other checker could not judge.
+pub const UNDECIDED: &str = "the witness could not judge";
+
+/// What was held, what was asked for besides, and what Redis forgot. An acquire that was refused earlier says nothing here: what was
+/// held then may be missing.
+pub fn of(
+    claims: &[Claim],
+    mut calls: Vec<Operation>,
+    epochs: &Epochs,
+    from: u64,
+) -> Vec<Operation> {
+    for call in calls.iter_mut().filter(|call| call.called < from && call.operation == "acquire") {
+        "unknown".clone_into(&mut call.outcome);
+    }
     let granted = claims.iter().map(|claim| Operation::granted(claim, kind(&claim.lock)));
     let ended = claims.iter().filter_map(|claim| {
         Operation::ended(claim, kind(&claim.lock), claim.owner.contains(SEVERAL))
     });
     let forgotten = epochs.0.iter().map(Operation::forgotten);
-    let operations: Vec<_> =
-        calls.iter().cloned().chain(granted).chain(ended).chain(forgotten).collect();
-    println!("{} operations are in {}", operations.len(), path.display());
-    operation::write(path, operations).expect("a writable file");
+    calls.into_iter().chain(granted).chain(ended).chain(forgotten).collect()
 }
 
 pub fn kind(lock: &str) -> &'static str {
@@ -24,6 +36,50 @@ pub fn kind(lock: &str) -> &'static str {
         Some(Kind::Rw) => "rw",
         Some(Kind::Permits(_)) => "semaphore",
         None if bare(lock).starts_with("latch ") => "latch",
-        Some(Kind::Fair) | None => "lock",
+        Some(Kind::Fair | Kind::Fenced) | None => "lock",
+    }
+}
+
+/// The other checker, which judges a piece while the next one is played.
+#[derive(Debug)]
+pub struct Witness {
+    program: PathBuf,
+    /// Where the histories are, and the pages about those that are illegal.
+    folder: PathBuf,
+    pieces: usize,
+    asked: Option<(PathBuf, Child)>,
+}
+
+impl Witness {
+    pub fn new(program: PathBuf, folder: PathBuf) -> Self {
+        Self { program, folder, pieces: 0, asked: None }
+    }
+
+    /// Asks about a piece, once it has answered about the one before.
+    pub fn judge(&mut self, told: Vec<Operation>, tally: &mut Tally) {
+        self.hear(tally);
+        self.pieces += 1;
+        let history = self.folder.join(format!("history-{}.tsv", self.pieces));
+        operation::write(&history, told).expect("a writable file");
+        let mut command = Command::new("nice");
+        command.arg(&self.program).args(["-felt", &format!("{FELT}ns")]);
+        command.arg("-pages").arg(&self.folder).arg(&history);
+        self.asked = Some((history, command.spawn().expect("the witness starts")));
+    }
+
+    fn hear(&mut self, tally: &mut Tally) {
+        let Some((history, mut child)) = self.asked.take() else { return };
+        match child.wait().expect("a child of ours").code() {
+            Some(0) => {
+                tally.add("pieces that the witness found legal", 1);
+                let _ = fs::remove_file(history);
+            }
+            Some(1) => tally.wrong(format!("the witness found it illegal: {}", history.display())),
+            _ => tally.wrong(format!("{UNDECIDED}: {}", history.display())),
+        }
+    }
+
+    pub fn close(mut self, tally: &mut Tally) {
+        self.hear(tally);
     }
 }

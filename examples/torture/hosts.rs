@@ -57,7 +57,7 @@ pub struct Hosts {
     /// Whether grants count only when all replicas have them: then no failover excuses anything.
     acknowledged: bool,
     /// When all servers were last seen to agree.
-    well: u64,
+    pub well: u64,
     pub log: Log,
 }
 
@@ -244,7 +244,7 @@ impl Hosts {
 impl Hosts {
     /// Waits until all agree on it, and each replica has what its primary has. Where a primary was replaced since they were last seen
     /// to agree, both may have granted from when the new one took over until the old one knew of it.
-    async fn settle(&mut self) {
+    pub async fn settle(&mut self) {
         let begun = Instant::now();
         let found = loop {
             if let Some(found) = self.look().await {

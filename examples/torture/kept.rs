@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use crate::common::Admin;
-use crate::settings::{self, KEPT, LEASE};
+use crate::settings::LEASE;
 
 /// A stopped or new keeper may take a while to hold it; one that is well, a third of a lease.
 const PATIENCE: Duration = LEASE.saturating_mul(3);
@@ -13,11 +13,11 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// Whose it is, once two renewals of one hold have been seen: so its holder is well, and, if something has just
 /// happened, one of them was sent afterwards and has come back.
-pub async fn confirmed(admin: &Admin) -> Option<String> {
+pub async fn confirmed(admin: &Admin, key: &str) -> Option<String> {
     let until = Instant::now() + PATIENCE;
-    let (mut owner, mut ttl, mut renewals) = (owner(admin).await, i64::MAX, 0);
+    let (mut owner, mut ttl, mut renewals) = (owner(admin, key).await, i64::MAX, 0);
     while Instant::now() < until {
-        let (now, left) = (self::owner(admin).await, admin.pttl(&key()).await);
+        let (now, left) = (self::owner(admin, key).await, admin.pttl(key).await);
         if now != owner {
             (owner, ttl, renewals) = (now, i64::MAX, 0);
         }
@@ -34,10 +34,10 @@ pub async fn confirmed(admin: &Admin) -> Option<String> {
 }
 
 /// Whether it goes to a new hold.
-pub async fn changed(admin: &Admin, from: &str) -> bool {
+pub async fn changed(admin: &Admin, key: &str, from: &str) -> bool {
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
-        if owner(admin).await.is_some_and(|owner| owner != from) {
+        if owner(admin, key).await.is_some_and(|owner| owner != from) {
             return true;
         }
         sleep(LOOK).await;
@@ -45,10 +45,6 @@ pub async fn changed(admin: &Admin, from: &str) -> bool {
     false
 }
 
-async fn owner(admin: &Admin) -> Option<String> {
-    admin.hgetall(&key()).await.into_keys().next()
-}
-
-fn key() -> String {
-    settings::key(KEPT)
+async fn owner(admin: &Admin, key: &str) -> Option<String> {
+    admin.hgetall(key).await.into_keys().next()
 }

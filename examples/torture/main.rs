@@ -4,11 +4,17 @@
 //! needs `redis-server` (or what `PARKLOCK_SERVER` names). With `--topology cluster` it takes place on a Redis Cluster of six nodes,
 //! with slots that move and primaries that fail; with `--replicas all` besides, grants count only when every replica has
 //! them, and then no failover excuses anything. With `--topology hosts --servers sentinel` or `cluster`, each server and each
-//! worker has a network of its own, which is cut: see `scripts/partitions`. With `--beside PROGRAM`, half of the workers are processes of that program, the torture
-//! run of another version: see `scripts/fleet`. With `--history FILE` it writes what its clients did as a history for
-//! `tests/witness`. It ends with the counters of the paths that were taken and
-//! the violations that were found. Its exit code is 1 if there is a violation, 2 if a run of a minute, or of five in
-//! a cluster or on hosts, missed a path.
+//! worker has a network of its own, which is cut: see `scripts/partitions`. With `--beside PROGRAM`, half of the workers are processes of
+//! that program, the torture run of another version: see `scripts/fleet`. With `--topology redisson` the locks lie in Redisson's layout, and
+//! that program is Redisson in a JVM. `scripts/witness` builds it, and passes `--witness PROGRAM`: another judge, `tests/witness`.
+//!
+//! A run is judged each minute, while it goes on. With `--hours N` in place of `--seconds` it throws away what was judged, and
+//! never kills its last worker. So one sees whether anything grows: each minute it prints memory, descriptors,
+//! connections, keys and tasks, and the longest pause of the machine. `--table FILE` adds them to a table, which a later run goes
+//! on with.
+//!
+//! It ends with the counters of the paths that were taken and the violations that were found. Its exit code is 1 if there is a
+//! violation, 2 if a run of a minute, or of five in a cluster or on hosts, missed a path, or if the other judge could not judge all.
 
 #![allow(unreachable_pub, reason = "a binary exports nothing")]
 
@@ -36,6 +42,7 @@ mod settings;
 mod stage;
 mod switch;
 mod verdict;
+mod vitals;
 mod wires;
 mod worker;
 
@@ -44,6 +51,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use conductor::Wishes;
 use settings::Topology;
 use verdict::Verdict;
 
@@ -61,14 +69,15 @@ fn main() -> ExitCode {
     };
     let topology = match (word("--topology"), word("--servers")) {
         ("", "") if !all => Topology::Pair,
+        ("redisson", "") if !all => Topology::Redisson,
         ("cluster", "") => Topology::Cluster { replicas: u32::from(all) },
         ("hosts", "cluster") => Topology::Hosts { is_cluster: true, replicas: u32::from(all) },
         ("hosts", "sentinel") => {
             Topology::Hosts { is_cluster: false, replicas: if all { 2 } else { 0 } }
         }
         _ => panic!(
-            "there are `--topology cluster`, and `--topology hosts` with `--servers` of `cluster` or `sentinel`; \
-             each of them with `--replicas all`"
+            "there are `--topology redisson`, `--topology cluster`, and `--topology hosts` with `--servers` of `cluster` or \
+             `sentinel`; the last two of them with `--replicas all`, too"
         ),
     };
     if let Some(name) = options.get("--worker") {
@@ -84,15 +93,23 @@ fn main() -> ExitCode {
         });
         return ExitCode::SUCCESS;
     }
-    let length = Duration::from_secs(number("--seconds").unwrap_or(60));
-    let history = options.get("--history").map(PathBuf::from);
-    let beside = options.get("--beside").map(PathBuf::from);
+    let hours = options.get("--hours").map(|word| word.parse::<f64>().expect("a number"));
+    let seconds = hours.map_or(number("--seconds").unwrap_or(60), |hours| (hours * 3_600.0) as u64);
+    let length = Duration::from_secs(seconds);
+    let [table, beside, witness] =
+        ["--table", "--beside", "--witness"].map(|name| options.get(name).map(PathBuf::from));
     let words = topology.words().join(" ");
+    assert!(
+        topology != Topology::Redisson || beside.is_some(),
+        "--beside names the worker in Java"
+    );
     println!("torture --seconds {} --seed {seed} {words}", length.as_secs());
     beside.iter().for_each(|other| println!("half of the workers run {}", other.display()));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     // Proxies and switch have threads of their own, which end with us.
-    match runtime.block_on(conductor::run(topology, seed, length, (beside, history))) {
+    let endures = hours.is_some();
+    let wishes = Wishes { topology, seed, length, endures, table, beside, witness };
+    match runtime.block_on(conductor::run(wishes)) {
         Verdict::Right => ExitCode::SUCCESS,
         Verdict::Wrong => ExitCode::from(1),
         Verdict::Incomplete => ExitCode::from(2),

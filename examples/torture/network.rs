@@ -1,5 +1,6 @@
 //! The proxies before the clients, or the wires between hosts, and their faults.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::stage::Stage;
 use crate::verdict::Tally;
 use crate::wires::{self, Wires};
 
-const SCRIPTS: [(&str, &str); 8] = [
+const SCRIPTS: [(&str, &str); 14] = [
     ("acquire", include_str!("../../lua/line/plain_acquire_uncontended.lua")),
     ("acquire together", include_str!("../../lua/line/plain_take.lua")),
     ("release", include_str!("../../lua/line/plain_release.lua")),
@@ -23,6 +24,12 @@ const SCRIPTS: [(&str, &str); 8] = [
     ("enter the line", include_str!("../../lua/line/zset_acquire_uncontended.lua")),
     ("leave the line", include_str!("../../lua/line/release.lua")),
     ("renew in line", include_str!("../../lua/line/zset_renew.lua")),
+    ("acquire", include_str!("../../lua/redisson/lock/acquire.lua")),
+    ("acquire together", include_str!("../../lua/redisson/lock/all_or_none.lua")),
+    ("release", include_str!("../../lua/redisson/lock/release.lua")),
+    ("enter the line", include_str!("../../lua/redisson/fair/acquire.lua")),
+    ("leave the line", include_str!("../../lua/redisson/fair/release.lua")),
+    ("renew in line", include_str!("../../lua/redisson/fair/renew.lua")),
 ];
 
 /// Faults that are over after their time, each as a task.
@@ -45,6 +52,8 @@ impl Network {
             let proxy: &'static Proxy = Box::leak(Box::new(proxy));
             for (name, text) in SCRIPTS {
                 proxy.name_script(name, text);
+            }
+            for name in SCRIPTS.map(|(name, _)| name).into_iter().collect::<BTreeSet<_>>() {
                 counts.push((name, proxy.script(name).count()));
             }
             for name in ["ASKING", "WAIT"] {

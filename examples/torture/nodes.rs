@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use parklock::Layout;
 use tokio::time::sleep;
 
 use crate::common::cluster::{home, slot_of};
@@ -147,7 +148,7 @@ impl Nodes {
             ServerFault::Del(lock) => self.delete(lock).await,
             ServerFault::ForceUnlock(lock) => {
                 let url = self.url();
-                stage::force_unlock(&url, lock, &mut self.log).await;
+                stage::force_unlock(Layout::Native, &url, lock, &mut self.log).await;
             }
             ServerFault::Kept(trial) => {
                 self.log.spared.store(true, Ordering::Relaxed);
@@ -209,7 +210,11 @@ impl Nodes {
     /// Until the keeper's hold has outlived it, or, if it was deleted, until the keeper has noticed.
     async fn try_keeper(&mut self, trial: Trial) {
         for _ in 0..3 {
-            let Some(owner) = kept::confirmed(&self.admin_of(KEPT).await).await else { continue };
+            let Some(owner) =
+                kept::confirmed(&self.admin_of(KEPT).await, &settings::key(KEPT)).await
+            else {
+                continue;
+            };
             match trial {
                 Trial::Failover => self.fail_over(self.shard_of(KEPT), Takes::Politely).await,
                 Trial::Move => self.move_slot(KEPT, LOOK).await,
@@ -219,8 +224,10 @@ impl Nodes {
             }
             let admin = self.admin_of(KEPT).await;
             let reached = match trial {
-                Trial::Del => kept::changed(&admin, &owner).await,
-                _ => kept::confirmed(&admin).await.is_some_and(|now| now == owner),
+                Trial::Del => kept::changed(&admin, &settings::key(KEPT), &owner).await,
+                _ => kept::confirmed(&admin, &settings::key(KEPT))
+                    .await
+                    .is_some_and(|now| now == owner),
             };
             if reached {
                 return self.log.tally.add("server: tried the keeper", 1);

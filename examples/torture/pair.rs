@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use crate::common::{Admin, Class, Proxy, Server, clock};
 use crate::kept;
 use crate::schedule::{ServerFault, Trial};
-use crate::settings::{self, KEPT};
+use crate::settings::{self, KEPT, Topology};
 use crate::stage::{self, Log};
 use crate::switch::Switch;
 use crate::verdict::Break;
@@ -19,21 +19,25 @@ pub struct Pair {
     servers: [Server; 2],
     feeds: [Proxy; 2],
     primary: usize,
+    topology: Topology,
     pub switch: Switch,
     pub log: Log,
 }
 
 impl Pair {
-    pub async fn set(seed: u64) -> Self {
-        // Each write is in the file before it is answered: SIGKILL takes nothing back.
-        let keeps = || Server::builder().set("appendonly", "yes").set("appendfsync", "no");
+    pub async fn set(topology: Topology, seed: u64) -> Self {
+        // Each write is in the file before it is answered: SIGKILL takes nothing back. A file of a long run would take long to load.
+        let keeps = || {
+            let files = Server::builder().set("appendonly", "yes").set("appendfsync", "no");
+            files.set("auto-aof-rewrite-min-size", "4mb")
+        };
         let servers = [keeps().start().await, keeps().start().await];
         let feeds = [
             Proxy::seeded(servers[0].address(), seed).await,
             Proxy::seeded(servers[1].address(), seed).await,
         ];
         let switch = Switch::to(servers[0].address());
-        let pair = Self { servers, feeds, primary: 0, switch, log: Log::default() };
+        let pair = Self { servers, feeds, primary: 0, topology, switch, log: Log::default() };
         pair.follow(1).await;
         pair
     }
@@ -48,6 +52,10 @@ impl Pair {
 
     pub async fn admin(&self) -> Admin {
         self.primary().admin().await
+    }
+
+    fn key(&self, lock: &str) -> String {
+        if self.topology == Topology::Redisson { lock.to_owned() } else { settings::key(lock) }
     }
 
     /// Makes a server the replica of the other one.
@@ -117,7 +125,7 @@ impl Pair {
             ServerFault::Del(lock) => self.delete(lock).await,
             ServerFault::ForceUnlock(lock) => {
                 let url = self.primary().url();
-                stage::force_unlock(&url, lock, &mut self.log).await;
+                stage::force_unlock(self.topology.layout(), &url, lock, &mut self.log).await;
             }
             ServerFault::Kept(trial) => {
                 self.log.spared.store(true, Ordering::Relaxed);
@@ -143,8 +151,8 @@ impl Pair {
             }
             let admin = self.admin().await;
             let reached = match trial {
-                Trial::Del => kept::changed(&admin, &owner).await,
-                _ => kept::confirmed(&admin).await.is_some_and(|now| now == owner),
+                Trial::Del => kept::changed(&admin, &self.key(KEPT), &owner).await,
+                _ => kept::confirmed(&admin, &self.key(KEPT)).await.is_some_and(|now| now == owner),
             };
             if reached {
                 return self.log.tally.add("server: tried the keeper", 1);
@@ -156,16 +164,16 @@ impl Pair {
     async fn kept(&self, trial: Trial) -> Option<String> {
         match trial {
             Trial::Failover if self.is_followed().await => {
-                kept::confirmed(&self.replica().admin().await).await
+                kept::confirmed(&self.replica().admin().await, &self.key(KEPT)).await
             }
             Trial::Failover => None,
-            _ => kept::confirmed(&self.admin().await).await,
+            _ => kept::confirmed(&self.admin().await, &self.key(KEPT)).await,
         }
     }
 
     async fn delete(&mut self, lock: &'static str) {
         let (admin, from) = (self.admin().await, clock::now());
-        if admin.cmd::<i64>(&["DEL", &settings::key(lock)]).await == 1 {
+        if admin.cmd::<i64>(&["DEL", &self.key(lock)]).await == 1 {
             self.log.breaks.push(Break::loose(Some(lock), from, clock::now()));
         }
     }

@@ -6,6 +6,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use tokio::time::sleep;
+
 use crate::common::clock;
 
 /// So late, in nanoseconds, nobody can be blamed for being slow.
@@ -25,6 +27,52 @@ pub fn watch_ourselves(tell: impl Fn(u64, u64) + Send + 'static) {
             tell_if_late(before, &tell);
         }
     });
+}
+
+/// The same, for a process that writes no record.
+pub fn watch_ourselves_from_here() -> mpsc::Receiver<(u64, u64)> {
+    let (told, times) = mpsc::channel();
+    watch_ourselves(move |from, to| _ = told.send((from, to)));
+    times
+}
+
+/// How far the two clocks of the machine are apart.
+#[derive(Debug)]
+pub struct Clocks(u64);
+
+impl Clocks {
+    /// By so much, in nanoseconds, they may drift apart between two looks at them.
+    const DRIFT: u64 = 20_000_000;
+
+    pub fn compared() -> Self {
+        loop {
+            let before = clock::now();
+            let apart = clock::wall() - before;
+            if clock::now() - before < 1_000_000 {
+                return Self(apart);
+            }
+        }
+    }
+
+    /// Whether the one has jumped since the last look.
+    pub fn have_parted(&mut self) -> bool {
+        let before = std::mem::replace(self, Self::compared());
+        self.0.abs_diff(before.0) > Self::DRIFT
+    }
+}
+
+/// As `timeout`, but of time in which the machine stands still, or this process, it counts no more than a moment.
+pub async fn patiently<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    const MOMENT: Duration = Duration::from_millis(100);
+    let patience = async {
+        for _ in 0..limit.as_millis() / MOMENT.as_millis() {
+            sleep(MOMENT).await;
+        }
+    };
+    tokio::select! {
+        done = work => Some(done),
+        () = patience => None,
+    }
 }
 
 /// Tells each time for which one of these servers did not answer; and, if replicas are waited for, each time for which one

@@ -1,94 +1,239 @@
-//! Reads what the workers have recorded.
+//! Reads what the workers record, while they go on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::mem::take;
+use std::path::PathBuf;
+
+use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::crew::Gone;
 use crate::history;
 use crate::judge::{Claim, Operation, operation};
-use crate::settings::{LEASE, nanos};
+use crate::settings::{FENCED, LEASE, Topology, bare, nanos};
 use crate::verdict::Tally;
 
-/// All claims of one worker; what else it said is counted.
-pub fn claims(records: &Path, gone: &Gone, tally: &mut Tally) -> Vec<Claim> {
-    let mut record = fs::read(records.join(&gone.name)).unwrap_or_else(|error| {
-        // A worker may be killed before it begins its record.
-        if gone.killed.is_none() || error.kind() != ErrorKind::NotFound {
-            tally.wrong(format!("{}: no record: {error}", gone.name));
-        }
-        Vec::new()
-    });
-    // It may also be killed as it writes a line over the end of a page. Half a line says nothing.
-    let whole = record.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    let half = record.split_off(whole);
-    if gone.killed.is_none() && !half.is_empty() {
-        tally.wrong(format!("{}: half a line: {}", gone.name, half.escape_ascii()));
+/// All records of a run.
+#[derive(Debug)]
+pub struct Records {
+    pub folder: PathBuf,
+    topology: Topology,
+    /// Whether what has been read is thrown away.
+    forgets: bool,
+    records: BTreeMap<String, Record>,
+    pub grants: usize,
+}
+
+/// What has been read of the record of one worker, as far as nobody has taken it over.
+#[derive(Debug, Default)]
+struct Record {
+    read: u64,
+    claims: HashMap<u64, Noted>,
+    closed: HashMap<u64, u64>,
+    asked: HashMap<u64, Operation>,
+    several: HashMap<u64, (u64, Vec<String>)>,
+    /// So many tasks its runtime had, as it last said.
+    tasks: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Noted {
+    claim: Claim,
+    /// When its end was written.
+    at: Option<u64>,
+}
+
+impl Records {
+    pub fn new(folder: PathBuf, topology: Topology, forgets: bool) -> Self {
+        Self { folder, topology, forgets, records: BTreeMap::new(), grants: 0 }
     }
-    let text = String::from_utf8(record).expect("a record is text");
-    let mut claims = Vec::new();
-    let (mut places, mut closed) = (HashMap::new(), HashMap::new());
-    let mut asked = HashMap::new();
-    let mut several: HashMap<&str, (u64, Vec<&str>)> = HashMap::new();
-    for line in text.lines() {
-        let words: Vec<&str> = line.split('\t').collect();
-        let id = *words.get(1).unwrap_or(&"");
-        let claim: Option<&mut Claim> =
-            places.get(id).and_then(|&place: &usize| claims.get_mut(place));
-        match (words[0], claim) {
-            ("c", _) => tally.add(id, 1),
-            ("v", _) => tally.wrong(format!("{}: {id}", gone.name)),
-            ("l", _) => tally.late.push((number(id), number(words[2]))),
-            ("o", None) => {
-                asked.remove(id);
-                places.insert(id, claims.len());
-                claims.push(opened(&gone.name, &words));
+
+    /// Reads on in the record of a worker that goes on.
+    pub fn read(&mut self, worker: &str, tally: &mut Tally) {
+        self.read_on(worker, false, tally);
+    }
+
+    /// Reads the rest of the record of one that has come to its end.
+    pub fn read_last(&mut self, gone: &Gone, tally: &mut Tally) {
+        let half = self.read_on(&gone.name, gone.killed.is_none(), tally);
+        // It may be killed as it writes a line over the end of a page. Half a line says nothing.
+        if gone.killed.is_none() && !half.is_empty() {
+            tally.wrong(format!("{}: half a line: {}", gone.name, half.escape_ascii()));
+        }
+        let record = self.records.entry(gone.name.clone()).or_default();
+        record.end(gone, tally);
+        if self.forgets {
+            let _ = fs::remove_file(self.folder.join(&gone.name));
+        }
+    }
+
+    /// Returns what was written of a line that is not complete.
+    fn read_on(&mut self, worker: &str, must_exist: bool, tally: &mut Tally) -> Vec<u8> {
+        let record = self.records.entry(worker.to_owned()).or_default();
+        let (path, mut news) = (self.folder.join(worker), Vec::new());
+        let read = File::options().read(true).write(true).open(path).and_then(|mut file| {
+            file.seek(SeekFrom::Start(record.read))?;
+            file.read_to_end(&mut news)?;
+            Ok(file)
+        });
+        let file = match read {
+            Ok(file) => file,
+            // A worker may be killed before it begins its record.
+            Err(error) if !must_exist && error.kind() == ErrorKind::NotFound => return Vec::new(),
+            Err(error) => {
+                tally.wrong(format!("{worker}: no record: {error}"));
+                return Vec::new();
             }
-            ("d", Some(claim)) => {
-                claim.deadline = number(words[2]);
-                claim.last_confirmed = number(words[3]);
+        };
+        let whole = news.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let half = news.split_off(whole);
+        record.read += whole as u64;
+        if self.forgets {
+            // Its writer goes on behind the hole.
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = fallocate(&file, hole, 0, record.read);
+        }
+        let text = String::from_utf8(news).expect("a record is text");
+        for line in text.lines() {
+            let words: Vec<&str> = line.split('\t').collect();
+            self.grants += usize::from(words[0] == "o");
+            record.note(worker, self.topology, &words, tally);
+        }
+        half
+    }
+
+    /// Takes over what has come to its end by then, with all that will be said of it. Returns it with the moment before which
+    /// nothing is missing.
+    pub fn take(&mut self, until: u64, tally: &mut Tally) -> (Vec<Claim>, u64) {
+        let is_over = |noted: &Noted| noted.at.is_some_and(|at| at < until);
+        let open = |record: &Record| {
+            let open = record.claims.values().filter(|noted| !is_over(noted));
+            open.map(|noted| noted.claim.called).min()
+        };
+        let cut = self.records.values().filter_map(open).min().unwrap_or(until).min(until);
+        let mut claims = Vec::new();
+        for record in self.records.values_mut() {
+            let over = record.claims.extract_if(|_, noted| noted.claim.acquired < cut);
+            claims.extend(over.map(|(_, noted)| noted.claim));
+            let answered = |call: &Operation| call.returned.is_some_and(|at| at < cut);
+            let calls = record.asked.extract_if(|_, call| answered(call));
+            tally.calls.extend(calls.map(|(_, call)| call));
+        }
+        self.records.retain(|_, record| !record.is_empty());
+        (claims, cut)
+    }
+
+    /// What was called before then and was not over: nobody knew what would become of it.
+    pub fn under_way(&self, until: u64) -> impl Iterator<Item = Operation> {
+        let all = self.records.values().flat_map(|record| {
+            let granted = record.claims.values().map(|noted| &noted.claim);
+            let granted =
+                granted.map(|claim| Operation::granted(claim, history::kind(&claim.lock)));
+            record.asked.values().cloned().chain(granted)
+        });
+        let called = all.filter(move |call| call.called < until);
+        called.map(|call| Operation {
+            returned: None,
+            outcome: "unknown".to_owned(),
+            token: None,
+            ..call
+        })
+    }
+
+    /// So many tasks the runtime of a worker had, as it last said.
+    pub fn tasks(&self, worker: &str) -> Option<u64> {
+        self.records.get(worker)?.tasks
+    }
+}
+
+impl Record {
+    fn is_empty(&self) -> bool {
+        self.read == u64::MAX && self.claims.is_empty() && self.asked.is_empty()
+    }
+
+    fn note(&mut self, worker: &str, topology: Topology, words: &[&str], tally: &mut Tally) {
+        let word = words.get(1).copied().unwrap_or_default();
+        let id = || number(word);
+        match words[0] {
+            "c" => tally.add(word, 1),
+            "v" => tally.wrong(format!("{worker}: {word}")),
+            "l" => tally.late.push((id(), number(words[2]))),
+            "s" => self.tasks = Some(id()),
+            "o" => {
+                self.asked.remove(&id());
+                let claim = opened(worker, topology, words);
+                self.claims.insert(id(), Noted { claim, at: None });
             }
-            ("x", Some(claim)) => {
-                claim.ended = Some(number(words[2]));
-                claim.lost_at = (words[3] == "lost").then(|| number(words[4]));
+            "d" | "x" | "g" | "u" => {
+                // What was over before its holder looked at it has no claim.
+                if let Some(noted) = self.claims.get_mut(&id()) {
+                    noted.change(words);
+                }
             }
-            ("z", _) => {
-                closed.insert(number(id), number(words[2]));
+            "z" => {
+                self.closed.insert(id(), number(words[2]));
             }
-            ("m", _) => {
-                several.insert(id, (number(words[2]), words[3..].to_vec()));
+            "m" => {
+                let names = words[3..].iter().map(|name| (*name).to_owned()).collect();
+                self.several.insert(id(), (number(words[2]), names));
             }
-            ("n", _) => {
-                let (from, names) = several.remove(id).expect("it has begun");
+            "n" => {
+                let (from, names) = self.several.remove(&id()).expect("it has begun");
                 tally.may_hold_a_part(&names, from, number(words[2]));
             }
-            ("a", _) => {
-                asked.insert(id, begun(&gone.name, &words));
+            "a" => {
+                self.asked.insert(id(), begun(worker, words));
             }
-            ("r", _) => {
-                let call = asked.get_mut(id).expect("it has begun");
+            "r" => {
+                let call = self.asked.get_mut(&id()).expect("it has begun");
                 (call.returned, call.outcome) = (Some(number(words[2])), words[3].to_owned());
             }
-            ("g", Some(claim)) => claim.given_back = Some(number(words[2])),
-            ("u", Some(claim)) => claim.lost_at = Some(number(words[2])),
-            _ => tally.wrong(format!("{}: a strange line: {line}", gone.name)),
+            _ => tally.wrong(format!("{worker}: a strange line: {}", words.join("\t"))),
         }
     }
-    // Of what the dead asked for, nobody knows what became.
-    for mut call in asked.into_values() {
-        call.returned = call.returned.or(gone.killed);
-        tally.calls.push(call);
+
+    /// The worker has come to its end.
+    fn end(&mut self, gone: &Gone, tally: &mut Tally) {
+        // Of what the dead asked for, nobody knows what became.
+        for call in self.asked.values_mut() {
+            call.returned = call.returned.or(gone.killed);
+        }
+        let open = self.asked.extract_if(|_, call| call.returned.is_none());
+        tally.calls.extend(open.map(|(_, call)| call));
+        // What the dead have is free when its lease is over.
+        let freed = gone.killed.map_or(u64::MAX, |killed| killed + nanos(LEASE));
+        for (from, names) in take(&mut self.several).into_values() {
+            tally.may_hold_a_part(&names, from, freed);
+        }
+        for Noted { claim, at } in self.claims.values_mut() {
+            if claim.ended.is_none() {
+                let closed = *self.closed.get(&claim.seat).unwrap_or(&u64::MAX);
+                claim.ended = gone.killed.map(|killed| killed.min(claim.deadline).min(closed));
+                claim.by_kill = true;
+            }
+            // Nothing more will be said of it.
+            *at = Some(0);
+        }
+        self.read = u64::MAX;
     }
-    // What the dead have is free when its lease is over.
-    let freed = gone.killed.map_or(u64::MAX, |killed| killed + nanos(LEASE));
-    several.values().for_each(|(from, names)| tally.may_hold_a_part(names, *from, freed));
-    for claim in claims.iter_mut().filter(|claim| claim.ended.is_none()) {
-        let closed = *closed.get(&claim.seat).unwrap_or(&u64::MAX);
-        claim.ended = gone.killed.map(|killed| killed.min(claim.deadline).min(closed));
-        claim.by_kill = true;
+}
+
+impl Noted {
+    fn change(&mut self, words: &[&str]) {
+        let (claim, at) = (&mut self.claim, number(words[2]));
+        match words[0] {
+            "d" => (claim.deadline, claim.last_confirmed) = (at, number(words[3])),
+            "g" => claim.given_back = Some(at),
+            "u" => claim.lost_at = Some(at),
+            _ => {
+                let said = number(words[4]);
+                claim.ended = Some(at);
+                claim.lost_at = (words[3] == "lost").then_some(said);
+                self.at = Some(said);
+            }
+        }
     }
-    claims
 }
 
 /// A call of which nothing is known yet but that it was made.
@@ -106,12 +251,14 @@ fn begun(worker: &str, words: &[&str]) -> Operation {
     }
 }
 
-fn opened(worker: &str, words: &[&str]) -> Claim {
+fn opened(worker: &str, topology: Topology, words: &[&str]) -> Claim {
+    // Redisson counts grants, and parklock besides the holders of each.
+    let is_of_redisson = topology == Topology::Redisson && bare(words[2]) == FENCED;
     Claim {
         worker: worker.to_owned(),
         lock: words[2].to_owned(),
         owner: words[3].to_owned(),
-        token: number(words[4]),
+        token: number(words[4]) << if is_of_redisson { 10 } else { 0 },
         called: number(words[5]),
         acquired: number(words[6]),
         confirmed: number(words[7]),
@@ -129,29 +276,4 @@ fn opened(worker: &str, words: &[&str]) -> Claim {
 
 fn number(word: &str) -> u64 {
     word.parse().unwrap_or_else(|_| panic!("not a number in a record: {word}"))
-}
-
-/// How far the records have been counted.
-#[derive(Debug, Default)]
-pub struct Progress {
-    read: HashMap<PathBuf, u64>,
-    grants: usize,
-}
-
-impl Progress {
-    /// Grants so far.
-    pub fn grants(&mut self, records: &Path) -> usize {
-        let Ok(entries) = fs::read_dir(records) else { return self.grants };
-        for path in entries.flatten().map(|entry| entry.path()) {
-            let from = self.read.entry(path.clone()).or_default();
-            let mut news = String::new();
-            let read = File::open(&path).and_then(|mut file| {
-                file.seek(SeekFrom::Start(*from))?;
-                file.read_to_string(&mut news)
-            });
-            *from += read.unwrap_or(0) as u64;
-            self.grants += news.lines().filter(|line| line.starts_with("o\t")).count();
-        }
-        self.grants
-    }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::settings::{FAMILY, LEASE, LOCKS, PROXIES, Topology, bouts, is_bout, is_open_stage};
+use crate::settings::{
+    FAMILY, Kind, LEASE, LOCKS, PROXIES, Topology, bouts, is_bout, is_open_stage,
+};
 
 /// Something that goes wrong, or that an operator does.
 #[derive(Debug, Clone)]
@@ -219,7 +221,9 @@ pub fn drawn(topology: Topology, seed: u64, length: Duration) -> Vec<(Duration, 
             .filter(move |at| may(*at))
     };
     let workers = topology.workers();
-    for at in moments(&mut rng, 540, is_bout) {
+    // A JVM needs seconds to start.
+    let lives = if topology == Topology::Redisson { 3_000 } else { 540 };
+    for at in moments(&mut rng, lives, is_bout) {
         plan.push((at, Action::Kill { worker: rng.usize(..workers) }));
     }
     for at in moments(&mut rng, 1_100, is_bout) {
@@ -232,13 +236,18 @@ pub fn drawn(topology: Topology, seed: u64, length: Duration) -> Vec<(Duration, 
         }
         let (proxy, time) = (rng.usize(..PROXIES), ms(&mut rng, 20..500));
         let fault = network(&mut rng);
-        let fault = if topology.is_cluster() { in_cluster(fault, &mut rng) } else { fault };
+        let fault = match topology {
+            Topology::Pair | Topology::Hosts { .. } => fault,
+            Topology::Cluster { .. } => in_cluster(fault, &mut rng),
+            Topology::Redisson => with_redisson(fault, &mut rng),
+        };
         plan.push((at, Action::Network { proxy, fault, time }));
     }
     let mut cards = Vec::new();
     // What befalls a cluster takes longer, and a partition longest.
     let (mean, deck) = match topology {
         Topology::Pair => (600, deck as fn(&mut Rng) -> _),
+        Topology::Redisson => (600, redisson_deck as _),
         Topology::Cluster { .. } => (900, cluster_deck as _),
         Topology::Hosts { .. } => (3_000, hosts_deck as _),
     };
@@ -257,42 +266,51 @@ fn set_pieces(topology: Topology, rng: &mut Rng, length: Duration) -> Vec<(Durat
     let mut plan = Vec::new();
     for (bout, begin) in bouts(length).enumerate() {
         let mut at = |millis, action| plan.push((begin + Duration::from_millis(millis), action));
+        let has_hosts = topology.has_hosts();
+        let faults = if has_hosts { Vec::new() } else { on_stage(topology, bout, rng) };
+        faults.into_iter().for_each(|(millis, fault)| at(millis, Action::Server(fault)));
         let worker = rng.usize(..topology.keeper());
         at(3_000, Action::Stop { worker, time: LEASE * 2 });
         at(3_250, Action::Kill { worker });
-        if topology.has_hosts() {
-            continue;
-        }
-        let second = if topology.is_cluster() { Trial::Move } else { Trial::Restart };
-        let outlived = if bout % 2 == 0 { Trial::Failover } else { second };
-        // A worker needs a moment at the start of the run to connect.
-        at(300, Action::Server(ServerFault::FlushScripts));
-        at(300, Action::Server(ServerFault::Kept(outlived)));
-        at(300, Action::Server(ServerFault::Kept(Trial::Del)));
-        if topology.is_cluster() {
-            // Each fifth of a minute one of them, where most ask.
-            let lock = LOCKS[rng.usize(..4)];
-            let fault = match bout % 5 {
-                0 => Upheaval::Zombie(Takes::AtOnce(ms(rng, 100..300)), ms(rng, 100..500)),
-                1 => Upheaval::Kill(Takes::WhenMissed),
-                // Of what its replica knows, every lease is over by then.
-                2 => Upheaval::FailOver(Takes::AtOnce(LEASE + ms(rng, 100..400))),
-                3 => Upheaval::FailOver(Takes::ByForce(ms(rng, 100..300))),
-                _ => Upheaval::LeaveOpen(ms(rng, 300..900)),
-            };
-            at(400, Action::Server(ServerFault::Upheaval(lock, fault)));
-            if bout % 5 == 4 {
-                at(400, Action::Server(ServerFault::Kept(Trial::StandOpen)));
-                at(500, Action::Server(ServerFault::ForceUnlock("hot")));
-            }
-        }
-        for (proxy, name) in ["release", "acquire"].into_iter().enumerate() {
+        let scripts = if has_hosts { &[][..] } else { &["release", "acquire"] };
+        for (proxy, name) in scripts.iter().enumerate() {
             let (target, harm) = (Target::Script(name), Harm::CutAfter);
             let fault = NetworkFault::Frames { target, harm, times: 2 };
             at(4_000, Action::Network { proxy, fault, time: Duration::from_secs(1) });
         }
     }
     plan
+}
+
+/// What befalls the servers in each bout, and when, in ms since it began.
+fn on_stage(topology: Topology, bout: usize, rng: &mut Rng) -> Vec<(u64, ServerFault)> {
+    let second = if topology.is_cluster() { Trial::Move } else { Trial::Restart };
+    let may_fail_over = topology != Topology::Redisson && bout.is_multiple_of(2);
+    let outlived = if may_fail_over { Trial::Failover } else { second };
+    // A worker needs a moment at the start of the run to connect.
+    let mut faults = vec![
+        (300, ServerFault::FlushScripts),
+        (300, ServerFault::Kept(outlived)),
+        (300, ServerFault::Kept(Trial::Del)),
+    ];
+    if topology.is_cluster() {
+        // Each fifth of a minute one of them, where most ask.
+        let lock = LOCKS[rng.usize(..4)];
+        let fault = match bout % 5 {
+            0 => Upheaval::Zombie(Takes::AtOnce(ms(rng, 100..300)), ms(rng, 100..500)),
+            1 => Upheaval::Kill(Takes::WhenMissed),
+            // Of what its replica knows, every lease is over by then.
+            2 => Upheaval::FailOver(Takes::AtOnce(LEASE + ms(rng, 100..400))),
+            3 => Upheaval::FailOver(Takes::ByForce(ms(rng, 100..300))),
+            _ => Upheaval::LeaveOpen(ms(rng, 300..900)),
+        };
+        faults.push((400, ServerFault::Upheaval(lock, fault)));
+        if bout % 5 == 4 {
+            faults.push((400, ServerFault::Kept(Trial::StandOpen)));
+            faults.push((500, ServerFault::ForceUnlock("hot")));
+        }
+    }
+    faults
 }
 
 fn ms(rng: &mut Rng, range: Range<u64>) -> Duration {
@@ -412,6 +430,32 @@ fn hosts_deck(rng: &mut Rng) -> Vec<ServerFault> {
         .map(|blow| ServerFault::Blow(LOCKS[rng.usize(..LOCKS.len())], blow, long(rng)))
         .collect();
     rng.shuffle(&mut deck);
+    deck
+}
+
+/// Redisson's scripts have no names here: half of the faults strike whatever script comes.
+fn with_redisson(fault: NetworkFault, rng: &mut Rng) -> NetworkFault {
+    match fault {
+        NetworkFault::Frames { target: Target::Script(_), harm, times } if rng.bool() => {
+            NetworkFault::Frames { target: Target::Command("EVALSHA"), harm, times }
+        }
+        other => other,
+    }
+}
+
+/// As `deck`, without what takes from Redis the tokens of Redisson's fenced lock, which begin anew then. Nor is a semaphore
+/// deleted: permits that are given back later would be more than there were.
+fn redisson_deck(rng: &mut Rng) -> Vec<ServerFault> {
+    let is_semaphore = |lock: &str| {
+        FAMILY.iter().any(|(name, kind)| *name == lock && matches!(kind, Kind::Permits(_)))
+    };
+    let mut deck = deck(rng);
+    deck.retain(|fault| match fault {
+        ServerFault::RestartEmpty | ServerFault::FlushAll => false,
+        ServerFault::Promote(_) | ServerFault::Demote(_) | ServerFault::Misdirect(_) => false,
+        ServerFault::Del(lock) | ServerFault::ForceUnlock(lock) => !is_semaphore(lock),
+        _ => true,
+    });
     deck
 }
 

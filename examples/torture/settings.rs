@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parklock::Config;
+use parklock::{Config, Layout};
 
 use crate::judge::rules;
 
@@ -16,6 +16,8 @@ pub enum Topology {
     /// The same, or a primary with two replicas and three sentinels: each server and each worker is on a host of its own, and
     /// the network between them is cut. See `scripts/partitions`.
     Hosts { is_cluster: bool, replicas: u32 },
+    /// As a pair, with the locks in Redisson's layout. Half of the workers are JVMs: see `java/`.
+    Redisson,
 }
 
 impl Topology {
@@ -30,7 +32,7 @@ impl Topology {
     /// How many replicas must have what is granted.
     fn replicas(self) -> u32 {
         match self {
-            Self::Pair => 0,
+            Self::Pair | Self::Redisson => 0,
             Self::Cluster { replicas } | Self::Hosts { replicas, .. } => replicas,
         }
     }
@@ -59,10 +61,15 @@ impl Topology {
         if self.is_acknowledged() { PROMPT + ACK * 2 } else { PROMPT }
     }
 
+    pub fn layout(self) -> Layout {
+        if self == Self::Redisson { Layout::Redisson } else { Layout::Native }
+    }
+
     /// As it stands on the command line.
     pub fn words(self) -> Vec<&'static str> {
         let mut words = match self {
             Self::Pair => vec![],
+            Self::Redisson => vec!["--topology", "redisson"],
             Self::Cluster { .. } => vec!["--topology", "cluster"],
             Self::Hosts { is_cluster: true, .. } => {
                 vec!["--topology", "hosts", "--servers", "cluster"]
@@ -89,6 +96,10 @@ pub const SLACK: Duration = Duration::from_millis(30);
 /// A line outlives its last sign of life by twice this.
 pub const MAX_PARK: Duration = Duration::from_millis(600);
 
+/// How long, in nanoseconds, what nobody knows may still take effect: no request of a run is late by more than a second, and a
+/// lease lasts for 1.2 s.
+pub const FELT: u64 = 2_500_000_000;
+
 /// Nobody may wait longer than this for a lock, whatever happens.
 pub const STUCK: Duration = Duration::from_secs(30);
 
@@ -103,6 +114,8 @@ pub const LOCKS: [&str; 10] =
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Fair,
+    /// With Redisson's tokens, if it lies in Redisson's layout.
+    Fenced,
     /// Read or written.
     Rw,
     /// A semaphore of so many permits.
@@ -110,16 +123,25 @@ pub enum Kind {
 }
 
 /// The rest of the family.
-pub const FAMILY: [(&str, Kind); 5] = [
+pub const FAMILY: [(&str, Kind); 6] = [
     ("in line", Kind::Fair),
     ("book", Kind::Rw),
     ("berths", Kind::Permits(3)),
-    ("line{2}", Kind::Fair),
+    (BEHIND_JAVA, Kind::Fair),
     ("key", Kind::Permits(1)),
+    (FENCED, Kind::Fenced),
 ];
+
+/// The fair lock in whose line Redisson waits. A JVM that dies there keeps the others waiting for minutes.
+pub const BEHIND_JAVA: &str = "line{2}";
+
+pub const FENCED: &str = "gate";
 
 /// How those are called who may wait for another lock than the one that is looked at.
 pub const SEVERAL: &str = "several-";
+
+/// What is in the owner's name of each hold of a JVM.
+pub const JAVA: &str = "java-";
 
 /// A lock that nobody but the keeper takes, and that no fault is drawn for.
 pub const KEPT: &str = "kept";
@@ -166,14 +188,14 @@ pub fn labels(is_meant: impl Fn(&str) -> bool) -> Vec<String> {
     names().filter(|name| is_meant(name)).flat_map(both).collect()
 }
 
-/// The key of a lock in Redis.
+/// The key of a lock in Redis, in the native layout.
 pub fn key(lock: &str) -> String {
     let name = lock.replace('%', "%25").replace('{', "%7B").replace('}', "%7D");
     format!("lock:{{{name}}}")
 }
 
 pub fn config(topology: Topology, namespace: Option<&str>) -> Config {
-    let config = Config::default();
+    let config = Config::default().layout(topology.layout());
     namespace
         .map_or(config.clone(), |namespace| config.namespace(namespace))
         .replicas(topology.replicas())

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use parklock::Client;
+use parklock::{Client, Config, Layout};
 
 use crate::common::{Proxy, clock};
 use crate::eavesdropper::Place;
@@ -36,6 +36,15 @@ pub struct Log {
     pub tally: Tally,
 }
 
+impl Log {
+    pub fn add(&mut self, other: Self) {
+        self.breaks.extend(other.breaks);
+        self.restarts.extend(other.restarts);
+        self.spans.extend(other.spans);
+        self.tally.merge(other.tally);
+    }
+}
+
 /// Something that befell some locks between two moments.
 #[derive(Debug)]
 pub struct Span {
@@ -48,7 +57,9 @@ pub struct Span {
 impl Stage {
     pub async fn set(topology: Topology, seed: u64) -> Self {
         match topology {
-            Topology::Pair => Self::Pair(Box::new(Pair::set(seed).await)),
+            Topology::Pair | Topology::Redisson => {
+                Self::Pair(Box::new(Pair::set(topology, seed).await))
+            }
             Topology::Cluster { .. } => {
                 Self::Cluster(Box::new(Nodes::set(topology.is_acknowledged()).await))
             }
@@ -73,12 +84,12 @@ impl Stage {
         }
     }
 
-    /// Where an eavesdropper hears everything.
+    /// Where all servers are.
     pub fn place(&self) -> Place {
         match self {
             Self::Pair(pair) => Place::Front(pair.switch.address()),
             Self::Cluster(nodes) => Place::Nodes(nodes.addresses()),
-            Self::Hosts(_) => Place::Nodes(Vec::new()),
+            Self::Hosts(hosts) => Place::Nodes(hosts.addresses()),
         }
     }
 
@@ -100,6 +111,11 @@ impl Stage {
         matches!(self, Self::Cluster(_) | Self::Hosts(_))
     }
 
+    /// Until when all is known that befell the servers when nothing was broken. Where they fail over by themselves, we learn of it later.
+    pub fn is_known_until(&self) -> u64 {
+        if let Self::Hosts(hosts) = self { hosts.well } else { u64::MAX }
+    }
+
     pub fn spared(&self) -> Arc<AtomicBool> {
         let log = match self {
             Self::Pair(pair) => &pair.log,
@@ -117,15 +133,20 @@ impl Stage {
         }
     }
 
-    pub async fn into_log(self) -> Log {
-        match self {
-            Self::Pair(pair) => pair.log,
-            Self::Cluster(mut nodes) => {
-                nodes.count_refusals().await;
-                nodes.log
-            }
-            Self::Hosts(hosts) => hosts.log,
+    /// What has been written there since this was last asked.
+    pub fn take_log(&mut self) -> Log {
+        let spared = self.spared();
+        std::mem::replace(self.log(), Log { spared, ..Log::default() })
+    }
+
+    pub async fn into_log(mut self) -> Log {
+        match &mut self {
+            Self::Pair(_) => {}
+            Self::Cluster(nodes) => nodes.count_refusals().await,
+            // The last one may have come when nothing was broken.
+            Self::Hosts(hosts) => hosts.settle().await,
         }
+        self.take_log()
     }
 
     pub async fn suffer(&mut self, fault: ServerFault) {
@@ -158,15 +179,19 @@ impl Stage {
 }
 
 /// As an operator does it, with a client of his own.
-pub async fn force_unlock(url: &str, lock: &'static str, log: &mut Log) {
+pub async fn force_unlock(layout: Layout, url: &str, lock: &'static str, log: &mut Log) {
     let from = clock::now();
-    let Ok(client) = Client::connect(url).await else { return };
+    let config = Config::default().layout(layout);
+    let Ok(client) = Client::connect_with(url, config).await else { return };
     let kind = FAMILY.iter().find(|(name, _)| *name == lock).map(|(_, kind)| *kind);
     let taken = match kind {
         None => client.lock(lock).force_unlock().await,
         Some(Kind::Fair) => client.fair_lock(lock).force_unlock().await,
         Some(Kind::Rw) => client.rw_lock(lock).force_unlock().await,
-        Some(Kind::Permits(of)) => client.semaphore(lock, of).force_unlock().await,
+        Some(Kind::Fenced) => client.redisson().fenced_lock(lock).force_unlock().await,
+        Some(Kind::Permits(of)) => {
+            client.redisson().expirable_semaphore(lock, of).force_unlock().await
+        }
     };
     match taken {
         Ok(true) => log.breaks.push(Break::loose(Some(lock), from, clock::now())),

@@ -1,37 +1,34 @@
 //! The judgement: excludes, orders, excuses nothing that is not documented, and says what was reached.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::mem::take;
 use std::time::Duration;
 
 use crate::common::clock;
 use crate::crew::Gone;
-use crate::history;
+use crate::history::{self, UNDECIDED, Witness};
 pub use crate::judge::Break;
 use crate::judge::history::History;
 use crate::judge::history::Violation;
 use crate::judge::{Claim, Epochs, Operation, rules};
 use crate::prompt;
-use crate::reading;
-use crate::settings::{NAMESPACE, Topology};
+use crate::reading::Records;
+use crate::settings::{FELT, NAMESPACE, Topology};
 use crate::stage::{Log, Span};
+use crate::vitals::{Table, Vitals};
 
 /// A run of a minute, or of five in a cluster or on hosts, must have taken each of these.
-const PATHS: [&str; 37] = [
+const PATHS: [&str; 33] = [
     "hand-off",
     "held together",
     "held in two namespaces at once",
     "several at once",
     "a majority",
-    "latch: open",
-    "latch: counted",
-    "buffer: put",
-    "buffer: taken",
-    "buffer: notified",
     "family: in line",
     "family: book",
     "family: berths",
     "family: key",
+    "family: gate",
     "command link: connected again",
     "subscriber link: connected again",
     "lock lost: its lease ran out",
@@ -58,7 +55,7 @@ const PATHS: [&str; 37] = [
 ];
 
 /// And these where proxies stand before the servers.
-const PROXY_PATHS: [&str; 16] = [
+const PROXY_PATHS: [&str; 14] = [
     "seen: enter the line",
     "seen: leave the line",
     "seen: renew in line",
@@ -71,14 +68,30 @@ const PROXY_PATHS: [&str; 16] = [
     "lost because Redis had lost it",
     "server: scripts flushed",
     "server: memory full",
-    "server: FLUSHALL",
     "server: force_unlock",
     "server: tried the keeper",
-    "messages forged by an eavesdropper",
+];
+
+/// And these in the native layout.
+const NATIVE_PATHS: [&str; 5] =
+    ["latch: open", "latch: counted", "buffer: put", "buffer: taken", "buffer: notified"];
+
+/// And these beside Redisson.
+const REDISSON_PATHS: [&str; 10] = [
+    "java: lock",
+    "java: fair lock",
+    "java: fenced lock",
+    "java: read lock",
+    "java: write lock",
+    "java: permit",
+    "behind Java in a line",
+    "seen: acquire together",
+    "server: DEL of a lock",
+    "a hold outlived a restart",
 ];
 
 /// And these with a primary and its replica.
-const PAIR_PATHS: [&str; 8] = [
+const PAIR_PATHS: [&str; 10] = [
     "seen: acquire together",
     "seen: two locks in one acquire",
     "command link: left a replica",
@@ -87,10 +100,12 @@ const PAIR_PATHS: [&str; 8] = [
     "server: restarted without data",
     "server: replica promoted",
     "server: primary demoted under its clients",
+    "server: FLUSHALL",
+    "messages forged by an eavesdropper",
 ];
 
 /// And these in a cluster.
-const CLUSTER_PATHS: [&str; 19] = [
+const CLUSTER_PATHS: [&str; 21] = [
     "cluster: a slot moved",
     "cluster: a slot was left open",
     "cluster: a slot was left open for longer than a lease",
@@ -110,6 +125,8 @@ const CLUSTER_PATHS: [&str; 19] = [
     "refused: ASK",
     "refused: TRYAGAIN",
     "seen: ASKING",
+    "server: FLUSHALL",
+    "messages forged by an eavesdropper",
 ];
 
 /// And these where servers and workers have hosts.
@@ -136,15 +153,23 @@ const ACKNOWLEDGED: [&str; 3] =
 
 fn demanded(topology: Topology) -> Vec<&'static str> {
     let more: &[&[&str]] = match topology {
-        Topology::Pair => &[&PROXY_PATHS, &PAIR_PATHS],
-        Topology::Cluster { replicas: 0 } => &[&PROXY_PATHS, &CLUSTER_PATHS, &UNACKNOWLEDGED],
-        Topology::Cluster { .. } => &[&PROXY_PATHS, &CLUSTER_PATHS, &ACKNOWLEDGED],
+        Topology::Pair => &[&NATIVE_PATHS, &PROXY_PATHS, &PAIR_PATHS],
+        Topology::Cluster { replicas: 0 } => {
+            &[&NATIVE_PATHS, &PROXY_PATHS, &CLUSTER_PATHS, &UNACKNOWLEDGED]
+        }
+        Topology::Cluster { .. } => &[&NATIVE_PATHS, &PROXY_PATHS, &CLUSTER_PATHS, &ACKNOWLEDGED],
+        Topology::Redisson => &[&PROXY_PATHS, &REDISSON_PATHS],
         // In a cluster, two primaries seldom meet.
-        Topology::Hosts { is_cluster: false, replicas: 0 } => &[&HOSTS_PATHS, &UNACKNOWLEDGED],
-        Topology::Hosts { .. } => &[&HOSTS_PATHS],
+        Topology::Hosts { is_cluster: false, replicas: 0 } => {
+            &[&NATIVE_PATHS, &HOSTS_PATHS, &UNACKNOWLEDGED]
+        }
+        Topology::Hosts { .. } => &[&NATIVE_PATHS, &HOSTS_PATHS],
     };
     PATHS.iter().chain(more.iter().copied().flatten()).copied().collect()
 }
+
+/// How long, in nanoseconds, something explains what is judged later.
+const MEMORY: u64 = 60_000_000_000;
 
 /// Counters, moments worth knowing, and what was wrong without a look at the claims.
 #[derive(Debug, Default)]
@@ -169,13 +194,19 @@ impl Tally {
         *self.paths.entry(path.to_owned()).or_default() += times;
     }
 
+    /// So far the most was this.
+    pub fn most(&mut self, path: &str, number: u64) {
+        let most = self.paths.entry(path.to_owned()).or_default();
+        *most = number.max(*most);
+    }
+
     pub fn wrong(&mut self, what: String) {
         self.wrongs.push(what);
     }
 
-    pub fn may_hold_a_part(&mut self, names: &[&str], from: u64, to: u64) {
+    pub fn may_hold_a_part(&mut self, names: &[String], from: u64, to: u64) {
         for name in names {
-            self.parts.entry((*name).to_owned()).or_default().push((from, to));
+            self.parts.entry(name.clone()).or_default().push((from, to));
         }
     }
 
@@ -183,24 +214,12 @@ impl Tally {
         self.moments.push((clock::now(), what));
     }
 
-    pub fn merge(&mut self, other: &Self) {
+    pub fn merge(&mut self, other: Self) {
         other.paths.iter().for_each(|(path, times)| self.add(path, *times));
-        self.wrongs.extend(other.wrongs.iter().cloned());
-        self.moments.extend(other.moments.iter().cloned());
-        self.late.extend(&other.late);
+        self.wrongs.extend(other.wrongs);
+        self.moments.extend(other.moments);
+        self.late.extend(other.late);
     }
-}
-
-/// All that a run has left to be judged.
-pub struct Evidence {
-    pub records: PathBuf,
-    pub gone: Vec<Gone>,
-    pub log: Log,
-    pub tally: Tally,
-    pub left: Vec<(String, String)>,
-    pub started: u64,
-    /// Where to write it for another checker.
-    pub history: Option<PathBuf>,
 }
 
 /// How a run ended.
@@ -212,58 +231,206 @@ pub enum Verdict {
     Wrong,
 }
 
-/// Prints the counters and what was wrong.
-pub fn pronounce(evidence: Evidence, topology: Topology, length: Duration) -> Verdict {
-    let Evidence { records, gone, log, mut tally, left, started, history: witnessed } = evidence;
-    let Log { breaks, restarts, spans, .. } = log;
-    let read = gone.iter().flat_map(|gone| reading::claims(&records, gone, &mut tally));
-    let claims: Vec<Claim> = read.collect();
-    let epochs = Epochs(breaks);
-    // What befalls a cluster, or a host, takes seconds each time.
-    let enough = if topology == Topology::Pair { 60 } else { 300 };
-    let demanded = if length.as_secs() < enough { Vec::new() } else { demanded(topology) };
-    if let Some(path) = &witnessed {
-        history::write(path, &claims, &tally.calls, &epochs);
-    }
-    let mut history = History::expecting(demanded);
-    spans.iter().for_each(|span| outlived(span, &claims, &mut tally));
-    tally.add("overlaps that a failover excuses", excused(&claims, &epochs));
-    tally.add("held in two namespaces at once", rules::apart(&claims, NAMESPACE));
-    let mut found =
-        rules::losses(&claims, &epochs, &restarts, &mut |path, times| tally.add(path, times));
-    found.extend(rules::shares(&claims, &epochs));
-    epochs.holds(&claims).into_iter().for_each(|hold| history.hold(hold));
-    // A primary that does not know yet that it was replaced goes on for seconds on a host that is cut off. What it grants then has smaller
-    // tokens than what its successor grants, which is what keeps its holders out.
-    let may_be_late = |claim: &Claim| topology.has_hosts() && epochs.may_be_late(claim);
-    let in_order: Vec<_> = claims.iter().filter(|claim| !may_be_late(claim)).cloned().collect();
-    tally.add("judged: tokens", in_order.len() as u64);
-    found.extend(rules::tokens(&in_order));
-    found.extend(prompt::slow(&claims, started, topology, &mut tally));
-    found.extend(tally.wrongs.iter().cloned());
-    // One that is not demanded need not have been taken.
-    let taken = tally.paths.iter().filter(|(_, times)| **times > 0);
-    taken.for_each(|(path, times)| history.reached(path, *times));
-    left.into_iter().for_each(|(kind, what)| history.left(&kind, [what]));
-    found.extend(history.violations().iter().map(ToString::to_string));
+/// What the court is told of a part of a run.
+#[derive(Debug, Default)]
+pub struct Piece {
+    /// The workers that go on, and those that have come to their end.
+    pub crew: Vec<String>,
+    pub gone: Vec<Gone>,
+    pub log: Log,
+    /// Judge what was before that moment.
+    pub until: Option<u64>,
+    /// Say how the run goes.
+    pub is_told: bool,
+    /// The state of everything, to be printed.
+    pub vitals: Option<Vitals>,
+}
 
-    for (path, times) in history.paths() {
-        println!("{times:>9}  {path}");
+/// Judges a run piece by piece, and keeps of each piece what the next one needs.
+pub struct Court {
+    topology: Topology,
+    started: u64,
+    records: Records,
+    log: Log,
+    tally: Tally,
+    witness: Option<Witness>,
+    table: Option<Table>,
+    kills: usize,
+    /// Of what was judged before: what was not over by then, what came last and what has the greatest token.
+    known: Vec<Claim>,
+    /// Everything before was judged.
+    from: u64,
+    /// What was wrong, so far.
+    found: BTreeSet<String>,
+}
+
+impl Court {
+    pub fn new(
+        (topology, started): (Topology, u64),
+        records: Records,
+        witness: Option<Witness>,
+        table: Option<Table>,
+    ) -> Self {
+        let (log, tally, known, found) = Default::default();
+        let (kills, from) = (0, 0);
+        Self { topology, started, records, log, tally, witness, table, kills, known, from, found }
     }
-    found.iter().take(20).for_each(|what| println!("VIOLATION: {what}"));
-    let mut shown = HashSet::new();
-    for what in &found {
-        let kind = what.split(|c: char| c == ':' || c.is_ascii_digit()).next();
-        if shown.insert(kind) {
-            around(what, &claims, &epochs, &tally, started);
+
+    /// Hears what has happened since, and says how the run goes.
+    pub fn sit(&mut self, piece: Piece) {
+        let Piece { crew, gone, log, until, is_told, vitals } = piece;
+        self.log.add(log);
+        self.tally.merge(take(&mut self.log.tally));
+        gone.iter().for_each(|gone| self.records.read_last(gone, &mut self.tally));
+        crew.iter().for_each(|worker| self.records.read(worker, &mut self.tally));
+        self.kills += gone.iter().filter(|gone| gone.killed.is_some()).count();
+        if let Some(until) = until {
+            self.judge(until);
+        }
+        let since = |moment| (clock::now() - moment) / 1_000_000_000;
+        let seconds = since(self.started);
+        let (grants, kills) = (self.records.grants, self.kills);
+        let line = format!("{seconds:>4} s: {grants} grants, {kills} kills");
+        match vitals {
+            None if is_told => println!("{line}"),
+            None => {}
+            Some(mut vitals) => {
+                vitals
+                    .note("tasks of the keeper", self.records.tasks(&crew[self.topology.keeper()]));
+                vitals.note("seconds not judged yet", Some(since(self.from)));
+                let violations = self.found.len();
+                println!("{line}, {violations} violations, {vitals}");
+                let first = [seconds, grants as u64, kills as u64, violations as u64];
+                self.table.iter().for_each(|table| table.add(first, &vitals));
+            }
         }
     }
-    println!("{} violations", found.len());
-    let missed = found.iter().filter(|what| what.starts_with("this run never reached")).count();
-    match found.len() - missed {
-        0 if missed == 0 => Verdict::Right,
-        0 => Verdict::Incomplete,
-        _ => Verdict::Wrong,
+
+    /// Judges all that was acquired before a moment, if all of it is over.
+    fn judge(&mut self, until: u64) {
+        let (fresh, cut) = self.records.take(until, &mut self.tally);
+        let (topology, tally, records) = (self.topology, &mut self.tally, &self.records);
+        let mut claims = take(&mut self.known);
+        claims.extend(fresh.iter().cloned());
+        self.log.breaks.sort_by_key(|one| one.from);
+        let epochs = Epochs(self.log.breaks.clone());
+        if let Some(witness) = &mut self.witness {
+            let calls = tally.calls.iter().cloned().chain(records.under_way(cut));
+            let told = history::of(&claims, calls.collect(), &epochs, self.from);
+            witness.judge(told, tally);
+        }
+        self.log.spans.iter().for_each(|span| outlived(span, &fresh, tally));
+        tally.add("overlaps that a failover excuses", excused(&claims, &epochs));
+        tally.add("held in two namespaces at once", rules::apart(&fresh, NAMESPACE));
+        let restarts = &self.log.restarts;
+        let mut found =
+            rules::losses(&fresh, &epochs, restarts, &mut |path, times| tally.add(path, times));
+        found.extend(rules::shares(&claims, &epochs));
+        let mut history = History::default();
+        epochs.holds(&claims).into_iter().for_each(|hold| history.hold(hold));
+        found.extend(history.violations().iter().map(ToString::to_string));
+        // A primary that does not know yet that it was replaced goes on for seconds on a host that is cut off. What it grants then has smaller
+        // tokens than what its successor grants, which is what keeps its holders out.
+        let may_be_late = |claim: &Claim| topology.has_hosts() && epochs.may_be_late(claim);
+        let in_order = |claims: &[Claim]| -> Vec<Claim> {
+            claims.iter().filter(|claim| !may_be_late(claim)).cloned().collect()
+        };
+        tally.add("judged: tokens", in_order(&fresh).len() as u64);
+        found.extend(rules::tokens(&in_order(&claims)));
+        found.extend(prompt::slow(&claims, self.started, self.from, topology, tally));
+        found.extend(take(&mut tally.wrongs));
+        self.pronounce(found, &claims, &epochs);
+        self.forget(claims, cut);
+    }
+
+    /// Prints what is wrong and was not known to be.
+    fn pronounce(&mut self, found: Vec<String>, claims: &[Claim], epochs: &Epochs) {
+        let mut shown = HashSet::new();
+        for what in found {
+            if !self.found.insert(what.clone()) {
+                continue;
+            }
+            if self.found.len() <= 20 {
+                println!("VIOLATION: {what}");
+            }
+            let kind = what.split(|c: char| c == ':' || c.is_ascii_digit()).next();
+            if shown.insert(kind.unwrap_or_default().to_owned()) && self.found.len() <= 100 {
+                around(&what, claims, epochs, &self.tally, self.started);
+            }
+        }
+    }
+
+    /// What was before that moment is judged.
+    fn forget(&mut self, claims: Vec<Claim>, cut: u64) {
+        let keeps_on = |claim: &Claim| {
+            let ended = claim.ended.max(claim.given_back);
+            ended.is_none_or(|at| at.saturating_add(FELT) >= cut)
+        };
+        let mut last: HashMap<String, [(u64, usize); 2]> = HashMap::new();
+        for (at, claim) in claims.iter().enumerate() {
+            let [late, great] = last.entry(claim.lock.clone()).or_insert([(0, at); 2]);
+            *late = (*late).max((claim.acquired, at));
+            *great = (*great).max((claim.token, at));
+        }
+        let last: HashSet<usize> = last.into_values().flatten().map(|(_, at)| at).collect();
+        let known = claims.into_iter().enumerate();
+        let known = known.filter(|(at, claim)| keeps_on(claim) || last.contains(at));
+        self.known = known.map(|(_, claim)| claim).collect();
+        self.from = cut;
+        let mut oldest: HashMap<&str, u64> = HashMap::new();
+        for Claim { lock, called, .. } in &self.known {
+            let at = oldest.entry(lock).or_insert(*called);
+            *at = (*at).min(*called);
+        }
+        // A call, a fault or a pause may last until after what it explains.
+        let since = |to: u64| to.saturating_add(MEMORY) >= cut;
+        let Tally { moments, late, parts, calls, .. } = &mut self.tally;
+        moments.retain(|(at, _)| since(*at));
+        late.retain(|(_, to)| since(*to));
+        parts.values_mut().for_each(|times| times.retain(|(_, to)| since(*to)));
+        // The witness wants all that befell a latch, from its beginning on.
+        calls.retain(|call| {
+            let felt = if call.kind == "latch" { MEMORY } else { FELT };
+            call.returned.is_none_or(|at| at.saturating_add(felt) >= cut)
+        });
+        // What two primaries granted is in no order: those claims are judged with what replaced the one by the other.
+        let is_meant = |lock: &String| oldest.get(lock.as_str());
+        let befell =
+            |one: &Break| one.lock.as_ref().and_then(is_meant).is_some_and(|at| *at <= one.to);
+        self.log.breaks.retain(|one| since(one.to) || befell(one));
+        self.log.restarts.retain(|at| since(*at));
+        self.log.spans.retain(|span| since(span.to));
+    }
+
+    /// Prints the counters, and says how the run ended.
+    pub fn close(mut self, left: Vec<(String, String)>, length: Duration) -> Verdict {
+        if let Some(witness) = self.witness.take() {
+            witness.close(&mut self.tally);
+        }
+        // What befalls a cluster, or a host, takes seconds each time.
+        let is_slow = self.topology.is_cluster() || self.topology.has_hosts();
+        let enough = if is_slow { 300 } else { 60 };
+        let demanded = if length.as_secs() < enough { Vec::new() } else { demanded(self.topology) };
+        let mut history = History::expecting(demanded);
+        // One that is not demanded need not have been taken.
+        let taken = self.tally.paths.iter().filter(|(_, times)| **times > 0);
+        taken.for_each(|(path, times)| history.reached(path, *times));
+        left.into_iter().for_each(|(kind, what)| history.left(&kind, [what]));
+        for (path, times) in history.paths() {
+            println!("{times:>9}  {path}");
+        }
+        let mut found = take(&mut self.tally.wrongs);
+        found.extend(history.violations().iter().map(ToString::to_string));
+        self.pronounce(found, &[], &Epochs(Vec::new()));
+        println!("{} violations", self.found.len());
+        let missed = |what: &&String| {
+            what.starts_with("this run never reached") || what.starts_with(UNDECIDED)
+        };
+        match self.found.len() - self.found.iter().filter(missed).count() {
+            0 if self.found.is_empty() => Verdict::Right,
+            0 => Verdict::Incomplete,
+            _ => Verdict::Wrong,
+        }
     }
 }
 

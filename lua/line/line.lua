@@ -3,9 +3,10 @@
 -- src/engine/waiting.rs. acquire_line_up.lua, plain_release_to_head.lua and zset_release_to_head.lua do the usual turn
 -- of a lock with one holder without these functions.
 --
--- Line    owner field -> its place: when it came, in microseconds of the server's clock; no two places are equal. In the line
---         of a read-write lock, each reader stands twice. The second member is '<' and the owner field; its score is the
---         reader's place minus READERS. So a script finds the readers without going through the writers.
+-- Line    owner field -> its place: when it came, in microseconds of the server's clock. No two clients have equal places; two
+--         owner fields of one client may, if a request was cut off and asked again. In the line of a read-write lock, each
+--         reader stands twice. The second member is '<' and the owner field; its score is the reader's place minus READERS.
+--         So a script finds the readers without going through the writers.
 -- Notes   <owner field>        what the waiter wants: its part, and its lease in ms. Then perhaps a letter. 'r': it rests, since
 --                              it has waited for long, and shows a sign of life only when it is told to. 'f': it is a
 --                              follower, which came to a quick line behind another caller of its client; one of them

@@ -20,7 +20,8 @@ if not claimed or claimed == token then
   return { 0 }
 end
 local left = redis.call('pttl', mark)
-if left < 0 then -- another program wrote it, without a TTL
+-- Another program wrote it, without a TTL, or the period has become shorter since.
+if left < 0 or left > tonumber(interval) then
   redis.call('pexpire', mark, interval)
   left = tonumber(interval)
 end

@@ -14,10 +14,7 @@ clean_up() {
     local status=$?
     trap '' HUP INT TERM
     end_group
-    if [ -n "$server" ]; then
-        kill "$server" 2>/dev/null || true
-        wait "$server" 2>/dev/null || true
-    fi
+    stop_redis
     rm -rf "$scratch"
     exit "$status"
 }
@@ -162,10 +159,16 @@ says() {
         kill -0 "$server" 2>/dev/null || break
         sleep 0.05
     done
+    stop_redis
+    return 1
+}
+
+# Ends the server that was started last, if one runs.
+stop_redis() {
+    [ -n "$server" ] || return 0
     kill "$server" 2>/dev/null || true
     wait "$server" 2>/dev/null || true
     server=''
-    return 1
 }
 
 # Runs a command in a network of its own, which begins without any link. It needs no rights, where users may make namespaces. The names of

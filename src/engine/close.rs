@@ -22,9 +22,12 @@ impl Engine {
         timeout(limit, idle).await.is_ok()
     }
 
-    /// All that the client owes are locks that nobody holds: an idle tenure has one debt, and so has a held one or a request.
+    /// All that the client owes are locks that nobody holds, and what the releaser does: an idle tenure has one debt, and so has a
+    /// held one, a request, or a job.
     fn is_idle(&self) -> bool {
-        let owes_idle_ones_only = |idle| self.debts.len() <= idle;
+        // The debts first: a job that ends in between makes the difference greater, and this looks again.
+        let owes_idle_ones_only =
+            |idle| self.debts.len().saturating_sub(self.outbox.jobs.len()) <= idle;
         self.waiters.load(Ordering::Relaxed) == 0
             && self.timetable.idle().is_some_and(owes_idle_ones_only)
     }

@@ -174,7 +174,8 @@ impl Memory {
     fn new(releaser: UnboundedSender<Job>, config: &Config) -> Self {
         let started = Instant::now();
         let timetable = Arc::new(Timetable::new(started));
-        let outbox = Outbox { releaser, releases: Arc::default(), timetable };
+        let outbox =
+            Outbox { releaser, releases: Arc::default(), timetable, jobs: TaskTracker::new() };
         let releases = outbox.clone();
         Self {
             started,

@@ -77,7 +77,12 @@ impl Engine {
         let holds = match (hold.outcome(), tenure.holds()) {
             (Some(Ended::Lost), _) => return Ok(Err(hold.lost())),
             (Some(Ended::Released), _) => return Ok(Ok(false)),
-            (None, MOST_HOLDS..) => return Ok(Err(Error::TooManyHolds { limit: MOST_HOLDS })),
+            (None, MOST_HOLDS..) => {
+                return Ok(Err(Error::TooManyHolds {
+                    name: hold.name().into_owned(),
+                    limit: MOST_HOLDS,
+                }));
+            }
             (None, holds) => holds + 1,
         };
         let (length, max_hold) = (self.lease(lease), self.rhythm.max_hold);

@@ -226,6 +226,7 @@ mod tests {
     use std::time::Duration;
 
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+    use tokio_util::task::TaskTracker;
 
     use super::*;
     use crate::config::Layout;
@@ -244,7 +245,8 @@ mod tests {
     fn listener() -> (Listener, UnboundedReceiver<Job>) {
         let (now, (releaser, jobs)) = (Instant::now(), unbounded_channel());
         let timetable = Arc::new(Timetable::new(now));
-        let outbox = Outbox { releaser, releases: Arc::default(), timetable };
+        let outbox =
+            Outbox { releaser, releases: Arc::default(), timetable, jobs: TaskTracker::new() };
         let rules = Rules { waiter_ttl: TTL, pushed_lease: TTL, max_park: TTL, rests: true };
         let listener = Listener {
             table: Arc::new(Table::default()),

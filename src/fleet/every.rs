@@ -71,7 +71,11 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// takes too long, and [`Config::watchdog_timeout`](crate::Config::watchdog_timeout) for a process that dies. For your
 /// own schedule, such as a cron expression, call [`run_if_due`](Self::run_if_due) at each scheduled time, with a period
 /// slightly shorter than the interval of your schedule. A daily schedule in local time has a day of 23 hours when the clocks change: choose
-/// 22 hours there. A period that you change counts from the next run on: until then the mark of the old one lasts.
+/// 22 hours there.
+///
+/// # A period that changes
+/// If processes of a fleet give one name different periods, as they do during a deployment, the shortest counts: a process whose
+/// period is shorter than what is left of the interval cuts the interval down to it.
 #[derive(Clone)]
 #[must_use = "nothing is done until it is run"]
 pub struct Every {
@@ -167,7 +171,7 @@ impl Every {
         F: Future<Output = T>,
     {
         self.check()?;
-        if !self.left().await?.is_zero() {
+        if self.left().await?.is_some() {
             return Ok(None);
         }
         let Some(guard) = self.lock.try_lock().await? else { return Ok(None) };
@@ -188,8 +192,7 @@ impl Every {
         F: Future<Output = ()>,
     {
         // Most processes end here, after one request, without contending for the lock.
-        let left = self.left().await?;
-        if !left.is_zero() {
+        if let Some(left) = self.left().await? {
             failures.succeeds();
             return Ok(self.spread(left));
         }
@@ -204,9 +207,11 @@ impl Every {
         }
     }
 
-    /// How long the claim of the current interval lasts; zero if there is none.
-    async fn left(&self) -> Result<Duration> {
-        self.lock.handle.engine.interval_left(self.lock.handle.keys()?).await
+    /// How long the claim of the current interval lasts. `None` if there is none, or if it lasts for longer than a period: then
+    /// the period has become shorter, and only a claim may say so to Redis.
+    async fn left(&self) -> Result<Option<Duration>> {
+        let left = self.lock.handle.engine.interval_left(self.lock.handle.keys()?).await?;
+        Ok(Some(left).filter(|left| !left.is_zero() && *left <= self.period))
     }
 
     /// Claims the interval. If another run has claimed it, returns how long that claim lasts.
@@ -224,7 +229,8 @@ impl Every {
     {
         let Some(limit) = self.at_most else { return guard.run(work).await };
         let limited = |hold| timeout(limit, work(hold));
-        guard.run(limited).await?.map_err(|_| Error::TooLong { limit })
+        let name = guard.hold().name().into_owned();
+        guard.run(limited).await?.map_err(|_| Error::TooLong { name, limit })
     }
 
     fn spread(&self, left: Duration) -> Duration {

@@ -95,7 +95,21 @@ impl MultiGuard {
         self.parts.view.ended()
     }
 
-    pub(crate) fn hold(&self) -> MultiHold {
+    /// A view of these holds that does not keep the locks: see [`Guard::hold`].
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let guard = client.multi_lock(["doc:view:from", "doc:view:to"]).lock().await?;
+    /// let hold = guard.hold();
+    /// assert!(hold.is_valid());
+    /// guard.unlock().await?;
+    /// assert!(!hold.is_valid());
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn hold(&self) -> MultiHold {
         MultiHold { view: self.parts.view.clone() }
     }
 }

@@ -106,7 +106,9 @@ impl RedGuard {
         self.parts.view.ended()
     }
 
-    pub(crate) fn hold(&self) -> RedHold {
+    /// A view of this hold that does not keep the lock: see [`Guard::hold`](crate::Guard::hold).
+    #[must_use]
+    pub fn hold(&self) -> RedHold {
         RedHold { view: self.parts.view.clone() }
     }
 

@@ -299,6 +299,7 @@ impl MultiLock {
                     retry.is_held();
                     step_aside(&mut misses, limit).await;
                     let Some(guard) = limit.taken(locks[busy]).await? else { return Ok(None) };
+                    retry.answered();
                     first = Some((busy, guard));
                 }
                 Err(error) => {

@@ -161,9 +161,14 @@ impl RedLock {
         loop {
             won = match self.judge(self.ask_all(won).await) {
                 Judged::Won(guard) => return Ok(guard),
-                Judged::Held(held, won) => {
+                Judged::Held(held, kept) => {
                     retry.is_held();
-                    self.wait_for(&held, won, apart).await?
+                    let (won, silent) = self.wait_for(&held, kept, apart).await?;
+                    match silent {
+                        None => retry.answered(),
+                        Some(error) => retry.failed(error, self.ride_out()).await?,
+                    }
+                    won
                 }
                 Judged::Failed(error) => {
                     retry.failed(error, self.ride_out()).await?;
@@ -377,17 +382,18 @@ impl RedLock {
     }
 
     /// Waits until a held server may have become free. Returns the parts that it granted, and those of `kept` that the
-    /// call has not released and that could be extended to a whole lease.
+    /// call has not released and that could be extended to a whole lease. Also returns the last error, if no server has
+    /// answered meanwhile.
     async fn wait_for(
         &self,
         held: &[usize],
         mut kept: BTreeMap<usize, Guard>,
         apart: Duration,
-    ) -> Result<BTreeMap<usize, Guard>> {
-        let mut won = self.park(self.lines(held), &mut kept, apart).await?;
+    ) -> Result<(BTreeMap<usize, Guard>, Option<Error>)> {
+        let (mut won, silent) = self.park(self.lines(held), &mut kept, apart).await?;
         kept.append(&mut won);
         self.refresh(&mut kept).await;
-        Ok(kept)
+        Ok((kept, silent))
     }
 
     /// The held servers at which a call queues, in the order in which it joins their lines.
@@ -404,17 +410,18 @@ impl RedLock {
     }
 
     /// Joins one line after the other, until a server grants its lock. Also takes the locks that the servers of the other
-    /// joined lines grant soon after.
+    /// joined lines grant soon after. Returns them, and the last error if no server has answered.
     async fn park(
         &self,
         lines: Vec<usize>,
         kept: &mut BTreeMap<usize, Guard>,
         apart: Duration,
-    ) -> Result<BTreeMap<usize, Guard>> {
+    ) -> Result<(BTreeMap<usize, Guard>, Option<Error>)> {
         let wait = |at: usize| async move { (at, self.locks[at].try_lock_for(LOOK_ROUND).await) };
         let (mut lines, mut parked) = (lines.into_iter(), FuturesUnordered::new());
         let (mut join_at, mut joins) = (Instant::now(), false);
         let (mut won, mut until) = (BTreeMap::new(), None);
+        let (mut silent, mut has_answer) = (None, false);
         loop {
             if won.is_empty()
                 && (joins || parked.is_empty())
@@ -438,18 +445,20 @@ impl RedLock {
                 }
             };
             match answered {
-                None => return Ok(won),
+                None => return Ok((won, silent.filter(|_| !has_answer))),
                 Some((at, Ok(Some(guard)))) => {
                     won.insert(at, guard);
                     until.get_or_insert_with(|| Instant::now() + STRAGGLERS);
                     if kept.len() + won.len() >= self.majority() {
-                        return Ok(won);
+                        return Ok((won, None));
                     }
+                    has_answer = true;
                 }
                 // A permanent error: waiting longer does not help.
                 Some((_, Err(error))) if !error.is_transient() => return Err(error),
                 // The next round asks the others.
-                Some((_, Ok(None) | Err(_))) => {}
+                Some((_, Ok(None))) => has_answer = true,
+                Some((_, Err(error))) => silent = Some(error),
             }
         }
     }

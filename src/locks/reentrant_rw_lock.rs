@@ -40,7 +40,7 @@ use crate::owner::{Owner, OwnerId};
 /// let writing = prices.write().await?;
 /// let reading = prices.read().await?; // the same task: it waits for nobody
 /// writing.unlock().await?;
-/// assert!(matches!(prices.write().await, Err(Error::Upgrade)));
+/// assert!(matches!(prices.write().await, Err(Error::Upgrade { .. })));
 /// reading.unlock().await?;
 /// # Ok::<(), parklock::Error>(()) }).unwrap();
 /// ```

@@ -13,27 +13,33 @@ const ROUND_PAUSE: Duration = Duration::from_millis(200);
 /// The outcome of the requests so far.
 #[derive(Default)]
 pub(crate) struct Retry {
-    /// The servers have answered that another caller holds a lock.
+    /// Another caller holds a lock, by the last outcome.
     held: bool,
-    /// Since when the servers have given no answer, and the last error.
-    failing: Option<(Instant, Error)>,
+    /// The error of the last outcome, if it was one.
+    error: Option<Error>,
+    /// Since when no server has answered.
+    failing_since: Option<Instant>,
 }
 
 impl Retry {
+    /// Another caller has a lock. That may be a caller of the same client that is only asking for it: so this is no
+    /// sign of life of a server.
     pub(crate) fn is_held(&mut self) {
-        *self = Self { held: true, failing: None };
+        (self.held, self.error) = (true, None);
+    }
+
+    /// A server has answered.
+    pub(crate) fn answered(&mut self) {
+        self.failing_since = None;
     }
 
     /// Sleeps before a retry. Returns a permanent error at once, and any other after `ride_out`.
     pub(crate) async fn failed(&mut self, error: Error, ride_out: Duration) -> Result<()> {
-        if !error.is_transient() {
+        let since = *self.failing_since.get_or_insert_with(Instant::now);
+        if !error.is_transient() || since.elapsed() >= ride_out {
             return Err(error);
         }
-        let since = self.failing.take().map_or_else(Instant::now, |(since, _)| since);
-        if since.elapsed() >= ride_out {
-            return Err(error);
-        }
-        self.failing = Some((since, error));
+        self.error = Some(error);
         sleep(jittered(ROUND_PAUSE)).await;
         Ok(())
     }
@@ -41,7 +47,7 @@ impl Retry {
     /// What to return at the time limit. `None` means that another caller does hold a lock: it must not be a guess.
     pub(crate) fn out_of_time<T>(self, limit: Duration) -> Result<Option<T>> {
         match self {
-            Self { failing: Some((_, error)), .. } => Err(error),
+            Self { error: Some(error), .. } => Err(error),
             // The limit cut off the first request, which may have run.
             Self { held: false, .. } => Err(Error::cut_off(limit)),
             Self { held: true, .. } => Ok(None),

@@ -58,7 +58,7 @@ impl RwHandle {
     /// Refuses an owner that reads and does not write: it would wait for itself.
     fn refuse_upgrade(&self, owner: OwnerId) -> Result<()> {
         match (self.write.held_by(owner)?, self.read.held_by(owner)?) {
-            (None, Some(_)) => Err(Error::Upgrade),
+            (None, Some(reads)) => Err(Error::Upgrade { name: reads.name().into_owned() }),
             _ => Ok(()),
         }
     }

@@ -34,6 +34,9 @@ pub(crate) struct Address {
     config: Config,
 }
 
+/// The answer to `SELECT` of a number that is too great.
+const NO_DATABASE: &str = "DB index";
+
 /// The URL without user, password and query: safe for logs. A server may have named the host.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -160,8 +163,12 @@ impl Address {
         let hello = hello.map_err(Fault::connecting)?;
         refused(&hello)?;
         let others = others.map_err(Fault::connecting)?;
-        if database != 0 {
-            others.first().map_or(Ok(()), refused)?;
+        match others.first() {
+            Some(Value::ServerError(error)) if database != 0 && fault::says(error, NO_DATABASE) => {
+                return Err(Fault::Config(format!("the server has no database {database}")));
+            }
+            Some(answer) if database != 0 => refused(answer)?,
+            _ => {}
         }
         Hello::read(&hello)
     }

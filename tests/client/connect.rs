@@ -301,11 +301,15 @@ async fn locks_of_two_databases_are_two_locks() {
     assert!(timeout(SOON, waiter).await.unwrap().unwrap().is_ok());
 }
 
+/// To wait for it would not help.
 #[tokio::test]
-async fn connecting_to_a_database_that_does_not_exist_fails() {
+async fn connecting_to_a_database_that_does_not_exist_fails_at_once() {
     let server = Server::start().await;
-    let error = Client::connect(format!("{}/99", server.url())).await.unwrap_err();
-    assert!(all_words(&error).contains("out of range"), "{error}");
+    let config = Config::default().start_timeout(LONG);
+    let connecting = Client::connect_with(format!("{}/99", server.url()), config);
+    let error = timeout(SOON, connecting).await.expect("at once").unwrap_err();
+    assert!(matches!(error, Error::Config { .. }), "{error:?}");
+    assert!(error.to_string().contains("no database 99"), "{error}");
 }
 
 /// A service may start before Redis does.

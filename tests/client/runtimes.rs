@@ -586,3 +586,32 @@ async fn a_notification_does_not_stay_at_a_runtime_that_does_not_run() {
         comes("the first waiter", stopped.ends()).await.unlock().await.expect("it is ours");
     }
 }
+
+/// Nobody renews a fixed lease, so nothing can warn its holder before its runtime runs again.
+#[tokio::test]
+async fn a_fixed_lease_that_ends_while_its_runtime_is_blocked_is_lost_and_the_waiter_comes_in() {
+    let server = Server::start().await;
+    let (url, theirs) = (server.url(), client_with(&server, quick()).await);
+    let (holds, is_held) = tokio::sync::oneshot::channel();
+    let (goes_on, over) = mpsc::channel::<()>();
+    let blocked = thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let lock = comes_in(url, quick()).await.lock("a").lease(A_WHILE * 5);
+            let guard = lock.lock().await.expect("it is free");
+            holds.send(guard.token()).expect("the test goes on");
+            over.recv().expect("the test goes on");
+            assert!(!guard.is_valid());
+            guard.unlock().await
+        })
+    });
+    let token = is_held.await.expect("it takes the lock");
+    let guard = comes("the end of the lease", theirs.lock("a").lock()).await;
+    assert!(guard.token() > token);
+    goes_on.send(()).expect("it is still blocked");
+    let ended = tokio::task::spawn_blocking(|| blocked.join()).await.expect("it ends");
+    let ended = ended.expect("no panic");
+    assert!(matches!(&ended, Err(Error::Lost { name }) if name == "a"), "{ended:?}");
+    assert!(guard.is_valid());
+    guard.unlock().await.expect("it is ours");
+}

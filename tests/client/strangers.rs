@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parklock::{Client, Config, Error};
 
-use crate::common::fixture::SOON;
+use crate::common::fixture::{LONG, SOON};
 use crate::common::impostor::impostor;
 use crate::common::{Server, timeout};
 
@@ -37,6 +37,19 @@ async fn what_answers_wrongly_is_named() {
     let denied =
         refusal("-NOAUTH HELLO must be called with the client already authenticated\r\n").await;
     assert!(matches!(denied, Error::Permission { .. }), "{denied:?}");
+    assert!(denied.to_string().contains("NOAUTH"), "{denied}");
+}
+
+/// To wait for it would not help (B4).
+#[tokio::test]
+async fn a_server_that_is_too_old_is_refused_at_once() {
+    let answer = "%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n6.0.16\r\n";
+    let port = impostor(answer);
+    let config = Config::default().start_timeout(LONG);
+    let connecting = Client::connect_with(format!("redis://{}", port.address()), config);
+    let error = timeout(SOON, connecting).await.expect("at once").expect_err("it is too old");
+    assert!(matches!(error, Error::Config { .. }), "{error:?}");
+    assert!(error.to_string().contains("version 6.0:"), "{error}");
 }
 
 #[tokio::test]

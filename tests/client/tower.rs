@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use http::header::RETRY_AFTER;
 use http::{Request, Response, StatusCode};
-use parklock::tower::{LockLayer, LockLost, OnLoss, Refusal};
+use parklock::tower::{LockLayer, LockLost, OnLoss, Refusal, decoded_path};
 use parklock::{Client, Config, Error, Hold};
 use parklock_testing::Redis;
 use tokio::sync::Semaphore;
@@ -97,6 +97,33 @@ async fn requests_of_one_name_go_one_after_the_other_and_others_beside_them() {
     let token = |answer: Answer| answer.into_body().parse::<u64>().expect("a token");
     assert!(token(first) < token(second));
     assert!(!ours.lock("path:/a").is_locked().await.unwrap());
+}
+
+/// The layer of the guide, within a router that cuts the prefix off.
+#[tokio::test(start_paused = true)]
+async fn a_name_of_ones_own_is_one_for_all_spellings_of_a_path_and_none_for_requests_that_only_read()
+ {
+    let redis = Redis::start();
+    let client = client(&redis).await;
+    let of_orders = LockLayer::new(&client, |request| {
+        let path = decoded_path(request);
+        (!request.method().is_safe()).then(|| format!("shop:/orders{}", path.trim_end_matches('/')))
+    });
+    let service = behind(&of_orders, &open());
+    let _held = client.lock("shop:/orders/42").lock().await.unwrap();
+    for path in ["/42", "/42/", "/%34%32", "/4%32/?again"] {
+        let busy = answered(service.clone().oneshot(post(path))).await;
+        assert_eq!(busy.status(), StatusCode::LOCKED, "{path}");
+    }
+    assert_eq!(answered(service.clone().oneshot(post("/43"))).await.status(), StatusCode::OK);
+    for method in ["GET", "HEAD", "OPTIONS"] {
+        let request = Request::builder().method(method).uri("/42").body(String::new()).unwrap();
+        assert_eq!(
+            answered(service.clone().oneshot(request)).await.into_body(),
+            "no lock",
+            "{method}"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -417,6 +444,30 @@ async fn a_client_that_drains_lets_accepted_requests_finish_and_then_closes() {
         }
         assert!(timeout(SOON, drained).await.expect("it ends").expect("no panic"));
         assert!(matches!(client.lock("b").lock().await, Err(Error::Closed)));
+    }
+}
+
+/// A request whose connection broke may still run: for a lease, the client looks for it. That keeps nobody.
+#[tokio::test(start_paused = true)]
+async fn a_client_drains_at_once_though_it_still_looks_for_a_request_that_was_cut_off() {
+    let redis = Redis::start();
+    for refused in [false, true] {
+        let client = client(&redis).await;
+        client.lock("warm").lock().await.unwrap().unlock().await.expect("it is ours");
+        if refused {
+            redis.refuse();
+        } else {
+            redis.cut();
+        }
+        match client.lock("a").try_lock_for(SOON / 20).await {
+            Ok(guard) => guard.expect("it is free").unlock().await.expect("it is ours"),
+            Err(error) => assert!(refused, "{error}"),
+        }
+        redis.allow();
+        sleep(SOON / 20).await;
+        let began = tokio::time::Instant::now();
+        assert!(client.drain(SOON).await, "refused: {refused}");
+        assert!(began.elapsed() < SOON / 4, "{:?}, refused: {refused}", began.elapsed());
     }
 }
 

@@ -6,8 +6,6 @@ use std::process::{self, Command, Stdio};
 use std::sync::{LazyLock, mpsc};
 use std::thread;
 
-use super::port::Host;
-
 type Order = (Command, mpsc::Sender<io::Result<process::Child>>);
 
 /// All children are started by this one thread, which lives as long as the process: the kernel's parent-death signal
@@ -38,14 +36,6 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     }
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]).arg(program);
-    command
-}
-
-/// The same in the network namespace of this host, if one is given. Each program becomes the next one: the process is the same.
-pub fn command_on(host: Option<&Host>, program: impl AsRef<OsStr>) -> Command {
-    let Some(host) = host else { return command(program) };
-    let mut command = command("nsenter");
-    command.arg(format!("--net={}", host.namespace())).arg(program);
     command
 }
 

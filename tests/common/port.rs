@@ -1,9 +1,13 @@
 //! A TCP port that stays ours, whether somebody listens on it or not; and hosts of our own, whose ports are all ours.
 
+use std::ffi::OsStr;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
 
 use tokio::net::{TcpListener, TcpSocket};
+
+use super::child;
 
 /// A free loopback port, kept by a socket that is bound and never listens.
 ///
@@ -24,9 +28,11 @@ pub struct Host {
 }
 
 impl Host {
-    /// The file that stands for it.
-    pub fn namespace(&self) -> String {
-        format!("/run/netns/{}", self.name)
+    /// A command of this program there. Each program becomes the next one: the process is the same.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = child::command("nsenter");
+        command.arg(format!("--net=/run/netns/{}", self.name)).arg(program);
+        command
     }
 }
 

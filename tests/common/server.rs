@@ -16,7 +16,8 @@ use super::child::{self, Child};
 use super::port::{Host, Port};
 use super::wait::{eventually, timeout};
 
-const START: Duration = Duration::from_secs(10);
+/// A busy machine may take this long to load a file.
+const START: Duration = Duration::from_secs(60);
 const STOP: Duration = Duration::from_secs(10);
 
 /// What always holds: nothing is written unless asked for, nobody else gets in, and replicas need not wait.
@@ -244,7 +245,10 @@ impl Server {
         let everybodys = || env::var_os("PARKLOCK_SERVER").unwrap_or("redis-server".into());
         let Setup { args, program, variables, host, .. } = &self.setup;
         let program = program.clone().map_or_else(everybodys, PathBuf::into_os_string);
-        let mut command = child::command_on(host.as_ref(), program);
+        let mut command = match host {
+            Some(host) => host.command(program),
+            None => child::command(program),
+        };
         let (address, port) = (self.address().ip().to_string(), self.port().to_string());
         if let (true, Some(bus)) = (self.setup.names_bus, &self.bus) {
             command.args(["--cluster-port", &bus.number().to_string()]);

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::Level;
 
-use crate::common::{Server, Site, eventually, timeout};
+use crate::common::{Server, Site, Watched, eventually, timeout};
 use crate::log::Log;
 use crate::{A_WHILE, SOON, connect};
 
@@ -216,4 +216,30 @@ async fn a_server_that_is_gone_is_a_warning_though_nothing_is_held() {
     assert_eq!(count(&lines, &["succeed again", "after="]), 1, "{lines:#?}");
     assert!(lines.len() <= story(began.elapsed()), "{lines:#?}");
     is_plain(&lines);
+}
+
+/// The sentinels go on answering, and still name the primary that is gone, since nobody can take over.
+#[tokio::test]
+async fn a_primary_that_nobody_replaces_is_one_story_behind_sentinels() {
+    let (log, _listening) = Log::of(Level::WARN);
+    let watched = Watched::with_replicas(0).await;
+    let client = connect(&watched.url(), config()).await;
+    let guards = hold(&client, 50).await;
+    begins_here(&log).await;
+    let began = Instant::now();
+    watched.servers[0].kill();
+    join_all(guards.iter().map(Guard::ended)).await;
+    eventually(SOON, "it counts", async || log.lines_with("lost=50") > 0).await;
+    watched.servers[0].start_again().await;
+    let back = async || matches!(client.lock("a").try_lock().await, Ok(Some(_)));
+    eventually(SOON, "it is back", back).await;
+    eventually(SOON, "it is over", async || log.lines_with("succeed again") > 0).await;
+    let (errors, warnings): (Vec<_>, Vec<_>) =
+        loud(&log).into_iter().partition(|line| line.contains("ERROR "));
+    assert_eq!(count(&errors, &["lock "]), 50, "{errors:#?}");
+    assert_eq!(errors.len(), 50, "{errors:#?}");
+    assert!(warnings.len() <= story(began.elapsed()) + 1, "{warnings:#?}");
+    assert_eq!(count(&warnings, &["succeed again", "lost=50"]), 1, "{warnings:#?}");
+    is_plain(&warnings);
+    eprintln!("{}", warnings.join("\n"));
 }

@@ -9,6 +9,7 @@ pub struct Claim {
     pub worker: String,
     pub lock: String,
     pub owner: String,
+    /// 0 if it has none, such as a `RedLock` and a plain lock of Redisson.
     pub token: u64,
     pub called: u64,
     pub acquired: u64,

@@ -35,6 +35,7 @@ pub struct Hold {
     /// The owner, which may nest: unique for each guard of a `Lock`, the same for all guards of one re-entrant owner,
     /// over all processes.
     pub owner: String,
+    /// 0 if it has none.
     pub token: u64,
     pub acquired: u64,
     /// `None`: nobody saw it end.
@@ -220,7 +221,7 @@ fn judge_claims(mut holds: Vec<&Hold>, found: &mut Vec<Violation>) {
         if overlaps && !nests {
             found.push(Violation::Overlap((*last).clone(), hold.clone()));
         }
-        if !nests && !hold.outlived && hold.token <= greatest.token {
+        if !nests && !hold.outlived && hold.token > 0 && hold.token <= greatest.token {
             found.push(Violation::TokenFell((*greatest).clone(), hold.clone()));
         }
         if hold.end() > last.end() {
@@ -234,6 +235,7 @@ fn judge_claims(mut holds: Vec<&Hold>, found: &mut Vec<Violation>) {
 
 /// The rest of rule 2.
 fn judge_uniqueness(mut holds: Vec<&Hold>, found: &mut Vec<Violation>) {
+    holds.retain(|hold| hold.token > 0);
     holds.sort_by_key(|hold| (hold.token, hold.acquired));
     for pair in holds.windows(2) {
         if pair[0].token == pair[1].token && pair[0].owner != pair[1].owner {

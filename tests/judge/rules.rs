@@ -116,7 +116,7 @@ pub fn apart(claims: &[Claim], namespace: &str) -> u64 {
 /// token.
 pub fn tokens(claims: &[Claim]) -> Vec<String> {
     let mut locks: HashMap<&str, Vec<&Claim>> = HashMap::new();
-    let alone = claims.iter().filter(|claim| claim.part == claim.of);
+    let alone = claims.iter().filter(|claim| claim.part == claim.of && claim.token > 0);
     alone.for_each(|claim| locks.entry(&claim.lock).or_default().push(claim));
     let mut found = Vec::new();
     for told in locks.values_mut() {

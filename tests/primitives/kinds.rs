@@ -100,8 +100,12 @@ fn is_conflict<T: std::fmt::Debug>(what: &str, pair: (Kind, Kind), answer: Resul
         panic!("{pair:?}, {what}: {answer:?}")
     };
     let (held, asked) = (pair.0.called(), pair.1.called());
-    let says =
-        |kind| format!("the caller asked for a {asked}, but the key \"lock:{{a}}\" holds a {kind}");
+    let says = |kind| {
+        let key = "the key \"lock:{a}\"";
+        format!(
+            "the caller asked for a {asked}, but {key} holds a {kind}: a name has one kind at a time"
+        )
+    };
     let holders = if pair.0 == Lock { "hash" } else { "zset" };
     let said = error.to_string();
     assert!(said == says(held) || said == says(holders), "{pair:?}, {what}: {said}");

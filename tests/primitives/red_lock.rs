@@ -234,6 +234,20 @@ async fn without_a_majority_the_lock_is_lost_and_cannot_be_taken() {
     assert!(in_time(guard.unlock()).await.is_err());
 }
 
+/// Each caller finds another one of its own client asking, which says nothing about the servers.
+#[tokio::test]
+async fn callers_of_one_client_do_not_prolong_each_others_wait_for_dead_servers() {
+    let stage = Stage::set(1).await;
+    let lock = stage.lock_with(quick()).await;
+    stage.servers[0].kill();
+    let callers: Vec<_> = (0..4).map(|_| wait(&lock)).collect();
+    for caller in callers {
+        let answer = in_time(caller).await.unwrap();
+        let told = matches!(answer, Err(Error::Unavailable { .. } | Error::Indeterminate { .. }));
+        assert!(told, "{answer:?}");
+    }
+}
+
 /// F50: a server that answers too late does not count, and gets back what it granted.
 #[tokio::test]
 async fn a_slow_server_costs_little_and_keeps_nothing() {

@@ -291,7 +291,7 @@ async fn more_than_65535_holds_are_refused_and_the_server_is_not_told() {
     for _ in 0..65_535 {
         guards.push(lock.lock().await.unwrap());
     }
-    assert!(matches!(lock.lock().await, Err(Error::TooManyHolds { limit: 65_535 })));
+    assert!(matches!(lock.lock().await, Err(Error::TooManyHolds { limit: 65_535, .. })));
     assert!(matches!(lock.try_lock().await, Err(Error::TooManyHolds { .. })));
     assert_eq!(count(&server, "a").await, 65_535);
     assert_eq!(guards[0].hold_count(), 65_535);

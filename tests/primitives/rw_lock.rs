@@ -249,13 +249,13 @@ async fn to_write_while_one_reads_is_an_error_and_no_deadlock() {
         let lock = scene.owner();
         let read = lock.read().await.unwrap();
         let upgraded = timeout(SOON, lock.write()).await.expect("no deadlock");
-        assert!(matches!(upgraded, Err(Error::Upgrade)));
-        assert!(matches!(lock.try_write().await, Err(Error::Upgrade)));
-        assert!(matches!(lock.try_write_for(SOON).await, Err(Error::Upgrade)));
+        assert!(matches!(upgraded, Err(Error::Upgrade { name }) if name == "a"));
+        assert!(matches!(lock.try_write().await, Err(Error::Upgrade { .. })));
+        assert!(matches!(lock.try_write_for(SOON).await, Err(Error::Upgrade { .. })));
         assert!(read.is_valid());
         let nested = lock.read().await.unwrap();
         read.unlock().await.unwrap();
-        assert!(matches!(lock.write().await, Err(Error::Upgrade)), "it still reads");
+        assert!(matches!(lock.write().await, Err(Error::Upgrade { .. })), "it still reads");
         nested.unlock().await.unwrap();
         lock.write().await.unwrap().unlock().await.unwrap();
         scene.is_clean().await;
@@ -273,7 +273,7 @@ async fn an_owner_with_two_reads_still_reads_after_it_ends_either() {
             let mut reads = vec![one.unwrap(), other.unwrap()];
             reads.remove(first).unlock().await.unwrap();
             let upgraded = timeout(AT_ONCE, lock.write()).await.expect("no deadlock");
-            assert!(matches!(upgraded, Err(Error::Upgrade)), "{:?}", scene.layout);
+            assert!(matches!(upgraded, Err(Error::Upgrade { .. })), "{:?}", scene.layout);
             reads.remove(0).unlock().await.unwrap();
             lock.write().await.unwrap().unlock().await.unwrap();
         }
@@ -1027,7 +1027,7 @@ async fn a_task_nests_on_a_reentrant_handle_and_another_task_waits() {
         assert!(named.try_read().await.unwrap().is_none(), "another owner");
         outer.unlock().await.unwrap();
         inner.unlock().await.unwrap();
-        assert!(matches!(lock.write().await, Err(Error::Upgrade)));
+        assert!(matches!(lock.write().await, Err(Error::Upgrade { .. })));
         assert!(scene.somebody().try_write().await.unwrap().is_none(), "it waits, as tokio's does");
         read.unlock().await.unwrap();
 

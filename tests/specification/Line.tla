@@ -56,8 +56,10 @@ vars    == <<server, network, client, faults, idle, pace>>
 
 Is(rule) == Broken = rule
 Min(a, b) == IF a < b THEN a ELSE b
-Less(n) == IF n > 0 THEN n - 1 ELSE n
+Less(n, ticks) == IF n > ticks THEN n - ticks ELSE IF n > 0 THEN 0 ELSE n
 NotAsked == -1
+\* Trace.tla replaces this and some other definitions by finer ones: a tick there is a millisecond.
+LeastLife == 0
 NoCall == [do |-> "nothing"]
 NoLife == [left |-> 0, sign |-> 0]
 ClientOf(f) == f[1]
@@ -81,8 +83,9 @@ Fresh(c) == CHOOSE n \in 1..9 : n \notin Mentioned(c) /\ \A k \in 1..(n - 1) : k
 Now == [lock |-> lock, line |-> line, life |-> life, asked |-> asked, near |-> near, out |-> {}]
 
 Without(seq, f) == SelectSeq(seq, LAMBDA g : g # f)
+LinesUp(seq, f) == Append(seq, f)
 Stands(s, f) == \E i \in DOMAIN s.line : s.line[i] = f
-Lives(s, f) == s.life[ClientOf(f)].left > 0
+Lives(s, f) == s.life[ClientOf(f)].left > LeastLife
 Dead(s, f) == ~Lives(s, f) /\ s.asked[ClientOf(f)] = 0 /\ ~Is("the dead stay")
 
 \* A message is heard by a client that listens. One that has died may still seem to.
@@ -145,7 +148,7 @@ Acquire(r) ==
       taken(s) == [s |-> [s EXCEPT !.lock = [own |-> f, left |-> Lease]],
                    is |-> "granted", awaited |-> s.line # <<>>, again |-> 0]
       signed == [free EXCEPT !.life[c] = [left |-> Ttl, sign |-> Min(Ttl, r.sign)], !.asked[c] = NotAsked,
-                             !.line = IF Stands(free, f) THEN @ ELSE Append(@, f)]
+                             !.line = IF Stands(free, f) THEN @ ELSE LinesUp(@, f)]
       then == Settle(signed, f)
       again == IF f \in then.near \/ then.lock.own = Nobody THEN 1 ELSE then.lock.left
   IN  CASE free.lock.own = f -> taken(free)
@@ -378,18 +381,24 @@ Due ==
 InUse == \E c \in Clients : Valid(c)
 Unused == ~InUse /\ \E c \in Clients : Wants(c)
 
-Older(r) == [r EXCEPT !.left = Less(@), !.sign = Less(@)]
+Older(r, ticks) == [r EXCEPT !.left = Less(@, ticks), !.sign = Less(@, ticks)]
+IsOver(left, ticks) == left <= ticks
+MayStillRun(r, ticks) == r.left > ticks
+
+\* All that ages, but for the line: Trace.tla lets time pass there by another clock.
+Ages(ticks) ==
+  /\ lock' = IF IsOver(lock.left, ticks) THEN [own |-> Nobody, left |-> 0] ELSE [lock EXCEPT !.left = @ - ticks]
+  /\ call' = [c \in Clients |-> IF call[c] = NoCall THEN NoCall ELSE Older(call[c], ticks)]
+  /\ strays' = {Older(r, ticks) : r \in {r \in strays : MayStillRun(r, ticks)}}
+  /\ mail' = {[m EXCEPT !.sign = Less(@, ticks)] : m \in mail}
+  /\ until' = [c \in Clients |-> Less(until[c], ticks)]
+  /\ ask' = [c \in Clients |-> IF ask[c] > Lease THEN ask[c] ELSE Less(ask[c], ticks)]
+  /\ UNCHANGED <<near, gives, st, id, turns, queue, ears, keeps>>
 
 Passes ==
-  /\ lock' = IF lock.left <= 1 THEN [own |-> Nobody, left |-> 0] ELSE [lock EXCEPT !.left = @ - 1]
-  /\ life' = [c \in Clients |-> [left |-> Less(life[c].left), sign |-> Less(life[c].sign)]]
-  /\ asked' = [c \in Clients |-> IF life[c].left > 0 THEN asked[c] ELSE Less(asked[c])]
-  /\ call' = [c \in Clients |-> IF call[c] = NoCall THEN NoCall ELSE Older(call[c])]
-  /\ strays' = {Older(r) : r \in {r \in strays : r.left > 1}}
-  /\ mail' = {[m EXCEPT !.sign = Less(@)] : m \in mail}
-  /\ until' = [c \in Clients |-> Less(until[c])]
-  /\ ask' = [c \in Clients |-> IF ask[c] > Lease THEN ask[c] ELSE Less(ask[c])]
-  /\ UNCHANGED <<line, near, gives, st, id, turns, queue, ears, keeps>>
+  /\ Ages(1) /\ UNCHANGED line
+  /\ life' = [c \in Clients |-> [left |-> Less(life[c].left, 1), sign |-> Less(life[c].sign, 1)]]
+  /\ asked' = [c \in Clients |-> IF life[c].left > 0 THEN asked[c] ELSE Less(asked[c], 1)]
 
 Tick ==
   /\ ~Due

@@ -86,7 +86,7 @@ pub(crate) enum Command {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Server {
     /// The URL of Redis [default: PARKLOCK_URL, REDIS_URL, redis://127.0.0.1:6379]. For rediss://, PARKLOCK_CA may name a
-    /// file of certificate authorities
+    /// file of certificate authorities, PARKLOCK_CERT and PARKLOCK_KEY the files of a client certificate
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// Whose keys: parklock's, or those of Redisson (Java)
@@ -357,10 +357,12 @@ impl Server {
 
     pub(crate) fn config_without_namespace(&self) -> Config {
         let config = Config::default().layout(self.layout());
-        match authorities().filter(|_| self.url().starts_with("rediss")) {
-            Some(ca) => config.tls(Tls::new().ca_file(ca)),
-            None => config,
+        if !self.url().starts_with("rediss") {
+            return config;
         }
+        let TlsFiles { authorities, identity } = TlsFiles::of_environment();
+        let tls = authorities.into_iter().fold(Tls::new(), Tls::ca_file);
+        config.tls(identity.into_iter().fold(tls, |tls, (cert, key)| tls.identity_files(cert, key)))
     }
 
     pub(crate) fn layout(&self) -> parklock::Layout {
@@ -380,16 +382,29 @@ fn of_environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The file of the certificate authorities that the user trusts instead of the public ones.
-pub(crate) fn authorities() -> Option<PathBuf> {
-    of_environment("PARKLOCK_CA").map(PathBuf::from)
+/// The files for `rediss://` that the environment names.
+pub(crate) struct TlsFiles {
+    /// The certificate authorities that the user trusts instead of the public ones: `PARKLOCK_CA`.
+    pub(crate) authorities: Option<PathBuf>,
+    /// The certificate and the key of the user: `PARKLOCK_CERT` and `PARKLOCK_KEY`. If only one is named, the other cannot be read.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// The names of all locks that this process runs under, as JSON.
+impl TlsFiles {
+    pub(crate) fn of_environment() -> Self {
+        let file = |name| of_environment(name).map(PathBuf::from);
+        let (cert, key) = (file("PARKLOCK_CERT"), file("PARKLOCK_KEY"));
+        let has_identity = cert.is_some() || key.is_some();
+        let identity = has_identity.then(|| (cert.unwrap_or_default(), key.unwrap_or_default()));
+        Self { authorities: file("PARKLOCK_CA"), identity }
+    }
+}
+
+/// The names of all locks that this process runs under, each with the pid of its tool, as JSON.
 pub(crate) const OUTER: &str = "PARKLOCK_OUTER";
 
-fn outer_names() -> Vec<String> {
-    of_environment(OUTER).and_then(|names| serde_json::from_str(&names).ok()).unwrap_or_default()
+fn outer_tools() -> Vec<(String, u32)> {
+    of_environment(OUTER).and_then(|tools| serde_json::from_str(&tools).ok()).unwrap_or_default()
 }
 
 impl Lock {
@@ -398,16 +413,23 @@ impl Lock {
         self.lease.or(self.watchdog).unwrap_or(Duration::from_secs(30))
     }
 
-    /// Whether this process runs under a lock of the same name, which only one caller may hold: then it waits for itself, unless
-    /// that lock was given back, or lies on another server or in another namespace.
-    pub(crate) fn is_nested(&self) -> bool {
-        outer_names().contains(&self.name) && !matches!(self.kind, Kind::Read | Kind::Semaphore)
+    /// The pid of the tool under whose lock of the same name this process runs, if only one caller may hold that lock: then it waits
+    /// for itself, unless that lock was given back, or lies on another server or in another namespace.
+    pub(crate) fn outer_tool(&self) -> Option<u32> {
+        let is_alone = !matches!(self.kind, Kind::Read | Kind::Semaphore);
+        let outer =
+            outer_tools().into_iter().rev().find(|(name, _)| is_alone && *name == self.name);
+        outer.map(|(_, pid)| pid)
+    }
+
+    pub(crate) fn waits_for_ever(&self) -> bool {
+        !self.nonblock && self.wait.is_none()
     }
 
     /// What the command under this lock finds in [`OUTER`].
-    pub(crate) fn names_for_inner(&self) -> String {
-        let names = outer_names().into_iter().chain([self.name.clone()]);
-        json!(names.collect::<Vec<_>>()).to_string()
+    pub(crate) fn tools_for_inner(&self) -> String {
+        let tools = outer_tools().into_iter().chain([(self.name.clone(), std::process::id())]);
+        json!(tools.collect::<Vec<_>>()).to_string()
     }
 
     /// How many callers may hold the lock at a time.

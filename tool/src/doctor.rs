@@ -17,7 +17,7 @@ use crate::inventory::scan;
 use crate::moment::on_the_wall;
 use crate::servers::{Info, Missing, Server};
 use crate::span::short;
-use crate::table::printable;
+use crate::table::{counted, printable};
 use crate::{exit, output, servers};
 
 /// How many round trips the doctor measures.
@@ -170,7 +170,13 @@ async fn check_all(
     findings.push(role(&replication));
     let memory = server.info("memory").await?;
     findings.extend([eviction(&memory), room(&memory)]);
-    findings.push(clients(&server.info("clients").await?));
+    let about = server.info("clients").await?;
+    let limit = match about.number("maxclients") {
+        Some(limit) => Some(limit),
+        // Servers before 7.0 have it in CONFIG alone.
+        None => server.setting("maxclients").await?.and_then(|text| text.parse().ok()),
+    };
+    findings.push(clients(about.number("connected_clients"), limit));
     findings.push(evicted(&server.info("stats").await?));
     findings.push(persistence(server).await?);
     findings.extend(replicas(server, &replication).await?);
@@ -253,11 +259,11 @@ fn room(memory: &Info) -> Finding {
     }
 }
 
-fn clients(clients: &Info) -> Finding {
+fn clients(connected: Option<u64>, limit: Option<u64>) -> Finding {
     let check = "clients";
-    match (clients.number("connected_clients"), clients.number("maxclients")) {
+    match (connected, limit) {
         (Some(connected), Some(limit @ 1..)) => {
-            let found = format!("{connected} of {limit} connections");
+            let found = format!("{connected} of {}", counted(limit, "connection"));
             if connected * 100 / limit < 90 {
                 Finding::ok(check, found)
             } else {
@@ -265,8 +271,7 @@ fn clients(clients: &Info) -> Finding {
                 Finding::warn(check, found, remedy)
             }
         }
-        // Older servers have the limit in CONFIG alone.
-        (Some(connected), _) => Finding::ok(check, format!("{connected} connections")),
+        (Some(connected), _) => Finding::ok(check, counted(connected, "connection")),
         _ => Finding::unknown(check),
     }
 }
@@ -681,11 +686,9 @@ mod tests {
 
     #[test]
     fn a_server_that_is_nearly_full_of_clients_is_a_warning() {
-        let connected =
-            |number| clients(&info(&format!("connected_clients:{number}\r\nmaxclients:100")));
-        assert_eq!(connected(89).verdict, Verdict::Ok);
-        assert_eq!(connected(90).verdict, Verdict::Warn);
-        assert_eq!(clients(&info("connected_clients:90")).verdict, Verdict::Ok);
+        assert_eq!(clients(Some(89), Some(100)).verdict, Verdict::Ok);
+        assert_eq!(clients(Some(90), Some(100)).verdict, Verdict::Warn);
+        assert_eq!(clients(Some(1), None).found, "1 connection");
     }
 
     #[test]

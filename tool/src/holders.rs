@@ -48,6 +48,12 @@ impl Holders {
         Self { text: names.join(" and "), json: inventory.json(lock)["holders"].take() }
     }
 
+    /// Whether one of them is the tool with this pid.
+    pub(crate) fn has_tool(&self, pid: u32) -> bool {
+        let pids = self.json.as_array().into_iter().flatten().map(|holder| &holder["who"]["pid"]);
+        pids.into_iter().any(|named| named.as_u64() == Some(u64::from(pid)))
+    }
+
     pub(crate) fn read(line: &str) -> Option<Self> {
         let (text, json) = serde_json::from_str(line).ok()?;
         Some(Self { text, json })

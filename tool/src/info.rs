@@ -45,10 +45,13 @@ pub(crate) fn text(lock: &Lock, inventory: &Inventory) -> String {
     } else if lock.capacity.is_some() {
         line("permits", format!("{} in use", lock.count()));
     }
-    line(
-        "ttl",
-        lock.ttl.map_or_else(|| "none: it stays until somebody removes it".to_owned(), short),
-    );
+    if lock.is_held() || lock.is_strange {
+        let stays = || "none: it stays until somebody removes it".to_owned();
+        line("ttl", lock.ttl.map_or_else(stays, short));
+    }
+    if let Some(interval) = lock.interval {
+        line("interval", format!("claimed by a job for another {}", short(interval)));
+    }
     if let Some(token) = lock.token {
         line("token", token.to_string());
     }

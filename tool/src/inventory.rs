@@ -161,6 +161,7 @@ impl Inventory {
             "used": lock.used, "capacity": lock.capacity, "ttl_ms": lock.ttl.map(ms),
             "waiting": lock.waiting, "line": lock.line.iter().map(waiter).collect::<Vec<_>>(),
             "listening": lock.listening, "token": lock.token.map(|token| token.to_string()),
+            "interval_ms": lock.interval.map(ms),
             "key": lock.key, "server": lock.server,
         })
     }

@@ -112,17 +112,25 @@ fn obey(command: Command, arguments: &[OsString]) -> u8 {
         Voice::of(lock).warn("failed", &json!({ "code": exit::CONFIG }), why);
         return exit::CONFIG;
     }
-    if let Some(lock) = command.lock().filter(|lock| lock.is_nested()) {
-        let text =
-            format!("this already runs under {}, and may wait for itself", printable(&lock.name));
-        Voice::of(lock).warn("nested", &json!({}), &text);
+    if let Some((lock, outer)) = command.lock().and_then(|lock| Some((lock, lock.outer_tool()?))) {
+        let (name, voice) = (printable(&lock.name), Voice::of(lock));
+        if lock.waits_for_ever()
+            && on_runtime(holders::of(lock)).is_ok_and(|holders| holders.has_tool(outer))
+        {
+            let text =
+                format!("this already runs under {name}, and would wait for itself for ever");
+            voice.warn("failed", &json!({ "code": exit::USAGE }), &text);
+            return exit::USAGE;
+        }
+        let text = format!("this already runs under {name}, and may wait for itself");
+        voice.warn("nested", &json!({}), &text);
     }
     match command {
         Command::Run(asked) => run::run(&asked, arguments),
         Command::Elect(asked) => elect::elect(&asked, arguments),
         Command::Hold(asked) => {
             log(asked.lock.verbose);
-            on_runtime(hold::hold(&asked))
+            on_runtime(hold::hold(&asked)).unwrap_or_else(|code| code)
         }
         Command::Ls(asked) => answer(list::list(&asked)),
         Command::Info(asked) => answer(info::info(&asked)),
@@ -137,11 +145,10 @@ fn obey(command: Command, arguments: &[OsString]) -> u8 {
 
 /// Runs a command that asks the servers, and prints why there is no answer.
 fn answer(work: impl Future<Output = Result<u8, Failure>>) -> u8 {
-    on_runtime(async {
-        work.await.unwrap_or_else(|failure| {
-            voice::fail(failure.code, &failure.to_string());
-            failure.code
-        })
+    let answered = on_runtime(work).unwrap_or_else(Ok);
+    answered.unwrap_or_else(|failure| {
+        voice::fail(failure.code, &failure.to_string());
+        failure.code
     })
 }
 
@@ -157,12 +164,13 @@ fn keep(arguments: &[OsString]) -> u8 {
     keeper::keep(&lock, &work)
 }
 
-fn on_runtime(work: impl Future<Output = u8>) -> u8 {
+/// The error is the exit code, after the reason was printed.
+fn on_runtime<T>(work: impl Future<Output = T>) -> Result<T, u8> {
     match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
-        Ok(runtime) => runtime.block_on(work),
+        Ok(runtime) => Ok(runtime.block_on(work)),
         Err(error) => {
             voice::fail(exit::BROKEN, &error.to_string());
-            exit::BROKEN
+            Err(exit::BROKEN)
         }
     }
 }

@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use parklock::operator::{self, Password, Servers};
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, FromRedisValue,
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, FromRedisValue,
     IntoConnectionInfo, Pipeline, RedisError, TlsCertificates, Value, cmd,
 };
 
-use crate::args::{Realm, authorities};
+use crate::args::{Realm, TlsFiles};
 use crate::failure::Failure;
 use crate::{exit, voice};
 
@@ -285,16 +286,24 @@ fn encrypt() {
     }
 }
 
-/// A server's URL, with the certificate authorities that the user trusts.
+/// A server's URL, with the certificates of the environment.
 fn understood(url: &str) -> Result<ConnectionInfo, Failure> {
     let info = url.into_connection_info()?;
-    let Some(ca) = authorities().filter(|_| matches!(info.addr(), ConnectionAddr::TcpTls { .. }))
-    else {
+    if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
         return Ok(info);
+    }
+    let TlsFiles { authorities, identity } = TlsFiles::of_environment();
+    let read = |variable: &str, file: PathBuf| {
+        let unreadable =
+            |error| Failure::config(format!("{variable}: {}: {error}", file.display()));
+        fs::read(&file).map_err(unreadable)
     };
-    let unreadable = |error| Failure::config(format!("PARKLOCK_CA: {}: {error}", ca.display()));
-    let root_cert = Some(fs::read(&ca).map_err(unreadable)?);
-    let certificates = TlsCertificates { client_tls: None, root_cert };
+    let identity = identity.map(|(cert, key)| {
+        let (client_cert, client_key) = (read("PARKLOCK_CERT", cert)?, read("PARKLOCK_KEY", key)?);
+        Ok::<_, Failure>(ClientTlsConfig { client_cert, client_key })
+    });
+    let root_cert = authorities.map(|ca| read("PARKLOCK_CA", ca)).transpose()?;
+    let certificates = TlsCertificates { client_tls: identity.transpose()?, root_cert };
     Ok(Client::build_with_tls(info, certificates)?.get_connection_info().clone())
 }
 

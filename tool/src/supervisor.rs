@@ -25,6 +25,7 @@ use crate::link::Link;
 use crate::moment::Moment;
 use crate::phase::{Next, Outcome, Phase, Running};
 use crate::signals::{self, Signals, Who, ends, forgets_children};
+use crate::table::printable;
 use crate::terminal::Terminal;
 use crate::voice::Voice;
 use crate::words::{Order, Told};
@@ -228,7 +229,7 @@ impl<'a> Supervisor<'a> {
             ("PARKLOCK_TOKEN", token.to_string()),
             ("PARKLOCK_LEASE_MS", lease.to_string()),
             ("PARKLOCK_HELD", "1".to_owned()),
-            (OUTER, self.lock.names_for_inner()),
+            (OUTER, self.lock.tools_for_inner()),
         ];
         let if_orphaned =
             if self.work.on_lost == OnLost::Kill { Signal::SIGKILL } else { Signal::SIGTERM };
@@ -297,7 +298,8 @@ impl<'a> Supervisor<'a> {
         let mut running = running;
         if running.next == Next::Warn {
             // Do not wait for the deadline: nobody will renew the lock.
-            running = self.lose(running, "the process that renews the lock has ended");
+            let text = format!("the process that renews {} has ended", printable(&self.lock.name));
+            running = self.lose(running, &text);
             let grace = self.work.kill_after + self.limits.margin;
             running.until = running.until.min(Moment::now().after(grace));
         }
@@ -423,16 +425,17 @@ impl<'a> Supervisor<'a> {
         let due = self.next_alarm(&phase).is_some_and(|at| at.ahead().is_zero());
         match phase {
             Phase::Running(running) if due => {
+                let name = printable(&self.lock.name);
                 let text = match running.next {
-                    _ if self.lock.lease.is_some() => "the lease of the lock runs out",
+                    _ if self.lock.lease.is_some() => format!("the lease of {name} runs out"),
                     // The keeper knows which of the two it is, and has no word for it.
-                    _ if self.lock.max_hold.is_some() => {
-                        "the lock is not renewed: its --max-hold is over, or Redis does not answer"
-                    }
-                    Next::Warn => "the lock cannot be renewed: the command has to end",
-                    _ => "the lock could not be renewed",
+                    _ if self.lock.max_hold.is_some() => format!(
+                        "{name} is not renewed: its --max-hold is over, or Redis does not answer"
+                    ),
+                    Next::Warn => format!("{name} cannot be renewed: the command has to end"),
+                    _ => format!("{name} could not be renewed"),
                 };
-                Phase::Running(self.lose(running, text))
+                Phase::Running(self.lose(running, &text))
             }
             phase => phase,
         }

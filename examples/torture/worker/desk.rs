@@ -4,11 +4,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use parklock::{Client, Config, Error};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::common::clock;
-use crate::worker::record;
+use crate::pulse::patiently;
+use crate::settings::{self, Topology};
+use crate::worker::{Orders, record};
 
 /// Longer than any response timeout of the run.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -21,6 +23,7 @@ const IDLE: Duration = Duration::from_millis(400);
 pub struct Seat {
     pub id: u64,
     pub client: Client,
+    pub topology: Topology,
     /// It may keep what it has given back.
     pub keeps: bool,
     closed: OnceLock<u64>,
@@ -35,7 +38,7 @@ impl Seat {
         let closed = *self.closed.get_or_init(clock::now);
         // A holder that is killed before it has looked cannot say that its claim ended now.
         record::line(&format!("z\t{}\t{closed}", self.id));
-        if timeout(CLOSING, self.client.close()).await.is_err() {
+        if patiently(CLOSING, self.client.close()).await.is_none() {
             record::violation("close() did not come back");
         }
     }
@@ -45,12 +48,15 @@ impl Seat {
 pub struct Desk {
     url: String,
     config: Config,
+    topology: Topology,
     seat: Mutex<Option<Arc<Seat>>>,
 }
 
 impl Desk {
-    pub fn new(url: String, config: Config) -> Self {
-        Self { url, config, seat: Mutex::default() }
+    pub fn new(orders: &Orders) -> Self {
+        let config = settings::config(orders.topology, orders.namespace.as_deref());
+        let (url, topology) = (orders.url.clone(), orders.topology);
+        Self { url, config, topology, seat: Mutex::default() }
     }
 
     /// The client of the moment.
@@ -67,7 +73,7 @@ impl Desk {
         let connected = stop.run_until_cancelled(self.connect()).await;
         let Some((client, keeps)) = connected else { return false };
         let (id, closed) = (record::next_id(), OnceLock::new());
-        self.set(Some(Arc::new(Seat { id, client, keeps, closed })));
+        self.set(Some(Arc::new(Seat { id, client, topology: self.topology, keeps, closed })));
         true
     }
 
@@ -89,7 +95,9 @@ impl Desk {
     }
 
     async fn connect(&self) -> (Client, bool) {
-        let keep = if fastrand::bool() { IDLE } else { Duration::ZERO };
+        // Redisson asks nobody to give up a lock.
+        let may_keep = self.topology != Topology::Redisson;
+        let keep = if may_keep && fastrand::bool() { IDLE } else { Duration::ZERO };
         loop {
             match Client::connect_with(&self.url, self.config.clone().keep(keep)).await {
                 Ok(client) => return (client, !keep.is_zero()),

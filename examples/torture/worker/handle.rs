@@ -56,13 +56,18 @@ impl Handle {
                 let lock = client.fair_lock(name);
                 (Kind::Plain(leased(lock, lease, Lock::lease)), (1, 1))
             }
+            settings::Kind::Fenced => {
+                let lock = client.redisson().fenced_lock(name);
+                (Kind::Plain(leased(lock, lease, Lock::lease)), (1, 1))
+            }
             settings::Kind::Rw => {
                 let lock = leased(client.rw_lock(name), lease, RwLock::lease);
                 let writes = rng.u32(..3) == 0;
                 if writes { (Kind::Write(lock), (ALL, ALL)) } else { (Kind::Read(lock), (1, ALL)) }
             }
             settings::Kind::Permits(of) => {
-                let (lock, part) = (client.semaphore(name, of), rng.u32(1..=of));
+                let (lock, part) =
+                    (client.redisson().expirable_semaphore(name, of), rng.u32(1..=of));
                 (Kind::Permits(leased(lock, lease, Semaphore::lease), part), (part, of))
             }
         };

@@ -14,16 +14,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parklock::Config;
 use tokio::io::AsyncReadExt;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clocks;
 use crate::common::clock;
-use crate::pulse;
-use crate::settings::{LOCKS, STUCK, TASKS, Topology, config, is_bout};
+use crate::pulse::{self, patiently};
+use crate::settings::{LOCKS, STUCK, TASKS, Topology, is_bout};
 use desk::Desk;
 
 /// What the conductor tells a worker.
@@ -40,12 +39,6 @@ pub struct Orders {
     pub record: PathBuf,
     /// Whether it is the keeper.
     pub keeps: bool,
-}
-
-impl Orders {
-    fn config(&self) -> Config {
-        config(self.topology, self.namespace.as_deref())
-    }
 }
 
 /// Between two looks at a lock; a client lives for a dozen of them.
@@ -89,7 +82,7 @@ async fn work(orders: &Orders) {
     });
     sleep(Duration::from_millis(5)).await;
     let before = descriptors();
-    let desk = Arc::new(Desk::new(orders.url.clone(), orders.config()));
+    let desk = Arc::new(Desk::new(orders));
     if desk.open(&stop).await {
         let tasks = TaskTracker::new();
         for task in 0..TASKS {
@@ -100,8 +93,8 @@ async fn work(orders: &Orders) {
         }
         if orders.keeps {
             let (name, stop, seed) = (orders.name.clone(), stop.clone(), orders.seed);
-            let place = (orders.url.clone(), orders.config());
-            tasks.spawn(async move { ops::keep(&name, place, seed, &stop).await });
+            let desk = Desk::new(orders);
+            tasks.spawn(async move { ops::keep(&name, &desk, seed, &stop).await });
         }
         tasks.close();
         let mut rng = fastrand::Rng::with_seed(orders.seed);
@@ -109,11 +102,13 @@ async fn work(orders: &Orders) {
         while stop.run_until_cancelled(sleep(PAUSE)).await.is_some() {
             look(&desk, &mut rng).await;
             clocks.look();
+            let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+            record::line(&format!("s\t{tasks}"));
             if rng.u32(..12) == 0 {
                 desk.replace(&stop).await;
             }
         }
-        if timeout(STUCK, tasks.wait()).await.is_err() {
+        if patiently(STUCK, tasks.wait()).await.is_none() {
             record::violation(&format!("{} tasks never came to an end", tasks.len()));
         }
     }
@@ -125,7 +120,7 @@ async fn work(orders: &Orders) {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    if timeout(Duration::from_secs(3), back).await.is_err() {
+    if patiently(Duration::from_secs(3), back).await.is_none() {
         record::violation(&format!("descriptors left: {before:?}, then {:?}", descriptors()));
     }
     record::reached("worker ended in order");

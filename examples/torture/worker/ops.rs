@@ -8,14 +8,16 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use parklock::{Config, Ended, Error, Hold, Owner, RedLock, Woken};
+use parklock::{Ended, Error, Hold, Owner, RedLock, Woken};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::common::clock;
+use crate::pulse::patiently;
 use crate::settings::{
-    BUFFER, HAUNTED, KEPT, LEASE, LONGEST_FIXED, MAJORITY, SEVERAL, STUCK, TRIED,
+    BEHIND_JAVA, BUFFER, HAUNTED, KEPT, LEASE, LONGEST_FIXED, MAJORITY, SEVERAL, STUCK, TRIED,
+    Topology,
 };
 use crate::worker::buffer::Buffer;
 use crate::worker::desk::{Desk, Seat};
@@ -32,7 +34,7 @@ pub async fn endless(worker: &str, desk: &Desk, seed: u64, stop: &CancellationTo
         let Some(seat) = desk.seat() else { return };
         let step = Step { worker: worker.to_owned(), seat, rng: rng.fork() };
         let (name, taken) = step.take();
-        if timeout(STUCK, taken).await.is_err() {
+        if patiently(STUCK, taken).await.is_none() {
             record::violation(&format!("{name}: took longer than anybody should ever wait"));
         }
         sleep(Duration::from_micros(rng.u64(..25_000))).await;
@@ -40,13 +42,8 @@ pub async fn endless(worker: &str, desk: &Desk, seed: u64, stop: &CancellationTo
 }
 
 /// Keeps one lock all the time and haunts another, with a client of its own, which nobody closes meanwhile.
-pub async fn keep(
-    worker: &str,
-    (url, config): (String, Config),
-    seed: u64,
-    stop: &CancellationToken,
-) {
-    let (desk, mut rng) = (Desk::new(url, config), Rng::with_seed(seed));
+pub async fn keep(worker: &str, desk: &Desk, seed: u64, stop: &CancellationToken) {
+    let mut rng = Rng::with_seed(seed);
     if desk.open(stop).await
         && let Some(seat) = desk.seat()
     {
@@ -73,6 +70,10 @@ impl Step {
             0..14 => ("of_family", self.of_family().boxed()),
             14..19 => ("several", self.several().boxed()),
             19..21 => ("majority", self.majority().boxed()),
+            // Redisson has no conditions, and to it a latch that is missing is open.
+            21..27 if self.seat.topology == Topology::Redisson => {
+                ("of_family", self.of_family().boxed())
+            }
             21..23 => ("latch", self.latch().boxed()),
             23..27 => ("buffer", self.buffer().boxed()),
             27..45 => ("simple", self.simple().boxed()),
@@ -137,12 +138,26 @@ impl Step {
         let fixed = self.rng.u32(..100) < 30;
         let lease = fixed.then(|| Duration::from_millis(self.rng.u64(200..1_200)));
         let handle = Handle::of_family(&self.seat.client, lease, &mut self.rng);
+        if self.seat.topology == Topology::Redisson && handle.name == BEHIND_JAVA {
+            return self.behind_java(handle).await;
+        }
         if self.rng.u32(..5) == 0 {
             return self.runs(handle.into_one()).await;
         }
         let (call, manner) = (self.call(&handle, None), Manner::any(&mut self.rng));
         let Some(mut held) = self.held(&call, &handle, manner).await else { return };
         record::reached(&format!("family: {}", handle.name));
+        held.work(&mut self.rng).await;
+        held.end(&mut self.rng).await;
+    }
+
+    /// Nobody waits there without a limit. A refusal says nothing of the holders.
+    async fn behind_java(mut self, handle: Handle) {
+        let call = self.call(&handle, None);
+        let manner = Manner::TryFor(Duration::from_millis(self.rng.u64(1..600)));
+        let Some(guard) = acquired(&handle, manner, &[]).await else { return };
+        let mut held = Held::begin(&call, guard, &self.seat);
+        record::reached("behind Java in a line");
         held.work(&mut self.rng).await;
         held.end(&mut self.rng).await;
     }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::engine::debts::Debt;
 use crate::engine::entry::{Stay, Tenure, Visit};
@@ -47,6 +49,8 @@ pub(crate) struct Job {
     failing: Option<Instant>,
     /// Whether the last answer was that no server, or another one, is responsible.
     is_redirected: bool,
+    /// As long as it is a debt, it counts among the releaser's jobs.
+    counted: Option<TaskTrackerToken>,
     debt: Option<Debt>,
     /// The callers that leave the line with the release.
     served: Box<[TenureId]>,
@@ -105,9 +109,14 @@ impl Job {
             pause: SHORTEST_PAUSE,
             failing: None,
             is_redirected: false,
+            counted: None,
             debt,
             served: Box::default(),
         }
+    }
+
+    pub(crate) fn counts_among(&mut self, jobs: &TaskTracker) {
+        self.counted = self.debt.as_ref().map(|_| jobs.token());
     }
 
     /// Releases a tenure that has ended, and then its permit or its seat. After an unanswered renewal, the server may
@@ -267,7 +276,7 @@ impl Job {
         drop(self.stay.take());
         drop(self.under_way.take());
         self.tell(outcome, now);
-        drop(self.debt);
+        drop((self.counted, self.debt));
     }
 
     /// Whether a new connection, or another primary of a slot, is a reason to try at once. After a redirection it is not:

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::mpsc::UnboundedSender;
+use tokio_util::task::TaskTracker;
 
 use crate::engine::entry::{Entry, Stay, Tenure, Timetable};
 use crate::engine::releaser::job::Job;
@@ -14,11 +15,14 @@ pub(crate) struct Outbox {
     pub(crate) releaser: UnboundedSender<Job>,
     pub(crate) releases: Arc<ReleasesUnderWay>,
     pub(crate) timetable: Arc<Timetable>,
+    /// The jobs that are debts. Some last as long as a lease: a request that was not answered may still run.
+    pub(crate) jobs: TaskTracker,
 }
 
 impl Outbox {
     /// Leaves a job to the releaser. Returns `false` if the client is closed: then nobody does the job.
     pub(crate) fn put(&self, mut job: Job) -> bool {
+        job.counts_among(&self.jobs);
         !job.is_new(&self.releases) || self.releaser.send(job).is_ok()
     }
 

@@ -14,6 +14,7 @@ use crate::held::Held;
 use crate::judge::{Break, Claim};
 use crate::plan::nanos;
 use crate::process::in_world;
+use crate::steps;
 use crate::trace;
 
 /// A nested hold that asks for the rest of a lease brings its deadline nearer to the expiry. By this much, a deadline
@@ -418,6 +419,7 @@ impl Board {
             return (id, now);
         }
         self.handed_on(&terms, left);
+        steps::holds(terms.call.seat, terms.token, in_world(left, rate));
         let deadline = now + in_world(left, rate);
         let sent = deadline.saturating_sub(in_world(validity(terms.lease), rate));
         let asked = if terms.queued { now } else { sent };
@@ -510,6 +512,7 @@ impl Board {
             let rate = live.terms.rate;
             let (deadline, claim) = (now + in_world(left, rate), &mut live.claim);
             if deadline > claim.deadline + clock::MICRO {
+                steps::holds(claim.seat, claim.token, deadline - now);
                 let sent =
                     deadline.saturating_sub(in_world(validity(live.terms.lease), rate) + SLACK);
                 if sent > now {

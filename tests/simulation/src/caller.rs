@@ -321,7 +321,7 @@ impl Home {
         let expected = match error {
             Error::Closed => closing,
             Error::TooManyWaiters { limit } => self.is_crowded(call, manner, *limit),
-            Error::Upgrade | Error::TooManyHolds { .. } => true,
+            Error::Upgrade { .. } | Error::TooManyHolds { .. } => true,
             // Its outer hold ended by its own lease while it asked for more within it.
             Error::Lost { .. } if board::with(|board| board.has_lost(&call.caller)) => true,
             // In Redisson's layout, what was leased when somebody deleted the leases is free for nobody, until the

@@ -27,6 +27,36 @@ fn each<'a>(bytes: &'a [u8], mut act: impl FnMut(&'a [u8])) {
     }
 }
 
+/// The whole requests that these bytes begin with, and how long they are together.
+pub fn whole(bytes: &[u8]) -> (Vec<Vec<u8>>, usize) {
+    let (mut requests, mut at, mut words) = (Vec::new(), 0, Vec::new());
+    while let Ok(Some(length)) = resp::request(&bytes[at..], &mut words) {
+        requests.push(bytes[at..at + length].to_vec());
+        at += length;
+    }
+    (requests, at)
+}
+
+/// The words of a request.
+pub fn words(request: &[u8]) -> Vec<String> {
+    let mut words = Vec::new();
+    let _ = resp::request(request, &mut words);
+    words.into_iter().map(|word| String::from_utf8_lossy(&request[word]).into_owned()).collect()
+}
+
+/// The numbers of an answer, without the messages before it. An error has none.
+pub fn numbers(answer: &[u8]) -> Vec<i64> {
+    let mut numbers = Vec::new();
+    each(answer, |frame| {
+        if matches!(frame.first(), Some(b':' | b'*')) {
+            let text = String::from_utf8_lossy(frame);
+            let of = |line: &str| line.strip_prefix(':')?.parse::<i64>().ok();
+            numbers.extend(text.lines().filter_map(of));
+        }
+    });
+    numbers
+}
+
 /// Requests as a reader of a log wants them: one a line, without the hashes and the texts of scripts.
 pub fn requests(bytes: &[u8]) -> String {
     let (mut rest, mut lines, mut words) = (bytes, Vec::new(), Vec::new());

@@ -60,6 +60,11 @@ pub fn queue(name: &Name) -> String {
     format!("{}lock_queue:{{{}}}", name.prefix(), escaped(&name.text))
 }
 
+/// The key of the notes of the line.
+pub fn notes(name: &Name) -> String {
+    format!("{}lock_notes:{{{}}}", name.prefix(), escaped(&name.text))
+}
+
 /// Whether a key remembers for minutes that a latch was counted down, that a condition was notified, or that permits were
 /// set.
 pub fn remembers(key: &str, content: &Content) -> bool {

@@ -34,6 +34,7 @@ mod scene;
 mod shrink;
 mod slots;
 mod station;
+mod steps;
 mod trace;
 mod verdict;
 mod watch;
@@ -79,9 +80,15 @@ fn play(seed: u64, traced: bool, options: &Options) {
     events::listen(traced);
     let plan = Plan::draw(seed, &options.set);
     trace::line(|| format!("{plan:#?}"));
+    if options.steps.is_some() {
+        steps::keep(&plan.names[0]);
+    }
     let mut world = World::new(plan);
     let lived = world.run();
     let history = options.history.as_ref().map(|path| path.join(format!("{seed}.tsv")));
+    if let Some(folder) = &options.steps {
+        steps::write(folder, seed);
+    }
     let wrongs = verdict::pronounce(&world.plan, history.as_deref());
     report::print(lived, &world, &wrongs);
     if traced {

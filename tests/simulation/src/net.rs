@@ -8,6 +8,7 @@ use parklock_simulated_server::Conn;
 use crate::clock::{self, MICRO, MILLI, SECOND};
 use crate::frames;
 use crate::plan::{Moment, Which};
+use crate::steps;
 use crate::trace;
 use crate::wire::{Dialled, End, Near};
 
@@ -134,6 +135,7 @@ impl Net {
 
     fn request(&mut self, id: u64, bytes: Vec<u8>) {
         let Some(link) = self.links.get_mut(&id) else { return };
+        steps::sent(link.process, id, &bytes);
         link.commands = link.commands || bytes.windows(6).take(4_000).any(|word| word == b"SCRIPT");
         match link.armed {
             Some(Moment::BeforeRequest) => return self.cut(id),

@@ -21,6 +21,7 @@ The whole library under simulation: clients, network, server and time are made u
   --scene NAME                      plays this scene in every seed: see src/scene.rs; Cluster, Sentinel and Replicas are
                                     random work on several servers
   --history DIR                     writes a history of each seed for tests/witness, in parklock's own layout alone
+  --steps DIR                       works on one plain lock in each seed, and writes its steps for tests/specification/Trace.tla
   --first                           ends a campaign with its first violation
   --every                           prints every violation of a campaign, not the first of each rule
   --no-shrink                       does not cut a failure down";
@@ -55,6 +56,7 @@ pub struct Options {
     pub every: bool,
     pub shrinks: bool,
     pub history: Option<PathBuf>,
+    pub steps: Option<PathBuf>,
     /// The folder of a campaign that takes several runs.
     pub campaign: Option<PathBuf>,
 }
@@ -65,6 +67,7 @@ impl Options {
         let (mut seed, mut one, mut seeds, mut from, mut minutes) = (None, None, None, None, None);
         let (mut traced, mut first, mut every, mut shrinks) = (false, false, false, true);
         let (mut speed, mut help, mut history, mut campaign) = (false, false, None, None);
+        let mut steps = None;
         let mut rest = words.iter();
         while let Some(word) = rest.next() {
             let mut value = || rest.next().cloned().ok_or_else(|| format!("{word} wants a value"));
@@ -96,6 +99,12 @@ impl Options {
                     history = Some(PathBuf::from(&path));
                     passed.extend([word.clone(), path]);
                 }
+                "--steps" => {
+                    let path = value()?;
+                    steps = Some(PathBuf::from(&path));
+                    set.in_steps = true;
+                    passed.extend([word.clone(), path]);
+                }
                 word => {
                     let value = value()?;
                     set_by_hand(&mut set, word, &value)?;
@@ -110,7 +119,7 @@ impl Options {
             (_, _, _, Some(seed)) => Mode::Replay { seed, traced },
             _ => Mode::Campaign { from, seeds, minutes: minutes.unwrap_or(3.0) },
         };
-        Ok(Self { mode, set, words: passed, first, every, shrinks, history, campaign })
+        Ok(Self { mode, set, words: passed, first, every, shrinks, history, steps, campaign })
     }
 }
 

@@ -57,6 +57,10 @@ pub struct ClientPlan {
     pub within: Option<&'static str>,
 }
 
+/// What tests/specification/Trace.cfg calls `Lease` and `Ttl`.
+const STEPPED_LEASE: Duration = Duration::from_millis(1_200);
+const STEPPED_TTL: Duration = Duration::from_millis(300);
+
 /// What the servers are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topology {
@@ -310,6 +314,8 @@ pub struct Plan {
     pub bare: bool,
     /// An eavesdropper stands there, whatever the seed says.
     pub is_overheard: bool,
+    /// Work on one plain lock, of which `tests/specification` can say each step.
+    pub in_steps: bool,
 }
 
 /// What of a seed is set by hand.
@@ -324,6 +330,7 @@ pub struct Overrides {
     pub scene: Option<Scene>,
     pub bare: bool,
     pub is_overheard: bool,
+    pub in_steps: bool,
 }
 
 impl Plan {
@@ -367,15 +374,44 @@ impl Plan {
             acks: 0,
             bare: set.bare,
             is_overheard: set.is_overheard,
+            in_steps: set.in_steps,
         };
         if let Some(scene) = scene {
             scene.stage(&mut plan, &mut rng);
         } else if seed % 4 == 1 && crowd.is_none() && !set.bare {
             plan.split();
         }
+        if set.in_steps {
+            plan.work_in_steps(&mut rng);
+        }
         plan.length = set.length.unwrap_or(plan.length);
         plan.keep(set);
         plan
+    }
+
+    /// Clients with one caller each want one plain lock. Their leases are alike, and what goes wrong is what
+    /// tests/specification/Line.tla has: nothing happens to the data of the server, nor to its clock.
+    fn work_in_steps(&mut self, rng: &mut Rng) {
+        (self.layout, self.scene, self.topology, self.acks) =
+            (Layout::Native, None, Topology::One, 0);
+        self.names = vec![Name { text: "one".to_owned(), kind: Kind::Lock, within: None }];
+        (self.callers, self.length) = (1, 6 * SECOND);
+        let client = |rng: &mut Rng| {
+            let (seed, near) = (rng.u64(..), rng.u64(50 * MICRO..4 * MILLI));
+            let client = ClientPlan::usual(Layout::Native, STEPPED_LEASE).claim(STEPPED_TTL);
+            let client = client.max_park(millis(rng.u64(100..2_000)));
+            let rate = 1_000_000 + rng.u64(..20_000) - 10_000;
+            ClientPlan { seed, rate, way: (near, near + rng.u64(MICRO..2 * MILLI)), ..client }
+        };
+        self.clients = (0..rng.usize(2..=6)).map(|_| client(rng)).collect();
+        let clients = self.clients.len();
+        self.faults = (0..rng.usize(..8))
+            .map(|_| Fault {
+                at: rng.u64(200 * MILLI..self.length),
+                what: What::in_steps(clients, rng),
+            })
+            .collect();
+        self.faults.sort_by_key(|fault| fault.at);
     }
 
     /// Puts every other client into a namespace, in which the names are those of other locks.
@@ -666,6 +702,25 @@ impl What {
             (Topology::Cluster { .. }, 60..66) => Self::Down { shard, long: short },
             (_, 66..78) => Self::Behind { shard, long: short },
             _ => take_over,
+        }
+    }
+
+    /// Of all faults, one that leaves the data of the server and its clock alone.
+    fn in_steps(clients: usize, rng: &mut Rng) -> Self {
+        loop {
+            match Self::any(clients, 1, rng) {
+                Self::Restart { long, .. } => return Self::Restart { keeps: true, long },
+                Self::Failover { .. }
+                | Self::Clock { .. }
+                | Self::MemoryFull { .. }
+                | Self::Loading { .. }
+                | Self::Busy { .. }
+                | Self::Delete { .. }
+                | Self::ForceUnlock { .. }
+                | Self::DeleteAll
+                | Self::Deny { .. } => {}
+                what => return what,
+            }
         }
     }
 

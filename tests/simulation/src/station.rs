@@ -9,7 +9,7 @@ use crate::keyspace;
 use crate::net::Arrival;
 
 /// The server's time when the world begins, in microseconds.
-const EPOCH: u64 = 1_700_000_000_000_000;
+pub const EPOCH: u64 = 1_700_000_000_000_000;
 
 pub struct Station {
     pub server: Server,

@@ -141,6 +141,9 @@ impl Step {
         if self.home.plan.bare {
             return self.turn(name).await;
         }
+        if self.home.plan.in_steps {
+            return self.in_steps(name).await;
+        }
         match (kind, self.rng.u32(..100)) {
             (Kind::Latch, _) => self.latch(name).await,
             (_, 0..12) => self.run(name).await,
@@ -236,6 +239,19 @@ impl Step {
         let (wanted, manner) = (self.wanted(name), Manner::any(&mut self.rng));
         let Some(holding) = self.ask(&wanted, manner).await else { return };
         self.work(&holding).await;
+        self.end(holding).await;
+    }
+
+    /// Takes the lock, or waits for it, with the usual lease.
+    async fn in_steps(mut self, name: usize) {
+        let manner = match Manner::any(&mut self.rng) {
+            Manner::Try => Manner::Lock,
+            Manner::TryFor(limit) => Manner::TryFor(limit.max(millis(1))),
+            manner => manner,
+        };
+        let Some(holding) = self.ask(&self.plain(name), manner).await else { return };
+        let long = self.time();
+        holding.stay(long).await;
         self.end(holding).await;
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use parklock_simulated_server::{Snapshot, Version};
+use parklock_simulated_server::{Conn, Snapshot, Version};
 use tokio::sync::mpsc;
 
 use crate::board::{self, Board, Question};
@@ -24,6 +24,7 @@ use crate::process::Process;
 use crate::replicas::{Line, Replaced};
 use crate::slots::Move;
 use crate::station::Station;
+use crate::steps;
 use crate::trace;
 use crate::watch::Watch;
 use crate::wire::Dialling;
@@ -159,7 +160,8 @@ impl World {
             dirty: BTreeSet::new(),
             watch: Watch::new(Arc::clone(&plan)),
             ghosts: Ghosts::new(Arc::clone(&plan)),
-            eavesdropper: Eavesdropper::of(plan.seed, plan.is_overheard).filter(|_| !plan.bare),
+            eavesdropper: Eavesdropper::of(plan.seed, plan.is_overheard)
+                .filter(|_| !plan.bare && !plan.in_steps),
             drawn: BTreeMap::new(),
             plan,
         };
@@ -371,6 +373,7 @@ impl World {
 
     pub fn crash(&mut self, process: usize) {
         self.net.die(process);
+        steps::dies(process);
         self.schedule();
         board::with(|board| board.crashed(process));
         self.berths[process].process.crash();
@@ -476,7 +479,7 @@ impl World {
             (Arrival::Request(bytes), Some(conn)) if !self.net.is_lost(id) => {
                 trace::mix(id << 1 | 1, &bytes);
                 trace::line(|| format!("p{process}.{id}    -> {}", frames::requests(&bytes)));
-                station.receive(conn, &bytes);
+                self.receive(at, conn, id, &bytes);
                 self.send(at);
             }
             (Arrival::Gone, conn) => {
@@ -486,6 +489,26 @@ impl World {
                 self.net.links.remove(&id);
             }
             _ => {}
+        }
+    }
+
+    /// A server carries out what has arrived. If the steps of a lock are kept, it does so request by request.
+    fn receive(&mut self, at: usize, conn: Conn, id: u64, bytes: &[u8]) {
+        let station = &mut self.fleet.stations[at];
+        if !steps::are_kept() {
+            return station.receive(conn, bytes);
+        }
+        station.server.overhear(); // what others have published
+        for request in steps::requests(id, bytes) {
+            station.receive(conn, &request);
+            let mut answer = Vec::new();
+            for (link, bytes) in station.output() {
+                if link == id {
+                    answer.extend_from_slice(&bytes);
+                }
+                self.net.answer(link, bytes);
+            }
+            steps::ran(station, &request, &answer);
         }
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Lock {
     pub(crate) listening: Option<u64>,
     /// The last token, if Redis knows it.
     pub(crate) token: Option<u64>,
+    /// How long the interval lasts that a run of a job of this name has claimed.
+    pub(crate) interval: Option<Duration>,
     /// The key of the holders.
     pub(crate) key: String,
     pub(crate) server: String,
@@ -86,7 +88,7 @@ impl Lock {
     }
 
     pub(crate) fn is_known(&self) -> bool {
-        self.is_held() || self.waiting > 0 || self.is_strange
+        self.is_held() || self.waiting > 0 || self.is_strange || self.interval.is_some()
     }
 
     /// Whether somebody holds it. For a latch: whether it exists.
@@ -113,6 +115,6 @@ impl Lock {
     }
 }
 
-fn millis(ms: i64) -> Option<Duration> {
+pub(crate) fn millis(ms: i64) -> Option<Duration> {
     u64::try_from(ms).ok().map(Duration::from_millis)
 }

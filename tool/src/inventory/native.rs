@@ -8,7 +8,7 @@ use parklock::operator::{self, Namespaces, Part, Place};
 use redis::{Value, pipe};
 
 use crate::failure::Failure;
-use crate::inventory::lock::{Holder, Lock, Waiter};
+use crate::inventory::lock::{Holder, Lock, Waiter, millis};
 use crate::inventory::scan::{pairs, scan, scored};
 use crate::inventory::{FullName, MOST_HOLDERS};
 use crate::servers::{Server, needed, time, value};
@@ -50,11 +50,11 @@ pub(crate) async fn locks(
     asked.cmd("TIME");
     asked.cmd("PUBSUB").arg(server.counts_listeners());
     places.iter().for_each(|(_, place)| _ = asked.arg(&place.channel));
-    for (_, Place { lock, line, notes, .. }) in &places {
+    for (_, Place { lock, line, notes, interval, .. }) in &places {
         asked.cmd("TYPE").arg(lock).cmd("PTTL").arg(lock);
         asked.cmd("ZCOUNT").arg(line).arg(0).arg("+inf").cmd("HGET").arg(notes).arg("kind");
         asked.cmd("ZRANGE").arg(line).arg(0).arg("+inf").arg("BYSCORE").arg("LIMIT").arg(0);
-        asked.arg(waiters).arg("WITHSCORES");
+        asked.arg(waiters).arg("WITHSCORES").cmd("PTTL").arg(interval);
     }
     let mut answers = server.ask(&asked).await?.into_iter();
     let now = time(answers.next()).unwrap_or_default();
@@ -69,6 +69,7 @@ pub(crate) async fn locks(
         let waiting: u64 = needed(answers.next())?.unwrap_or(0);
         let noted: Option<String> = needed(answers.next())?.flatten();
         let line = scored(answers.next())?;
+        lock.interval = needed(answers.next())?.and_then(millis);
         lock.listening = listening.get(&place.channel).copied();
         // A line has a note of its kind. Without that note this is a latch, or nobody knows what these waiters wait for.
         if let Some((kind, capacity)) = noted.as_deref().and_then(kind_and_capacity) {

@@ -9,7 +9,7 @@ use redis::{Value, pipe};
 
 use crate::failure::Failure;
 use crate::inventory::glob::fits;
-use crate::inventory::lock::{Holder, Lock};
+use crate::inventory::lock::{Holder, Lock, millis};
 use crate::inventory::scan::{pairs, scan, scored};
 use crate::inventory::{FullName, MOST_HOLDERS};
 use crate::servers::{Server, needed, value};
@@ -97,7 +97,9 @@ pub(crate) async fn locks(server: &Server, names: &[FullName]) -> Result<Vec<Loc
     read_holders(server, &mut seen, now).await?;
     read_permits(server, &mut seen).await?;
     let locks = seen.into_iter().map(|sight| sight.lock);
-    Ok(locks.filter(|lock| lock.held_by > 0 || lock.kind == "fair").collect())
+    Ok(locks
+        .filter(|lock| lock.held_by > 0 || lock.kind == "fair" || lock.interval.is_some())
+        .collect())
 }
 
 /// The keys that look like locks.
@@ -109,6 +111,7 @@ async fn sights(server: &Server, names: &[FullName], now: u64) -> Result<Vec<Sig
         asked.cmd("TYPE").arg(key).cmd("PTTL").arg(key).cmd("HLEN").arg(key);
         asked.cmd("HRANDFIELD").arg(key).arg(SAMPLE).cmd("HGET").arg(key).arg(MODE);
         asked.cmd("LLEN").arg(&place.fair.line).cmd("GET").arg(&place.fenced.tokens);
+        asked.cmd("PTTL").arg(&place.fair.interval);
         asked.cmd("ZCOUNT").arg(&place.semaphore.line).arg(format!("({now}")).arg("+inf");
         asked.cmd("PUBSUB").arg(server.counts_listeners());
         for Place { channel, .. } in [&place.fair, &place.rw, &place.semaphore] {
@@ -126,6 +129,7 @@ async fn sights(server: &Server, names: &[FullName], now: u64) -> Result<Vec<Sig
         let mode = needed::<Option<String>>(answers.next())?.flatten();
         let line: u64 = needed(answers.next())?.unwrap_or(0);
         let token = value::<Option<u64>>(answers.next()).flatten();
+        let interval = needed(answers.next())?.and_then(millis);
         let leases: u64 = needed(answers.next())?.unwrap_or(0);
         let listening: Vec<Value> = value(answers.next()).unwrap_or_default();
         let is_lock = kind == "hash" && are_owners(fields.iter().map(String::as_str));
@@ -136,12 +140,13 @@ async fn sights(server: &Server, names: &[FullName], now: u64) -> Result<Vec<Sig
             "hash" if token.is_some() => ("fenced", &place.fair),
             "hash" => ("lock", &place.fair),
             _ if leases > 0 => ("semaphore", &place.semaphore),
+            "none" if interval.is_some() => ("free", &place.fair),
             _ => continue,
         };
         let mut lock = Lock::outline(server, name, &place.fair.lock, kind, pttl);
         lock.listening = pairs(listening).get(&place_of_kind.channel).copied();
         lock.waiting = if kind == "fair" { line } else { lock.listening.unwrap_or(0) };
-        lock.token = token;
+        (lock.token, lock.interval) = (token, interval);
         lock.held_by = match kind {
             "semaphore" => leases,
             _ => length.saturating_sub(u64::from(mode.is_some())),

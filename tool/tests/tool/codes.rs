@@ -112,11 +112,19 @@ async fn what_answers_wrongly_is_named() {
         ("-ERR max number of clients reached\r\n", "maxclients"),
     ] {
         let url = format!("redis://{}", impostor(answer).address());
-        for words in [&["run", "a", "--", "true"][..], &["hold", "a"], &["ls"]] {
+        let holds =
+            [&["run", "a", "--", "true"][..], &["hold", "a"], &["elect", "a", "--", "true"]];
+        let looks = [&["ls"][..], &["info", "a"], &["top", "--once"], &["bench"]];
+        for words in [&holds[..], &looks, &[&["unlock", "--force", "--yes", "a"]]].concat() {
             let mut tool = tool_at(&url, server.dir(), words).start();
             assert_eq!(tool.code().await, 69, "{words:?}");
             assert!(tool.complaint().contains(meaning), "{words:?}: {}", tool.complaint());
         }
+        // To the doctor it is a finding, or the reason why it finds nothing.
+        let mut doctor = tool_at(&url, server.dir(), &["doctor"]).start();
+        assert_ne!(doctor.code().await, 0);
+        let said = doctor.output() + &doctor.complaint();
+        assert!(said.contains(meaning), "{said}");
     }
 }
 

@@ -36,7 +36,7 @@ async fn a_server_that_comes_back_has_its_leader_again() {
     let mut tool = tool(&server, &words).start();
     tool.says("leads").await;
     server.kill();
-    eventually(LONG, "it has lost", async || tool.complaint().contains("the lock")).await;
+    eventually(LONG, "it has lost", async || tool.complaint().contains("renewed")).await;
     server.start_again().await;
     tool.says("leads\nleads").await;
     tool.signal("TERM");

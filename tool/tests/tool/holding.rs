@@ -74,6 +74,9 @@ async fn a_tool_that_waits_for_its_own_caller_says_so() {
         (tool.code().await, tool.complaint().contains("may wait for itself"))
     };
     assert_eq!(nested(&["run", "a"], &["run", "-w", "0.2", "a"]).await, (1, true));
+    // Without a limit it would never end.
+    assert_eq!(nested(&["run", "a"], &["run", "a"]).await, (64, false));
+    assert_eq!(nested(&["run", "a"], &["run", "--namespace", "other", "a"]).await, (0, true));
     assert_eq!(nested(&["run", "a"], &["run", "b"]).await, (0, false));
     let read = ["run", "--kind", "read", "c"];
     assert_eq!(nested(&read, &read).await, (0, false));

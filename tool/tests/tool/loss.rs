@@ -185,7 +185,7 @@ async fn a_keeper_that_is_killed_ends_the_command() {
     assert_eq!(tool.code().await, 75);
     let lived = last_sign(&life).await - killed;
     assert!(lived < 5.0, "{lived}");
-    assert!(tool.complaint().contains("the process that renews the lock has ended"));
+    assert!(tool.complaint().contains("the process that renews a has ended"));
 }
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn a_hold_is_not_renewed_past_its_greatest_length() {
     let mut fixed = tool(&server, &words).start();
     assert_eq!(fixed.code().await, 75, "a fixed lease is not renewed");
     let said = fixed.complaint();
-    assert!(said.contains("the lease of the lock runs out") && !said.contains("renewed"), "{said}");
+    assert!(said.contains("the lease of b runs out") && !said.contains("renewed"), "{said}");
 }
 
 #[tokio::test]

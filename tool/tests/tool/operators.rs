@@ -134,6 +134,25 @@ async fn nobody_waits_for_a_latch_that_was_counted_down_or_deleted() {
 }
 
 #[tokio::test]
+async fn the_interval_that_a_job_has_used_is_shown_though_nobody_holds_its_lock() {
+    let server = Server::start().await;
+    for (layout, client) in
+        [("native", client(&server).await), ("redisson", redisson(&server).await)]
+    {
+        let name = format!("reports {layout}");
+        let job = client.every(&name, LONG);
+        assert_eq!(job.run_if_due(async |_| ()).await.expect("an answer"), Some(()));
+        let words = ["info", "--layout", layout, &name];
+        let text = tool(&server, &words).output().await;
+        assert!(text.contains("\ninterval   claimed by a job for another "), "{text}");
+        assert!(text.contains("\nholders    0\n") && !text.contains("\nttl "), "{text}");
+        let list = lines(&server, &[&words[..], &["--json"]].concat()).await;
+        let left = list[0]["interval_ms"].as_u64().expect("a number");
+        assert!((1..=600_000).contains(&left), "{left}");
+    }
+}
+
+#[tokio::test]
 async fn a_key_of_somebody_else_is_shown_as_what_it_is() {
     let server = Server::start().await;
     let admin = server.admin().await;

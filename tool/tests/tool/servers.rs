@@ -332,3 +332,24 @@ async fn an_encrypted_server_is_reached_with_its_owners_authority() {
         assert_eq!(tool(&["env", &trusting("none.pem")]).code().await, 78, "{words:?}: no file");
     }
 }
+
+#[tokio::test]
+async fn a_server_that_wants_a_certificate_is_reached_with_that_of_the_environment() {
+    if !is_possible().await {
+        return;
+    }
+    let (authority, port) = (Authority::create(), Port::reserve());
+    authority.issue("right", "IP:127.0.0.1", 2);
+    authority.issue("me", "DNS:me", 2);
+    let server = authority.server(&port, "right").set("tls-auth-clients", "yes").start().await;
+    let url = format!("rediss://{}", port.address());
+    let file = |name: &str, file: &str| format!("{name}={}", authority.path(file).display());
+    let ca = file("PARKLOCK_CA", "ca.pem");
+    let (cert, key) = (file("PARKLOCK_CERT", "me.pem"), file("PARKLOCK_KEY", "me.key"));
+    for words in [&["run", "a", "--", "true"][..], &["ls"], &["doctor"]] {
+        let tool = |before: &[&str]| tool_at(&url, server.dir(), words).start_by(before);
+        assert_eq!(tool(&["env", &ca, &cert, &key]).code().await, 0, "{words:?}");
+        assert_eq!(tool(&["env", &ca]).code().await, 69, "{words:?}: it has no certificate");
+        assert_eq!(tool(&["env", &ca, &cert]).code().await, 78, "{words:?}: the key is missing");
+    }
+}

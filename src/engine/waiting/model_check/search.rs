@@ -1,8 +1,11 @@
 //! Searches all states of a small world, in the order of their distance from its beginning.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::hash::{Hash, Hasher};
+
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::engine::waiting::model_check::client::{Clock, Stage};
 use crate::engine::waiting::model_check::request::Request;
@@ -20,10 +23,12 @@ pub(crate) struct Found {
 /// How the search reached a state: from which state, and by which action.
 type Way = Option<(u32, Action)>;
 
-/// The states that the search has seen, each as the bytes that it hashes, with their numbers in order of discovery.
+/// The states that the search has seen, each by a fingerprint of 128 bits of the bytes that it hashes, with their numbers in
+/// order of discovery. Among a hundred million states, two have the same one with a probability of 10^-22. TLC searches so with
+/// half as many bits.
 #[derive(Default)]
 struct Seen {
-    states: HashMap<Box<[u8]>, u32>,
+    states: HashMap<u128, u32>,
     bytes: Bytes,
 }
 
@@ -32,12 +37,11 @@ impl Seen {
     fn number(&mut self, world: &World) -> (u32, bool) {
         self.bytes.0.clear();
         world.hash(&mut self.bytes);
-        if let Some(number) = self.states.get(self.bytes.0.as_slice()) {
-            return (*number, false);
+        let next = u32::try_from(self.states.len()).expect("the world is small");
+        match self.states.entry(xxh3_128(&self.bytes.0)) {
+            Entry::Occupied(seen) => (*seen.get(), false),
+            Entry::Vacant(place) => (*place.insert(next), true),
         }
-        let number = u32::try_from(self.states.len()).expect("the world is small");
-        self.states.insert(self.bytes.0.as_slice().into(), number);
-        (number, true)
     }
 }
 

@@ -237,8 +237,8 @@ fn thousands_of_dead_places_cost_no_more_than_hundreds() {
     for (kind, dead, place, parts, many) in [
         (FAIR, Dead::OneClient, Where::Before, one, 5_000),
         (SEMAPHORE, Dead::OneClient, Where::Between, weights, 5_000),
-        (LOCK, Dead::ManyClients, Where::Between, one, 1_000),
-        (RW, Dead::ManyClients, Where::Before, writers, 1_000),
+        (LOCK, Dead::ManyClients, Where::Between, one, 5_000),
+        (RW, Dead::ManyClients, Where::Before, writers, 5_000),
     ] {
         Crowd { kind, dead, place, many, parts, signs: Signs::Fresh }.costs_little();
     }

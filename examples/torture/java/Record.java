@@ -1,0 +1,47 @@
+package parklock.torture;
+
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.Collectors;
+
+/** What a worker leaves behind, as {@code worker/record.rs} writes it: a line a fact, in one write. */
+final class Record {
+    private final FileOutputStream file;
+    private final String prefix;
+    private final AtomicLong next = new AtomicLong();
+
+    Record(String path, String namespace) throws IOException {
+        file = new FileOutputStream(path, true);
+        prefix = namespace.isEmpty() ? "" : namespace + ":";
+    }
+
+    /** The name of a lock in Redis, and in the record. */
+    String label(String lock) {
+        return prefix + lock;
+    }
+
+    long nextId() {
+        return next.getAndIncrement();
+    }
+
+    void line(Object... words) {
+        String line = Arrays.stream(words).map(String::valueOf).collect(Collectors.joining("\t", "", "\n"));
+        try {
+            file.write(line.getBytes(StandardCharsets.UTF_8));
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    void reached(String path) {
+        line("c", path);
+    }
+
+    void violation(String what) {
+        line("v", what.replaceAll("[\t\n]", " "));
+    }
+}
