@@ -251,7 +251,8 @@ impl Hosts {
                 break found;
             }
             if begun.elapsed() > AGREED {
-                return self.log.tally.wrong("the servers do not agree".to_owned());
+                let said = self.said().await;
+                return self.log.tally.wrong(format!("the servers do not agree: {said}"));
             }
             sleep(LOOK).await;
         };
@@ -272,11 +273,37 @@ impl Hosts {
             self.log.tally.add(what, 1);
             if !self.acknowledged {
                 let (from, to) = self.shards[at].reigns.changed(well).unwrap_or((well, now));
+                let both = "ms for which two primaries may have granted";
+                self.log.tally.add(both, (to - from) / 1_000_000);
                 let locks = settings::labels(|name| self.shard_of(name) == at);
                 let breaks = locks.iter().map(|lock| Break::taken_over(lock, from, to));
                 self.log.breaks.extend(breaks);
             }
         }
+    }
+
+    /// What each of them says, for those who ask why they do not agree.
+    async fn said(&self) -> String {
+        let mut all = Vec::new();
+        for (host, server) in self.servers().iter().enumerate() {
+            let said = Said::by(server).await;
+            let said = said.as_ref().map(|said| {
+                let fields = ["role", "master_host", "master_link_status", "connected_slaves"];
+                fields.map(|field| said.0.get(field).map_or("-", |word| word.as_str())).join(" ")
+            });
+            all.push(format!("server {host}: {}", said.unwrap_or_else(|| "nothing".to_owned())));
+        }
+        if let Servers::Watched(watched) = &self.servers {
+            for (host, sentinel) in watched.sentinels.iter().enumerate() {
+                let admin = Admin::connect(&sentinel.url()).await;
+                let mut words = Vec::new();
+                for field in ["ip", "flags", "num-slaves", "num-other-sentinels"] {
+                    words.push(told(&admin, field).await.unwrap_or_else(|| "-".to_owned()));
+                }
+                all.push(format!("sentinel {host}: {}", words.join(" ")));
+            }
+        }
+        all.join("; ")
     }
 
     /// The primary of each shard, with its history. `None`: not all servers agree yet.

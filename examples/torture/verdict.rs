@@ -388,11 +388,13 @@ impl Court {
         moments.retain(|(at, _)| since(*at));
         late.retain(|(_, to)| since(*to));
         parts.values_mut().for_each(|times| times.retain(|(_, to)| since(*to)));
-        // The witness wants all that befell a latch, from its beginning on.
-        calls.retain(|call| {
-            let felt = if call.kind == "latch" { MEMORY } else { FELT };
-            call.returned.is_none_or(|at| at.saturating_add(felt) >= cut)
-        });
+        let is_felt = |call: &Operation, felt| {
+            call.returned.is_none_or(|at: u64| at.saturating_add(felt) >= cut)
+        };
+        // The witness wants all that befell a latch, from its beginning on: all of its calls go together.
+        let latches = calls.iter().filter(|call| call.kind == "latch" && is_felt(call, MEMORY));
+        let latches: HashSet<String> = latches.map(|call| call.name.clone()).collect();
+        calls.retain(|call| is_felt(call, FELT) || latches.contains(&call.name));
         // What two primaries granted is in no order: those claims are judged with what replaced the one by the other.
         let is_meant = |lock: &String| oldest.get(lock.as_str());
         let befell =

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::{RedisResult, cmd};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -93,8 +94,9 @@ async fn servers(place: &Place) -> [Option<u64>; 3] {
         Place::Nodes(addresses) => addresses,
     };
     let mut sums = [None; 3];
-    for address in addresses {
-        let Ok(Ok(numbers)) = timeout(PATIENCE, server(*address)).await else { continue };
+    let asked = addresses.iter().map(|address| timeout(PATIENCE, server(*address)));
+    for numbers in join_all(asked).await {
+        let Ok(Ok(numbers)) = numbers else { continue };
         for (sum, number) in sums.iter_mut().zip(numbers) {
             *sum = Some(sum.unwrap_or(0) + number);
         }

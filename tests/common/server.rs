@@ -256,7 +256,18 @@ impl Server {
         match &self.setup.sentinel {
             None => {
                 let place = ["--bind", &address, "--port", &port];
-                _ = command.args(ALWAYS).args(place).args(args);
+                let args = args.iter().map(String::as_str);
+                let words = ALWAYS.into_iter().chain(place).chain(args);
+                if host.is_some() {
+                    // A sentinel has it write there whom it follows, so that it knows when it is started again.
+                    let file = self.dir.0.join("redis.conf");
+                    if !file.exists() {
+                        fs::write(&file, lines(words))?;
+                    }
+                    command.arg("redis.conf");
+                } else {
+                    command.args(words);
+                }
             }
             Some(lines) => {
                 let file = self.dir.0.join("sentinel.conf");
@@ -321,4 +332,13 @@ impl Drop for Dir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Arguments as a file has them.
+fn lines<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    let line = |word: &str| match word.strip_prefix("--") {
+        Some(name) => format!("\n{name}"),
+        None => format!(" \"{word}\""),
+    };
+    words.map(line).collect::<String>() + "\n"
 }
