@@ -15,12 +15,13 @@ use crate::common::clock;
 use crate::crew::Crew;
 use crate::eavesdropper::{Eavesdropper, Place};
 use crate::history::Witness;
+use crate::hosts::BURIED;
 use crate::network::Network;
 use crate::pulse::{self, LATE};
 use crate::reading::Records;
 use crate::schedule::{self, Action, ServerFault};
 use crate::settings::{
-    FAMILY, KEEPER, Kind, LEASE, MAX_PARK, MENDED, STUCK, Topology, WORKERS, bare, is_bout, nanos,
+    FAMILY, Kind, LEASE, MAX_PARK, MENDED, STUCK, Topology, bare, is_bout, nanos,
 };
 use crate::stage::{Log, Stage};
 use crate::verdict::{Break, Court, Piece, Tally, Verdict};
@@ -55,7 +56,7 @@ pub async fn run(wishes: Wishes) -> Verdict {
     let Wishes { topology, seed, length, endures, table, beside, witness } = wishes;
     let mut stage = Stage::set(topology, seed).await;
     let network = Network::before(&stage, seed).await;
-    let urls = (0..WORKERS).map(|worker| network.url(worker, &stage)).collect();
+    let urls = (0..topology.workers()).map(|worker| network.url(worker, &stage)).collect();
     let (folder, started) = (records(), clock::now());
     let crew = Crew::hire((urls, topology, beside), seed, started, folder.clone());
 
@@ -68,10 +69,12 @@ pub async fn run(wishes: Wishes) -> Verdict {
         court
     });
 
-    let eavesdropper = Eavesdropper::at(stage.place(), seed);
+    // Where servers have hosts, there is none.
+    let heard = if topology.has_hosts() { Place::Nodes(Vec::new()) } else { stage.place() };
+    let eavesdropper = Eavesdropper::at(heard, seed);
     let (faults, orders) = mpsc::unbounded_channel();
     let (told, logs) = channel();
-    let unfinished = Arc::new(AtomicU64::new(u64::MAX));
+    let unfinished = Arc::new(AtomicU64::new(stage.is_known_until()));
     let mut stand = Stand {
         crew,
         network,
@@ -114,7 +117,7 @@ struct Stand {
     network: Network,
     /// Whether the stage needs the keeper.
     spared: Arc<AtomicBool>,
-    /// What came of each server fault, and when the one began that is not over.
+    /// What came of each server fault, and until when all is known that befell the servers.
     logs: Receiver<Log>,
     unfinished: Arc<AtomicU64>,
     place: Place,
@@ -166,7 +169,8 @@ impl Stand {
         self.tally.moment(format!("{action:?}"));
         // Another one is as good while the stage needs the keeper.
         let is_spared = self.spared.load(Ordering::Relaxed);
-        let victim = |worker, spared| if worker == KEEPER && spared { 0 } else { worker };
+        let keeper = self.crew.topology.keeper();
+        let victim = |worker, spared| if worker == keeper && spared { 0 } else { worker };
         match action {
             Action::Kill { worker } => {
                 self.crew.kill(victim(worker, is_spared || self.endures), &mut self.tally);
@@ -177,6 +181,10 @@ impl Stand {
                 self.crew.stop(victim(worker, is_spared), time);
             }
             Action::Network { proxy, fault, time } => self.network.suffer(proxy, fault, time),
+            Action::CutOff { worker, servers, way, wire, time } => {
+                self.network.cut_off((worker, servers), way, wire, time);
+            }
+            Action::Unplug { worker, time } => self.network.unplug(worker, time),
             Action::Server(fault) => faults.send(fault).expect("the stage is there"),
         }
     }
@@ -226,17 +234,18 @@ async fn operate(
             continue;
         }
         let from = clock::now();
-        unfinished.store(from, Ordering::SeqCst);
+        unfinished.store(from.min(stage.is_known_until()), Ordering::SeqCst);
         stage.suffer(fault).await;
         stage.log().tally.late.push((from, clock::now() + nanos(MENDED)));
         told.send(stage.take_log()).expect("somebody listens");
-        unfinished.store(u64::MAX, Ordering::SeqCst);
+        unfinished.store(stage.is_known_until(), Ordering::SeqCst);
     }
 }
 
 /// What is still in Redis when it should not be.
 async fn left(stage: &Stage) -> Vec<(String, String)> {
-    let until = Instant::now() + LEASE.max(MAX_PARK * 2) + Duration::from_secs(1);
+    let buried = if let Stage::Hosts(_) = stage { BURIED } else { Duration::from_secs(1) };
+    let until = Instant::now() + LEASE.max(MAX_PARK * 2) + buried;
     loop {
         // Who has counted at a latch or has notified is remembered for longer than we wait here.
         let stays = |key: &String| {
@@ -262,8 +271,9 @@ fn is_semaphore(key: &str) -> bool {
 }
 
 fn records() -> PathBuf {
-    let records = env::temp_dir().join(format!("parklock-torture-{}", process::id()));
-    let _ = fs::remove_dir_all(&records);
+    // In a namespace of processes, the first one has the same number in each run.
+    let name = format!("parklock-torture-{}-{:x}", process::id(), fastrand::u64(..));
+    let records = env::temp_dir().join(name);
     fs::create_dir_all(&records).expect("a directory for the records");
     records
 }

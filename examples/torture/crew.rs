@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
+use crate::clocks::Clocks;
 use crate::common::child::{self, Child};
 use crate::common::clock;
-use crate::settings::{self, KEEPER, KEPT, Topology, WORKERS};
+use crate::settings::{self, KEPT, Topology};
 use crate::verdict::Tally;
+use crate::wires;
 
 /// A worker and all of its predecessors.
 struct Berth {
@@ -41,9 +43,11 @@ pub struct Gone {
 pub struct Crew {
     berths: Vec<Berth>,
     urls: Vec<String>,
-    topology: Topology,
+    pub topology: Topology,
     /// The program of half of the workers, if they are of another version.
     beside: Option<PathBuf>,
+    /// What the workers' clocks show, if each has a host of its own.
+    clocks: Option<Clocks>,
     seed: u64,
     started: u64,
     records: PathBuf,
@@ -59,8 +63,10 @@ impl Crew {
         records: PathBuf,
     ) -> Self {
         let (berths, gone) = (Vec::new(), Vec::new());
-        let mut crew = Self { berths, urls, topology, beside, seed, started, records, gone };
-        crew.berths = (0..WORKERS).map(|worker| crew.start(worker, 0)).collect();
+        let clocks = topology.has_hosts().then(|| Clocks::set(&records)).flatten();
+        let mut crew =
+            Self { berths, urls, topology, beside, clocks, seed, started, records, gone };
+        crew.berths = (0..topology.workers()).map(|worker| crew.start(worker, 0)).collect();
         crew
     }
 
@@ -68,10 +74,18 @@ impl Crew {
         // Workers of both versions are in each namespace, and the successor of a dead one is of the other version.
         let is_other = (worker as u64 / 2 + incarnation) % 2 == 1;
         // Redisson cannot be asked to keep a lock and to haunt another.
-        let is_other = is_other && (worker != KEEPER || self.topology != Topology::Redisson);
+        let is_other =
+            is_other && (worker != self.topology.keeper() || self.topology != Topology::Redisson);
         let beside = self.beside.clone().filter(|_| is_other);
         let program = beside.unwrap_or_else(|| std::env::current_exe().expect("our own path"));
-        let mut command = child::command(program);
+        let mut command = if self.topology.has_hosts() {
+            wires::client(worker).command(program)
+        } else {
+            child::command(program)
+        };
+        if let Some(clocks) = &self.clocks {
+            command.envs(clocks.variables(worker));
+        }
         let seed = self.seed.wrapping_mul(31).wrapping_add(incarnation * 100 + worker as u64);
         let name = name(worker, incarnation);
         let record = self.records.join(&name);
@@ -81,7 +95,7 @@ impl Crew {
         if let Some(namespace) = settings::namespace(worker) {
             command.args(["--namespace", namespace]);
         }
-        if worker == KEEPER {
+        if worker == self.topology.keeper() {
             command.args(["--keeps", KEPT]);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -3,9 +3,10 @@
 //! `cargo run --release --example torture -- --seconds 600 --seed 7`; without a seed it draws one and prints it. It
 //! needs `redis-server` (or what `PARKLOCK_SERVER` names). With `--topology cluster` it takes place on a Redis Cluster of six nodes,
 //! with slots that move and primaries that fail; with `--replicas all` besides, grants count only when every replica has
-//! them, and then no failover excuses anything. With `--beside PROGRAM`, half of the workers are processes of that program, the torture
-//! run of another version: see `scripts/fleet`. With `--topology redisson` the locks lie in Redisson's layout, and that program is
-//! Redisson in a JVM. `scripts/witness` builds it, and passes `--witness PROGRAM`: another judge, `tests/witness`.
+//! them, and then no failover excuses anything. With `--topology hosts --servers sentinel` or `cluster`, each server and each
+//! worker has a network of its own, which is cut: see `scripts/partitions`. With `--beside PROGRAM`, half of the workers are processes of
+//! that program, the torture run of another version: see `scripts/fleet`. With `--topology redisson` the locks lie in Redisson's layout, and
+//! that program is Redisson in a JVM. `scripts/witness` builds it, and passes `--witness PROGRAM`: another judge, `tests/witness`.
 //!
 //! A run is judged each minute, while it goes on. With `--hours N` in place of `--seconds` it throws away what was judged, and
 //! never kills its last worker. So one sees whether anything grows: each minute it prints memory, descriptors,
@@ -13,7 +14,7 @@
 //! on with.
 //!
 //! It ends with the counters of the paths that were taken and the violations that were found. Its exit code is 1 if there is a
-//! violation, 2 if a run of a minute, or of five in a cluster, missed a path, or if the other judge could not judge all.
+//! violation, 2 if a run of a minute, or of five in a cluster or on hosts, missed a path, or if the other judge could not judge all.
 
 #![allow(unreachable_pub, reason = "a binary exports nothing")]
 
@@ -22,10 +23,12 @@ mod common;
 #[path = "../../tests/judge/mod.rs"]
 mod judge;
 
+mod clocks;
 mod conductor;
 mod crew;
 mod eavesdropper;
 mod history;
+mod hosts;
 mod kept;
 mod network;
 mod nodes;
@@ -33,12 +36,14 @@ mod pair;
 mod prompt;
 mod pulse;
 mod reading;
+mod reigns;
 mod schedule;
 mod settings;
 mod stage;
 mod switch;
 mod verdict;
 mod vitals;
+mod wires;
 mod worker;
 
 use std::collections::HashMap;
@@ -56,12 +61,24 @@ fn main() -> ExitCode {
         words.chunks(2).map(|pair| (pair[0].as_str(), pair.get(1).map_or("", |w| w))).collect();
     let number = |name: &str| options.get(name).map(|word| word.parse().expect("a number"));
     let seed = number("--seed").unwrap_or_else(|| fastrand::u64(..1_000_000));
-    let topology = match (options.get("--topology"), options.get("--replicas")) {
-        (None, None) => Topology::Pair,
-        (Some(&"redisson"), None) => Topology::Redisson,
-        (Some(&"cluster"), None | Some(&"none")) => Topology::Cluster { replicas: 0 },
-        (Some(&"cluster"), Some(&"all")) => Topology::Cluster { replicas: 1 },
-        _ => panic!("there are the topologies `cluster`, `cluster --replicas all`, and `redisson`"),
+    let word = |name: &str| options.get(name).copied().unwrap_or_default();
+    let all = match word("--replicas") {
+        "" | "none" => false,
+        "all" => true,
+        other => panic!("`--replicas` is `all` or `none`, and not `{other}`"),
+    };
+    let topology = match (word("--topology"), word("--servers")) {
+        ("", "") if !all => Topology::Pair,
+        ("redisson", "") if !all => Topology::Redisson,
+        ("cluster", "") => Topology::Cluster { replicas: u32::from(all) },
+        ("hosts", "cluster") => Topology::Hosts { is_cluster: true, replicas: u32::from(all) },
+        ("hosts", "sentinel") => {
+            Topology::Hosts { is_cluster: false, replicas: if all { 2 } else { 0 } }
+        }
+        _ => panic!(
+            "there are `--topology redisson`, `--topology cluster`, and `--topology hosts` with `--servers` of `cluster` or \
+             `sentinel`; the last two of them with `--replicas all`, too"
+        ),
     };
     if let Some(name) = options.get("--worker") {
         worker::run(&worker::Orders {

@@ -1,16 +1,19 @@
-//! The proxies before the clients, and their faults.
+//! The proxies before the clients, or the wires between hosts, and their faults.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::common::{Class, Fault, Proxy};
-use crate::schedule::{Harm, NetworkFault, Target};
+use crate::schedule::{Harm, NetworkFault, Target, Way, Wire};
 use crate::settings::PROXIES;
 use crate::stage::Stage;
 use crate::verdict::Tally;
+use crate::wires::{self, Wires};
 
 const SCRIPTS: [(&str, &str); 14] = [
     ("acquire", include_str!("../../lua/line/plain_acquire_uncontended.lua")),
@@ -32,6 +35,7 @@ const SCRIPTS: [(&str, &str); 14] = [
 /// Faults that are over after their time, each as a task.
 pub struct Network {
     proxies: Vec<&'static Proxy>,
+    wires: Option<Arc<Wires>>,
     counts: Vec<(&'static str, Fault)>,
     running: JoinSet<(String, usize)>,
 }
@@ -44,6 +48,7 @@ impl Network {
         let (mut proxies, mut counts) = (Vec::new(), Vec::new());
         for number in 0..PROXIES {
             let proxy = stage.proxy(seed.wrapping_add(number as u64)).await;
+            let Some(proxy) = proxy else { break };
             let proxy: &'static Proxy = Box::leak(Box::new(proxy));
             for (name, text) in SCRIPTS {
                 proxy.name_script(name, text);
@@ -61,10 +66,10 @@ impl Network {
             counts.push(("unlock messages", messages));
             proxies.push(proxy);
         }
-        Self { proxies, counts, running: JoinSet::new() }
+        Self { proxies, wires: stage.wires(), counts, running: JoinSet::new() }
     }
 
-    /// Workers share the proxies, and the last worker has none.
+    /// Workers share the proxies, and the last worker has none. Nor has one with a host.
     pub fn url(&self, worker: usize, stage: &Stage) -> String {
         self.proxies.get(worker).map_or_else(|| stage.url(), |proxy| proxy.url())
     }
@@ -72,6 +77,43 @@ impl Network {
     pub fn suffer(&mut self, proxy: usize, fault: NetworkFault, time: Duration) {
         let proxy = self.proxies[proxy];
         self.running.spawn(async move { harm(proxy, fault, time).await });
+    }
+
+    /// A worker's host is cut off these servers.
+    pub fn cut_off(
+        &mut self,
+        (worker, servers): (usize, Range<usize>),
+        way: Way,
+        wire: Wire,
+        time: Duration,
+    ) {
+        let wires = self.wires();
+        self.running.spawn(async move {
+            let near = [wires::client(worker).address];
+            let whom = if servers.len() == 1 { "a server" } else { "all servers" };
+            let far: Vec<_> = servers.map(|number| wires::server(number).address).collect();
+            let cut = wires.cut(&near, &far, way, wire).await;
+            sleep(time).await;
+            wires.mend(cut).await;
+            let what = if let Wire::Lossy(_) = wire { "behind a lossy wire" } else { "cut off" };
+            let way = way.named();
+            (format!("net: a worker {what}, from {whom}, {way}"), 1)
+        });
+    }
+
+    /// The wire of a worker's host is pulled out. Two who do so at once put it back when the first one does.
+    pub fn unplug(&mut self, worker: usize, time: Duration) {
+        let wires = self.wires();
+        self.running.spawn(async move {
+            wires.plug(&wires::client(worker), "down").await;
+            sleep(time).await;
+            wires.plug(&wires::client(worker), "up").await;
+            ("net: a worker unplugged".to_owned(), 1)
+        });
+    }
+
+    fn wires(&self) -> Arc<Wires> {
+        Arc::clone(self.wires.as_ref().expect("a network of our own"))
     }
 
     /// Waits for the end of all faults, and counts what happened.

@@ -192,9 +192,7 @@ impl Nodes {
 
     /// A name has one slot in all namespaces.
     fn locks_where(&self, is_meant: impl Fn(usize) -> bool) -> Vec<String> {
-        let names = settings::names().filter(|name| is_meant(slot(name)));
-        let both = |name| [None, Some(settings::NAMESPACE)].map(|of| settings::label(of, name));
-        names.flat_map(both).collect()
+        settings::labels(|name| is_meant(slot(name)))
     }
 
     /// The node that has a lock.

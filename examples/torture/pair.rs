@@ -132,7 +132,9 @@ impl Pair {
                 self.try_keeper(trial).await;
                 self.log.spared.store(false, Ordering::Relaxed);
             }
-            ServerFault::Upheaval(..) => unreachable!("one server has no slots"),
+            ServerFault::Upheaval(..) | ServerFault::Blow(..) => {
+                unreachable!("one server has no slots, and no host")
+            }
         }
     }
 

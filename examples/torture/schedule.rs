@@ -1,21 +1,107 @@
 //! What is to be broken, and when: drawn from the seed alone, before anything has started.
 
 use std::iter;
+use std::ops::Range;
 use std::time::Duration;
 
 use fastrand::Rng;
 
 use crate::settings::{
-    FAMILY, KEEPER, Kind, LEASE, LOCKS, PROXIES, Topology, WORKERS, bouts, is_bout, is_open_stage,
+    FAMILY, Kind, LEASE, LOCKS, PROXIES, Topology, bouts, is_bout, is_open_stage,
 };
 
 /// Something that goes wrong, or that an operator does.
 #[derive(Debug, Clone)]
 pub enum Action {
-    Kill { worker: usize },
-    Stop { worker: usize, time: Duration },
-    Network { proxy: usize, fault: NetworkFault, time: Duration },
+    Kill {
+        worker: usize,
+    },
+    Stop {
+        worker: usize,
+        time: Duration,
+    },
+    Network {
+        proxy: usize,
+        fault: NetworkFault,
+        time: Duration,
+    },
+    /// A worker's host is cut off these servers.
+    CutOff {
+        worker: usize,
+        servers: Range<usize>,
+        way: Way,
+        wire: Wire,
+        time: Duration,
+    },
+    /// The wire of a worker's host is pulled out.
+    Unplug {
+        worker: usize,
+        time: Duration,
+    },
     Server(ServerFault),
+}
+
+/// In which direction a wire is cut, as seen from the first of two sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    Both,
+    Out,
+    In,
+}
+
+impl Way {
+    pub fn named(self) -> &'static str {
+        match self {
+            Self::Both => "both ways",
+            Self::Out => "out only",
+            Self::In => "in only",
+        }
+    }
+}
+
+/// What becomes of a wire.
+#[derive(Debug, Clone, Copy)]
+pub enum Wire {
+    Cut,
+    /// Of a hundred packets it loses so many.
+    Lossy(u32),
+}
+
+/// What befalls a server of one part of the data.
+#[derive(Debug, Clone, Copy)]
+pub enum Blow {
+    Part {
+        near: Near,
+        far: Far,
+        way: Way,
+        wire: Wire,
+    },
+    /// All that it says, or hears, or both, goes through a thin wire.
+    Slow {
+        near: Near,
+        way: Way,
+    },
+    /// Its processes are stopped and go on.
+    Freeze(Near),
+    /// They are killed, and started again with their data.
+    Kill(Near),
+}
+
+/// Which servers are meant; the rest are on the far side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Near {
+    Primary,
+    Replica,
+    /// Together with half of the workers.
+    PrimaryAndWorkers,
+}
+
+/// From whom they are parted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Far {
+    All,
+    Servers,
+    Workers,
 }
 
 #[derive(Debug, Clone)]
@@ -78,6 +164,8 @@ pub enum ServerFault {
     Kept(Trial),
     /// To the part of a cluster that has this lock.
     Upheaval(&'static str, Upheaval),
+    /// To the servers that have this lock, for so long.
+    Blow(&'static str, Blow, Duration),
 }
 
 /// What befalls the slots of a cluster and their primaries.
@@ -132,30 +220,36 @@ pub fn drawn(topology: Topology, seed: u64, length: Duration) -> Vec<(Duration, 
             .take_while(move |at| *at < length)
             .filter(move |at| may(*at))
     };
+    let workers = topology.workers();
     // A JVM needs seconds to start.
     let lives = if topology == Topology::Redisson { 3_000 } else { 540 };
     for at in moments(&mut rng, lives, is_bout) {
-        plan.push((at, Action::Kill { worker: rng.usize(..WORKERS) }));
+        plan.push((at, Action::Kill { worker: rng.usize(..workers) }));
     }
     for at in moments(&mut rng, 1_100, is_bout) {
-        plan.push((at, Action::Stop { worker: rng.usize(..WORKERS), time: stop(&mut rng) }));
+        plan.push((at, Action::Stop { worker: rng.usize(..workers), time: stop(&mut rng) }));
     }
-    for at in moments(&mut rng, 250, is_bout) {
+    for at in moments(&mut rng, if topology.has_hosts() { 500 } else { 250 }, is_bout) {
+        if topology.has_hosts() {
+            plan.push((at, cut_off(topology, &mut rng)));
+            continue;
+        }
         let (proxy, time) = (rng.usize(..PROXIES), ms(&mut rng, 20..500));
         let fault = network(&mut rng);
         let fault = match topology {
-            Topology::Pair => fault,
+            Topology::Pair | Topology::Hosts { .. } => fault,
             Topology::Cluster { .. } => in_cluster(fault, &mut rng),
             Topology::Redisson => with_redisson(fault, &mut rng),
         };
         plan.push((at, Action::Network { proxy, fault, time }));
     }
     let mut cards = Vec::new();
-    // What befalls a cluster takes longer.
+    // What befalls a cluster takes longer, and a partition longest.
     let (mean, deck) = match topology {
         Topology::Pair => (600, deck as fn(&mut Rng) -> _),
-        Topology::Cluster { .. } => (900, cluster_deck as _),
         Topology::Redisson => (600, redisson_deck as _),
+        Topology::Cluster { .. } => (900, cluster_deck as _),
+        Topology::Hosts { .. } => (3_000, hosts_deck as _),
     };
     for at in moments(&mut rng, mean, is_open_stage) {
         if cards.is_empty() {
@@ -172,36 +266,14 @@ fn set_pieces(topology: Topology, rng: &mut Rng, length: Duration) -> Vec<(Durat
     let mut plan = Vec::new();
     for (bout, begin) in bouts(length).enumerate() {
         let mut at = |millis, action| plan.push((begin + Duration::from_millis(millis), action));
-        let outlived = match topology {
-            Topology::Pair | Topology::Cluster { .. } if bout % 2 == 0 => Trial::Failover,
-            Topology::Pair | Topology::Redisson => Trial::Restart,
-            Topology::Cluster { .. } => Trial::Move,
-        };
-        // A worker needs a moment at the start of the run to connect.
-        at(300, Action::Server(ServerFault::FlushScripts));
-        at(300, Action::Server(ServerFault::Kept(outlived)));
-        at(300, Action::Server(ServerFault::Kept(Trial::Del)));
-        if topology.is_cluster() {
-            // Each fifth of a minute one of them, where most ask.
-            let lock = LOCKS[rng.usize(..4)];
-            let fault = match bout % 5 {
-                0 => Upheaval::Zombie(Takes::AtOnce(ms(rng, 100..300)), ms(rng, 100..500)),
-                1 => Upheaval::Kill(Takes::WhenMissed),
-                // Of what its replica knows, every lease is over by then.
-                2 => Upheaval::FailOver(Takes::AtOnce(LEASE + ms(rng, 100..400))),
-                3 => Upheaval::FailOver(Takes::ByForce(ms(rng, 100..300))),
-                _ => Upheaval::LeaveOpen(ms(rng, 300..900)),
-            };
-            at(400, Action::Server(ServerFault::Upheaval(lock, fault)));
-            if bout % 5 == 4 {
-                at(400, Action::Server(ServerFault::Kept(Trial::StandOpen)));
-                at(500, Action::Server(ServerFault::ForceUnlock("hot")));
-            }
-        }
-        let worker = rng.usize(..KEEPER);
+        let has_hosts = topology.has_hosts();
+        let faults = if has_hosts { Vec::new() } else { on_stage(topology, bout, rng) };
+        faults.into_iter().for_each(|(millis, fault)| at(millis, Action::Server(fault)));
+        let worker = rng.usize(..topology.keeper());
         at(3_000, Action::Stop { worker, time: LEASE * 2 });
         at(3_250, Action::Kill { worker });
-        for (proxy, name) in ["release", "acquire"].into_iter().enumerate() {
+        let scripts = if has_hosts { &[][..] } else { &["release", "acquire"] };
+        for (proxy, name) in scripts.iter().enumerate() {
             let (target, harm) = (Target::Script(name), Harm::CutAfter);
             let fault = NetworkFault::Frames { target, harm, times: 2 };
             at(4_000, Action::Network { proxy, fault, time: Duration::from_secs(1) });
@@ -210,7 +282,38 @@ fn set_pieces(topology: Topology, rng: &mut Rng, length: Duration) -> Vec<(Durat
     plan
 }
 
-fn ms(rng: &mut Rng, range: std::ops::Range<u64>) -> Duration {
+/// What befalls the servers in each bout, and when, in ms since it began.
+fn on_stage(topology: Topology, bout: usize, rng: &mut Rng) -> Vec<(u64, ServerFault)> {
+    let second = if topology.is_cluster() { Trial::Move } else { Trial::Restart };
+    let may_fail_over = topology != Topology::Redisson && bout.is_multiple_of(2);
+    let outlived = if may_fail_over { Trial::Failover } else { second };
+    // A worker needs a moment at the start of the run to connect.
+    let mut faults = vec![
+        (300, ServerFault::FlushScripts),
+        (300, ServerFault::Kept(outlived)),
+        (300, ServerFault::Kept(Trial::Del)),
+    ];
+    if topology.is_cluster() {
+        // Each fifth of a minute one of them, where most ask.
+        let lock = LOCKS[rng.usize(..4)];
+        let fault = match bout % 5 {
+            0 => Upheaval::Zombie(Takes::AtOnce(ms(rng, 100..300)), ms(rng, 100..500)),
+            1 => Upheaval::Kill(Takes::WhenMissed),
+            // Of what its replica knows, every lease is over by then.
+            2 => Upheaval::FailOver(Takes::AtOnce(LEASE + ms(rng, 100..400))),
+            3 => Upheaval::FailOver(Takes::ByForce(ms(rng, 100..300))),
+            _ => Upheaval::LeaveOpen(ms(rng, 300..900)),
+        };
+        faults.push((400, ServerFault::Upheaval(lock, fault)));
+        if bout % 5 == 4 {
+            faults.push((400, ServerFault::Kept(Trial::StandOpen)));
+            faults.push((500, ServerFault::ForceUnlock("hot")));
+        }
+    }
+    faults
+}
+
+fn ms(rng: &mut Rng, range: Range<u64>) -> Duration {
     Duration::from_millis(rng.u64(range))
 }
 
@@ -274,6 +377,60 @@ fn in_cluster(fault: NetworkFault, rng: &mut Rng) -> NetworkFault {
         other => other,
     };
     NetworkFault::Frames { target, harm, times }
+}
+
+/// Never for so long that the connection needs more time to recover than a calm time leaves it: TCP repeats after a pause that
+/// doubles.
+fn cut_off(topology: Topology, rng: &mut Rng) -> Action {
+    let (worker, time) = (rng.usize(..topology.workers()), ms(rng, 50..1_400));
+    if rng.u32(..8) == 0 {
+        return Action::Unplug { worker, time };
+    }
+    let (all, one) = (topology.servers(), rng.usize(..topology.servers()));
+    let servers = if rng.bool() { 0..all } else { one..one + 1 };
+    let (way, wire) = (way(rng), wire(rng));
+    Action::CutOff { worker, servers, way, wire, time }
+}
+
+fn way(rng: &mut Rng) -> Way {
+    [Way::Both, Way::Out, Way::In][rng.usize(..3)]
+}
+
+fn wire(rng: &mut Rng) -> Wire {
+    if rng.u32(..4) == 0 { Wire::Lossy(rng.u32(5..60)) } else { Wire::Cut }
+}
+
+/// As `deck`, for servers on hosts. Half of it lasts for so long that a replica takes over, if the others miss the primary.
+fn hosts_deck(rng: &mut Rng) -> Vec<ServerFault> {
+    let mut blows = vec![
+        Blow::Freeze(Near::Primary),
+        Blow::Freeze(Near::Primary),
+        Blow::Freeze(Near::Replica),
+        Blow::Kill(Near::Primary),
+        Blow::Kill(Near::Primary),
+        Blow::Kill(Near::Replica),
+        Blow::Slow { near: Near::Primary, way: way(rng) },
+        Blow::Slow { near: Near::Replica, way: way(rng) },
+    ];
+    for way in [Way::Both, Way::Out, Way::In] {
+        for far in [Far::All, Far::Servers, Far::Workers] {
+            blows.push(Blow::Part { near: Near::Primary, far, way, wire: wire(rng) });
+        }
+        blows.push(Blow::Part { near: Near::Replica, far: Far::All, way, wire: wire(rng) });
+        for _ in 0..2 {
+            let near = Near::PrimaryAndWorkers;
+            blows.push(Blow::Part { near, far: Far::All, way, wire: Wire::Cut });
+        }
+    }
+    let long = |rng: &mut Rng| {
+        if rng.bool() { ms(rng, 4_000..7_000) } else { ms(rng, 200..2_500) }
+    };
+    let mut deck: Vec<_> = blows
+        .into_iter()
+        .map(|blow| ServerFault::Blow(LOCKS[rng.usize(..LOCKS.len())], blow, long(rng)))
+        .collect();
+    rng.shuffle(&mut deck);
+    deck
 }
 
 /// Redisson's scripts have no names here: half of the faults strike whatever script comes.

@@ -13,18 +13,47 @@ pub enum Topology {
     Pair,
     /// Three primaries with a replica each. Grants count when so many replicas have them.
     Cluster { replicas: u32 },
+    /// The same, or a primary with two replicas and three sentinels: each server and each worker is on a host of its own, and
+    /// the network between them is cut. See `scripts/partitions`.
+    Hosts { is_cluster: bool, replicas: u32 },
     /// As a pair, with the locks in Redisson's layout. Half of the workers are JVMs: see `java/`.
     Redisson,
 }
 
 impl Topology {
     pub fn is_cluster(self) -> bool {
-        matches!(self, Self::Cluster { .. })
+        matches!(self, Self::Cluster { .. } | Self::Hosts { is_cluster: true, .. })
+    }
+
+    pub fn has_hosts(self) -> bool {
+        matches!(self, Self::Hosts { .. })
+    }
+
+    /// How many replicas must have what is granted.
+    fn replicas(self) -> u32 {
+        match self {
+            Self::Pair | Self::Redisson => 0,
+            Self::Cluster { replicas } | Self::Hosts { replicas, .. } => replicas,
+        }
+    }
+
+    /// How many hosts servers have.
+    pub fn servers(self) -> usize {
+        if self.is_cluster() { 6 } else { 3 }
+    }
+
+    pub fn workers(self) -> usize {
+        if self.has_hosts() { 8 } else { 5 }
+    }
+
+    /// The worker that keeps a lock. No proxy stands before this one.
+    pub fn keeper(self) -> usize {
+        self.workers() - 1
     }
 
     /// Whether a failover can forget nothing that anybody was granted.
     pub fn is_acknowledged(self) -> bool {
-        matches!(self, Self::Cluster { replicas: 1.. })
+        self.replicas() > 0
     }
 
     /// How long a free lock may keep somebody waiting in calm times. A grant may miss its acknowledgement twice.
@@ -38,12 +67,19 @@ impl Topology {
 
     /// As it stands on the command line.
     pub fn words(self) -> Vec<&'static str> {
-        match self {
+        let mut words = match self {
             Self::Pair => vec![],
-            Self::Cluster { replicas: 0 } => vec!["--topology", "cluster"],
-            Self::Cluster { .. } => vec!["--topology", "cluster", "--replicas", "all"],
             Self::Redisson => vec!["--topology", "redisson"],
+            Self::Cluster { .. } => vec!["--topology", "cluster"],
+            Self::Hosts { is_cluster: true, .. } => {
+                vec!["--topology", "hosts", "--servers", "cluster"]
+            }
+            Self::Hosts { .. } => vec!["--topology", "hosts", "--servers", "sentinel"],
+        };
+        if self.is_acknowledged() {
+            words.extend(["--replicas", "all"]);
         }
+        words
     }
 }
 
@@ -67,7 +103,6 @@ pub const FELT: u64 = 2_500_000_000;
 /// Nobody may wait longer than this for a lock, whatever happens.
 pub const STUCK: Duration = Duration::from_secs(30);
 
-pub const WORKERS: usize = 5;
 pub const PROXIES: usize = 3;
 pub const TASKS: usize = 12;
 
@@ -114,9 +149,6 @@ pub const KEPT: &str = "kept";
 /// A lock that only the keeper asks for, and each time goes before it is answered.
 pub const HAUNTED: &str = "haunted";
 
-/// The worker that keeps it. No proxy stands before this one.
-pub const KEEPER: usize = WORKERS - 1;
-
 /// A lock that is asked for through a `RedLock` alone.
 pub const MAJORITY: &str = "majority";
 
@@ -150,6 +182,12 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     LOCKS.into_iter().chain(others)
 }
 
+/// What the judge calls the locks of those names that are meant, in all namespaces.
+pub fn labels(is_meant: impl Fn(&str) -> bool) -> Vec<String> {
+    let both = |name| [None, Some(NAMESPACE)].map(|of| label(of, name));
+    names().filter(|name| is_meant(name)).flat_map(both).collect()
+}
+
 /// The key of a lock in Redis, in the native layout.
 pub fn key(lock: &str) -> String {
     let name = lock.replace('%', "%25").replace('{', "%7B").replace('}', "%7D");
@@ -157,11 +195,10 @@ pub fn key(lock: &str) -> String {
 }
 
 pub fn config(topology: Topology, namespace: Option<&str>) -> Config {
-    let replicas = if let Topology::Cluster { replicas } = topology { replicas } else { 0 };
     let config = Config::default().layout(topology.layout());
     namespace
         .map_or(config.clone(), |namespace| config.namespace(namespace))
-        .replicas(replicas)
+        .replicas(topology.replicas())
         .ack_timeout(ACK)
         .watchdog_timeout(LEASE)
         .max_park(MAX_PARK)

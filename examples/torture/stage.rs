@@ -8,15 +8,18 @@ use parklock::{Client, Config, Layout};
 
 use crate::common::{Proxy, clock};
 use crate::eavesdropper::Place;
+use crate::hosts::Hosts;
 use crate::nodes::Nodes;
 use crate::pair::Pair;
-use crate::schedule::{ServerFault, Takes, Trial, Upheaval};
+use crate::schedule::{Blow, ServerFault, Takes, Trial, Upheaval};
 use crate::settings::{FAMILY, Kind, Topology};
 use crate::verdict::{Break, Tally};
+use crate::wires::Wires;
 
 pub enum Stage {
     Pair(Box<Pair>),
     Cluster(Box<Nodes>),
+    Hosts(Box<Hosts>),
 }
 
 /// What the judge has to know of the servers.
@@ -60,6 +63,7 @@ impl Stage {
             Topology::Cluster { .. } => {
                 Self::Cluster(Box::new(Nodes::set(topology.is_acknowledged()).await))
             }
+            Topology::Hosts { .. } => Self::Hosts(Box::new(Hosts::set(topology).await)),
         }
     }
 
@@ -67,6 +71,7 @@ impl Stage {
         match self {
             Self::Pair(pair) => pair.switch.url(),
             Self::Cluster(nodes) => nodes.url(),
+            Self::Hosts(hosts) => hosts.url(),
         }
     }
 
@@ -75,34 +80,47 @@ impl Stage {
         match self {
             Self::Pair(_) => Vec::new(),
             Self::Cluster(nodes) => nodes.addresses(),
+            Self::Hosts(hosts) => hosts.addresses(),
         }
     }
 
-    /// Where an eavesdropper hears everything.
+    /// Where all servers are.
     pub fn place(&self) -> Place {
         match self {
             Self::Pair(pair) => Place::Front(pair.switch.address()),
             Self::Cluster(nodes) => Place::Nodes(nodes.addresses()),
+            Self::Hosts(hosts) => Place::Nodes(hosts.addresses()),
         }
     }
 
-    /// A proxy before all of it.
-    pub async fn proxy(&self, seed: u64) -> Proxy {
+    /// A proxy before all of it. Where servers have hosts, the network itself breaks.
+    pub async fn proxy(&self, seed: u64) -> Option<Proxy> {
         match self {
-            Self::Pair(pair) => Proxy::seeded(pair.switch.address(), seed).await,
-            Self::Cluster(nodes) => nodes.proxy(seed).await,
+            Self::Pair(pair) => Some(Proxy::seeded(pair.switch.address(), seed).await),
+            Self::Cluster(nodes) => Some(nodes.proxy(seed).await),
+            Self::Hosts(_) => None,
         }
+    }
+
+    pub fn wires(&self) -> Option<Arc<Wires>> {
+        if let Self::Hosts(hosts) = self { Some(Arc::clone(&hosts.wires)) } else { None }
     }
 
     /// Whether faults may take so long that they get in each other's way.
     pub fn is_slow(&self) -> bool {
-        matches!(self, Self::Cluster(_))
+        matches!(self, Self::Cluster(_) | Self::Hosts(_))
+    }
+
+    /// Until when all is known that befell the servers when nothing was broken. Where they fail over by themselves, we learn of it later.
+    pub fn is_known_until(&self) -> u64 {
+        if let Self::Hosts(hosts) = self { hosts.well } else { u64::MAX }
     }
 
     pub fn spared(&self) -> Arc<AtomicBool> {
         let log = match self {
             Self::Pair(pair) => &pair.log,
             Self::Cluster(nodes) => &nodes.log,
+            Self::Hosts(hosts) => &hosts.log,
         };
         Arc::clone(&log.spared)
     }
@@ -111,6 +129,7 @@ impl Stage {
         match self {
             Self::Pair(pair) => &mut pair.log,
             Self::Cluster(nodes) => &mut nodes.log,
+            Self::Hosts(hosts) => &mut hosts.log,
         }
     }
 
@@ -121,8 +140,11 @@ impl Stage {
     }
 
     pub async fn into_log(mut self) -> Log {
-        if let Self::Cluster(nodes) = &mut self {
-            nodes.count_refusals().await;
+        match &mut self {
+            Self::Pair(_) => {}
+            Self::Cluster(nodes) => nodes.count_refusals().await,
+            // The last one may have come when nothing was broken.
+            Self::Hosts(hosts) => hosts.settle().await,
         }
         self.take_log()
     }
@@ -134,6 +156,7 @@ impl Stage {
         match self {
             Self::Pair(pair) => pair.suffer(fault).await,
             Self::Cluster(nodes) => nodes.suffer(fault).await,
+            Self::Hosts(hosts) => hosts.suffer(fault).await,
         }
         self.log().tally.moment(format!("over: {fault:?}"));
     }
@@ -142,6 +165,7 @@ impl Stage {
         match self {
             Self::Pair(pair) => pair.admin().await.keys().await,
             Self::Cluster(nodes) => nodes.keys().await,
+            Self::Hosts(hosts) => hosts.keys().await,
         }
     }
 
@@ -149,6 +173,7 @@ impl Stage {
         match self {
             Self::Pair(pair) => pair.admin().await.channels().await,
             Self::Cluster(nodes) => nodes.channels().await,
+            Self::Hosts(hosts) => hosts.channels().await,
         }
     }
 }
@@ -202,5 +227,9 @@ fn word(fault: ServerFault) -> &'static str {
         ServerFault::Upheaval(_, Upheaval::FailOver(_)) => "failover to be forced",
         ServerFault::Upheaval(_, Upheaval::Kill(_)) => "primary to be killed",
         ServerFault::Upheaval(_, Upheaval::Zombie(..)) => "primary to be made a zombie",
+        ServerFault::Blow(_, Blow::Part { .. }, _) => "host to be parted from others",
+        ServerFault::Blow(_, Blow::Slow { .. }, _) => "wire to be made slow",
+        ServerFault::Blow(_, Blow::Freeze(_), _) => "host to be stopped",
+        ServerFault::Blow(_, Blow::Kill(_), _) => "host to be killed",
     }
 }

@@ -13,12 +13,12 @@ use crate::judge::history::Violation;
 use crate::judge::{Claim, Epochs, Operation, rules};
 use crate::prompt;
 use crate::reading::Records;
-use crate::settings::{FELT, KEEPER, NAMESPACE, Topology};
+use crate::settings::{FELT, NAMESPACE, Topology};
 use crate::stage::{Log, Span};
 use crate::vitals::{Table, Vitals};
 
-/// A run of a minute, or of five in a cluster, must have taken each of these.
-const PATHS: [&str; 47] = [
+/// A run of a minute, or of five in a cluster or on hosts, must have taken each of these.
+const PATHS: [&str; 33] = [
     "hand-off",
     "held together",
     "held in two namespaces at once",
@@ -29,19 +29,9 @@ const PATHS: [&str; 47] = [
     "family: berths",
     "family: key",
     "family: gate",
-    "seen: enter the line",
-    "seen: leave the line",
-    "seen: renew in line",
-    "seen: count",
-    "seen: renew",
-    "seen: EVAL: the server had forgotten a script",
-    "net: cut after acquire",
-    "net: cut after release",
     "command link: connected again",
     "subscriber link: connected again",
     "lock lost: its lease ran out",
-    "lock lost: the server no longer has it",
-    "lost because Redis had lost it",
     "taken after its holder was killed",
     "worker stopped for longer than its lease",
     "worker killed while it was stopped",
@@ -62,6 +52,20 @@ const PATHS: [&str; 47] = [
     "try_lock_for: busy",
     "client closed at work",
     "waits judged in calm times",
+];
+
+/// And these where proxies stand before the servers.
+const PROXY_PATHS: [&str; 14] = [
+    "seen: enter the line",
+    "seen: leave the line",
+    "seen: renew in line",
+    "seen: count",
+    "seen: renew",
+    "seen: EVAL: the server had forgotten a script",
+    "net: cut after acquire",
+    "net: cut after release",
+    "lock lost: the server no longer has it",
+    "lost because Redis had lost it",
     "server: scripts flushed",
     "server: memory full",
     "server: force_unlock",
@@ -69,15 +73,8 @@ const PATHS: [&str; 47] = [
 ];
 
 /// And these in the native layout.
-const NATIVE_PATHS: [&str; 7] = [
-    "latch: open",
-    "latch: counted",
-    "buffer: put",
-    "buffer: taken",
-    "buffer: notified",
-    "server: FLUSHALL",
-    "messages forged by an eavesdropper",
-];
+const NATIVE_PATHS: [&str; 5] =
+    ["latch: open", "latch: counted", "buffer: put", "buffer: taken", "buffer: notified"];
 
 /// And these beside Redisson.
 const REDISSON_PATHS: [&str; 10] = [
@@ -94,7 +91,7 @@ const REDISSON_PATHS: [&str; 10] = [
 ];
 
 /// And these with a primary and its replica.
-const PAIR_PATHS: [&str; 8] = [
+const PAIR_PATHS: [&str; 10] = [
     "seen: acquire together",
     "seen: two locks in one acquire",
     "command link: left a replica",
@@ -103,10 +100,12 @@ const PAIR_PATHS: [&str; 8] = [
     "server: restarted without data",
     "server: replica promoted",
     "server: primary demoted under its clients",
+    "server: FLUSHALL",
+    "messages forged by an eavesdropper",
 ];
 
 /// And these in a cluster.
-const CLUSTER_PATHS: [&str; 19] = [
+const CLUSTER_PATHS: [&str; 21] = [
     "cluster: a slot moved",
     "cluster: a slot was left open",
     "cluster: a slot was left open for longer than a lease",
@@ -126,6 +125,25 @@ const CLUSTER_PATHS: [&str; 19] = [
     "refused: ASK",
     "refused: TRYAGAIN",
     "seen: ASKING",
+    "server: FLUSHALL",
+    "messages forged by an eavesdropper",
+];
+
+/// And these where servers and workers have hosts.
+const HOSTS_PATHS: [&str; 13] = [
+    "clock: its date is wrong",
+    "clock: it is slow",
+    "net: a worker cut off, from a server, both ways",
+    "net: a worker cut off, from all servers, both ways",
+    "net: a worker cut off, from all servers, out only",
+    "net: a worker cut off, from all servers, in only",
+    "net: a worker behind a lossy wire, from all servers, both ways",
+    "net: a worker unplugged",
+    "server: host to be parted from others",
+    "server: wire to be made slow",
+    "server: host to be stopped",
+    "server: host to be killed",
+    "a primary was replaced",
 ];
 
 /// Without acknowledgements the judge has to see what it excuses, and with them that replicas were waited for.
@@ -135,10 +153,17 @@ const ACKNOWLEDGED: [&str; 3] =
 
 fn demanded(topology: Topology) -> Vec<&'static str> {
     let more: &[&[&str]] = match topology {
-        Topology::Pair => &[&NATIVE_PATHS, &PAIR_PATHS],
-        Topology::Cluster { replicas: 0 } => &[&NATIVE_PATHS, &CLUSTER_PATHS, &UNACKNOWLEDGED],
-        Topology::Cluster { .. } => &[&NATIVE_PATHS, &CLUSTER_PATHS, &ACKNOWLEDGED],
-        Topology::Redisson => &[&REDISSON_PATHS],
+        Topology::Pair => &[&NATIVE_PATHS, &PROXY_PATHS, &PAIR_PATHS],
+        Topology::Cluster { replicas: 0 } => {
+            &[&NATIVE_PATHS, &PROXY_PATHS, &CLUSTER_PATHS, &UNACKNOWLEDGED]
+        }
+        Topology::Cluster { .. } => &[&NATIVE_PATHS, &PROXY_PATHS, &CLUSTER_PATHS, &ACKNOWLEDGED],
+        Topology::Redisson => &[&PROXY_PATHS, &REDISSON_PATHS],
+        // In a cluster, two primaries seldom meet.
+        Topology::Hosts { is_cluster: false, replicas: 0 } => {
+            &[&NATIVE_PATHS, &HOSTS_PATHS, &UNACKNOWLEDGED]
+        }
+        Topology::Hosts { .. } => &[&NATIVE_PATHS, &HOSTS_PATHS],
     };
     PATHS.iter().chain(more.iter().copied().flatten()).copied().collect()
 }
@@ -270,7 +295,8 @@ impl Court {
             None if is_told => println!("{line}"),
             None => {}
             Some(mut vitals) => {
-                vitals.note("tasks of the keeper", self.records.tasks(&crew[KEEPER]));
+                vitals
+                    .note("tasks of the keeper", self.records.tasks(&crew[self.topology.keeper()]));
                 vitals.note("seconds not judged yet", Some(since(self.from)));
                 let violations = self.found.len();
                 println!("{line}, {violations} violations, {vitals}");
@@ -303,7 +329,14 @@ impl Court {
         let mut history = History::default();
         epochs.holds(&claims).into_iter().for_each(|hold| history.hold(hold));
         found.extend(history.violations().iter().map(ToString::to_string));
-        found.extend(rules::tokens(&claims));
+        // A primary that does not know yet that it was replaced goes on for seconds on a host that is cut off. What it grants then has smaller
+        // tokens than what its successor grants, which is what keeps its holders out.
+        let may_be_late = |claim: &Claim| topology.has_hosts() && epochs.may_be_late(claim);
+        let in_order = |claims: &[Claim]| -> Vec<Claim> {
+            claims.iter().filter(|claim| !may_be_late(claim)).cloned().collect()
+        };
+        tally.add("judged: tokens", in_order(&fresh).len() as u64);
+        found.extend(rules::tokens(&in_order(&claims)));
         found.extend(prompt::slow(&claims, self.started, self.from, topology, tally));
         found.extend(take(&mut tally.wrongs));
         self.pronounce(found, &claims, &epochs);
@@ -344,18 +377,29 @@ impl Court {
         let known = known.filter(|(at, claim)| keeps_on(claim) || last.contains(at));
         self.known = known.map(|(_, claim)| claim).collect();
         self.from = cut;
+        let mut oldest: HashMap<&str, u64> = HashMap::new();
+        for Claim { lock, called, .. } in &self.known {
+            let at = oldest.entry(lock).or_insert(*called);
+            *at = (*at).min(*called);
+        }
         // A call, a fault or a pause may last until after what it explains.
         let since = |to: u64| to.saturating_add(MEMORY) >= cut;
         let Tally { moments, late, parts, calls, .. } = &mut self.tally;
         moments.retain(|(at, _)| since(*at));
         late.retain(|(_, to)| since(*to));
         parts.values_mut().for_each(|times| times.retain(|(_, to)| since(*to)));
-        // The witness wants all that befell a latch, from its beginning on.
-        calls.retain(|call| {
-            let felt = if call.kind == "latch" { MEMORY } else { FELT };
-            call.returned.is_none_or(|at| at.saturating_add(felt) >= cut)
-        });
-        self.log.breaks.retain(|one| since(one.to));
+        let is_felt = |call: &Operation, felt| {
+            call.returned.is_none_or(|at: u64| at.saturating_add(felt) >= cut)
+        };
+        // The witness wants all that befell a latch, from its beginning on: all of its calls go together.
+        let latches = calls.iter().filter(|call| call.kind == "latch" && is_felt(call, MEMORY));
+        let latches: HashSet<String> = latches.map(|call| call.name.clone()).collect();
+        calls.retain(|call| is_felt(call, FELT) || latches.contains(&call.name));
+        // What two primaries granted is in no order: those claims are judged with what replaced the one by the other.
+        let is_meant = |lock: &String| oldest.get(lock.as_str());
+        let befell =
+            |one: &Break| one.lock.as_ref().and_then(is_meant).is_some_and(|at| *at <= one.to);
+        self.log.breaks.retain(|one| since(one.to) || befell(one));
         self.log.restarts.retain(|at| since(*at));
         self.log.spans.retain(|span| since(span.to));
     }
@@ -365,8 +409,9 @@ impl Court {
         if let Some(witness) = self.witness.take() {
             witness.close(&mut self.tally);
         }
-        // What befalls a cluster takes seconds each time.
-        let enough = if self.topology.is_cluster() { 300 } else { 60 };
+        // What befalls a cluster, or a host, takes seconds each time.
+        let is_slow = self.topology.is_cluster() || self.topology.has_hosts();
+        let enough = if is_slow { 300 } else { 60 };
         let demanded = if length.as_secs() < enough { Vec::new() } else { demanded(self.topology) };
         let mut history = History::expecting(demanded);
         // One that is not demanded need not have been taken.

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::{RedisResult, cmd};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -14,7 +15,6 @@ use tokio::time::timeout;
 use crate::common::clock;
 use crate::crew::Crew;
 use crate::eavesdropper::Place;
-use crate::settings::KEEPER;
 
 /// A server that is down is left out.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -26,8 +26,8 @@ pub struct Vitals(Vec<(&'static str, Option<u64>)>);
 impl Vitals {
     /// The longest pause of the machine since the last look is in nanoseconds.
     pub async fn of(crew: &Crew, place: &Place, pause: u64) -> Self {
-        let pids = crew.pids();
-        let others = pids.iter().enumerate().filter(|(worker, _)| *worker != KEEPER);
+        let (pids, keeper) = (crew.pids(), crew.topology.keeper());
+        let others = pids.iter().enumerate().filter(|(worker, _)| *worker != keeper);
         let [connections, keys, server] = servers(place).await;
         let conductor = std::process::id();
         Self(vec![
@@ -35,8 +35,8 @@ impl Vitals {
             ("memory of the conductor", memory(conductor)),
             ("its descriptors", descriptors(conductor)),
             ("its tasks", Some(Handle::current().metrics().num_alive_tasks() as u64)),
-            ("memory of the keeper", memory(pids[KEEPER])),
-            ("descriptors of the keeper", descriptors(pids[KEEPER])),
+            ("memory of the keeper", memory(pids[keeper])),
+            ("descriptors of the keeper", descriptors(pids[keeper])),
             ("memory of the others", others.map(|(_, pid)| memory(*pid)).sum()),
             ("memory of the server", server),
             ("connections", connections),
@@ -94,8 +94,9 @@ async fn servers(place: &Place) -> [Option<u64>; 3] {
         Place::Nodes(addresses) => addresses,
     };
     let mut sums = [None; 3];
-    for address in addresses {
-        let Ok(Ok(numbers)) = timeout(PATIENCE, server(*address)).await else { continue };
+    let asked = addresses.iter().map(|address| timeout(PATIENCE, server(*address)));
+    for numbers in join_all(asked).await {
+        let Ok(Ok(numbers)) = numbers else { continue };
         for (sum, number) in sums.iter_mut().zip(numbers) {
             *sum = Some(sum.unwrap_or(0) + number);
         }

@@ -171,6 +171,18 @@ stop_redis() {
     server=''
 }
 
+# Runs a command in a network of its own, which begins without any link. It needs no rights, where users may make namespaces. The names of
+# namespaces that it makes lie in /run, and what it shares in /dev/shm: both are its own. The kernel ends whatever it started, and removes
+# all of that, when it ends or we do. To be called in a subshell, which becomes it.
+within_own_network() {
+    local dies_with_us=''
+    ! setpriv --pdeathsig KILL true 2>/dev/null || dies_with_us='setpriv --pdeathsig KILL'
+    # shellcheck disable=SC2016,SC2086 # expanded by the inner shell; words, or nothing
+    exec $dies_with_us unshare --map-root-user --net --mount --pid --fork --kill-child --mount-proc sh -c '
+        mount -t tmpfs own /run && mkdir /run/netns && mount -t tmpfs own /dev/shm && exec "$@"
+    ' sh "$@"
+}
+
 # --- A command and all that it starts ------------------------------------------------------------------------------
 
 # Runs a command in a process group of its own: when it ends or we are interrupted, everything it started ends too.

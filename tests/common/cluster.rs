@@ -87,8 +87,8 @@ impl Cluster {
         let list: String = first.cmd(&["CLUSTER", "NODES"]).await;
         for (node, id) in self.nodes.iter().zip(&self.ids).skip(1) {
             if !list.contains(id) {
-                let port = node.port().to_string();
-                first.cmd::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port]).await;
+                let (address, port) = (node.address().ip().to_string(), node.port().to_string());
+                first.cmd::<()>(&["CLUSTER", "MEET", &address, &port]).await;
             }
         }
     }

@@ -1,9 +1,13 @@
-//! A TCP port that stays ours, whether somebody listens on it or not.
+//! A TCP port that stays ours, whether somebody listens on it or not; and hosts of our own, whose ports are all ours.
 
+use std::ffi::OsStr;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
 
 use tokio::net::{TcpListener, TcpSocket};
+
+use super::child;
 
 /// A free loopback port, kept by a socket that is bound and never listens.
 ///
@@ -13,14 +17,35 @@ use tokio::net::{TcpListener, TcpSocket};
 #[derive(Debug)]
 pub struct Port {
     address: SocketAddr,
-    _keeper: TcpSocket,
+    _keeper: Option<TcpSocket>,
+}
+
+/// A network namespace that `ip netns` made, with an address.
+#[derive(Debug, Clone)]
+pub struct Host {
+    pub name: String,
+    pub address: Ipv4Addr,
+}
+
+impl Host {
+    /// A command of this program there. Each program becomes the next one: the process is the same.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = child::command("nsenter");
+        command.arg(format!("--net=/run/netns/{}", self.name)).arg(program);
+        command
+    }
 }
 
 impl Port {
     pub fn reserve() -> Self {
         let keeper = bound(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let address = keeper.local_addr().expect("a bound socket has an address");
-        Self { address, _keeper: keeper }
+        Self { address, _keeper: Some(keeper) }
+    }
+
+    /// Any port of a host of our own, which nobody else has.
+    pub fn at(host: &Host, number: u16) -> Self {
+        Self { address: SocketAddr::from((host.address, number)), _keeper: None }
     }
 
     /// One, and the one ten thousand further on, which a node of a cluster uses for its bus.
@@ -35,7 +60,7 @@ impl Port {
             let Some(bus) = port.number().checked_add(10_000) else { continue };
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, bus));
             if let Ok(keeper) = try_bound(address) {
-                return (port, Self { address, _keeper: keeper });
+                return (port, Self { address, _keeper: Some(keeper) });
             }
         }
     }

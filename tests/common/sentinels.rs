@@ -31,9 +31,18 @@ impl Watched {
     }
 
     pub async fn with_replicas(replicas: usize) -> Self {
-        let servers = primary_and_replicas(replicas, Server::builder).await;
-        let watch = monitor(servers[0].port());
-        let sentinel = || Server::builder().sentinel(watch.clone()).start();
+        Self::set_up(replicas, Server::builder, Server::builder).await
+    }
+
+    /// The servers are set up like this, the first of them the primary, and the sentinels like that.
+    pub async fn set_up(
+        replicas: usize,
+        server: impl Fn() -> Setup,
+        sentinel: impl Fn() -> Setup,
+    ) -> Self {
+        let servers = primary_and_replicas(replicas, server).await;
+        let watch = monitor(servers[0].address());
+        let sentinel = || sentinel().sentinel(watch.clone()).start();
         let sentinels = join_all((0..3).map(|_| sentinel())).await;
         let watched = Self { servers, sentinels };
         watched.settled(replicas).await;
@@ -115,10 +124,11 @@ impl Front for Watched {
     }
 }
 
-/// The lines of a sentinel that watches the primary on this port.
-pub fn monitor(port: u16) -> String {
+/// The lines of a sentinel that watches the primary at this address.
+pub fn monitor(primary: SocketAddr) -> String {
+    let (address, port) = (primary.ip(), primary.port());
     format!(
-        "sentinel monitor {SERVICE} 127.0.0.1 {port} 2\n\
+        "sentinel monitor {SERVICE} {address} {port} 2\n\
          sentinel down-after-milliseconds {SERVICE} 500\n\
          sentinel failover-timeout {SERVICE} 3000\n\
          sentinel parallel-syncs {SERVICE} 1"
@@ -128,8 +138,8 @@ pub fn monitor(port: u16) -> String {
 /// A primary that so many replicas follow.
 pub async fn primary_and_replicas(replicas: usize, setup: impl Fn() -> Setup) -> Vec<Server> {
     let primary = setup().start().await;
-    let port = primary.port();
-    let replica = || setup().replica_of(port).start();
+    let address = primary.address();
+    let replica = || setup().replica_at(address).start();
     let mut servers = vec![primary];
     servers.extend(join_all((0..replicas).map(|_| replica())).await);
     follow(&servers[0], replicas).await;

@@ -1,7 +1,7 @@
 //! A real `redis-server` of one's own: started, paused, killed, started again.
 
 use std::fs::{self, File};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use super::admin::Admin;
 use super::child::{self, Child};
-use super::port::Port;
+use super::port::{Host, Port};
 use super::wait::{eventually, timeout};
 
 /// A busy machine may take this long to load a file.
@@ -21,8 +21,20 @@ const START: Duration = Duration::from_secs(60);
 const STOP: Duration = Duration::from_secs(10);
 
 /// What always holds: nothing is written unless asked for, nobody else gets in, and replicas need not wait.
-const ALWAYS: [&str; 8] =
-    ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"];
+const ALWAYS: [&str; 8] = [
+    "--save",
+    "",
+    "--appendonly",
+    "no",
+    "--protected-mode",
+    "no",
+    "--repl-diskless-sync-delay",
+    "0",
+];
+
+/// The ports of a server and of a sentinel on a host of their own.
+const SERVER: u16 = 6379;
+const SENTINEL: u16 = 26_379;
 
 /// A server that is answering, in its own directory, on its own port. Dropped, it is killed and its directory removed.
 #[derive(Debug)]
@@ -46,6 +58,7 @@ pub struct Setup {
     /// Of a sentinel: the lines of its file besides the port.
     sentinel: Option<String>,
     names_bus: bool,
+    host: Option<Host>,
 }
 
 impl Setup {
@@ -66,9 +79,15 @@ impl Setup {
     }
 
     /// Follows the primary on this port, which may be a proxy's.
-    pub fn replica_of(mut self, port: u16) -> Self {
+    pub fn replica_of(self, port: u16) -> Self {
+        self.replica_at(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    }
+
+    /// Follows the primary at this address.
+    pub fn replica_at(mut self, primary: SocketAddr) -> Self {
         // Version 6 takes a setting's values as arguments of their own only.
-        self.args.extend(["--replicaof".into(), "127.0.0.1".into(), port.to_string()]);
+        let (address, port) = (primary.ip().to_string(), primary.port().to_string());
+        self.args.extend(["--replicaof".into(), address, port]);
         self
     }
 
@@ -90,6 +109,11 @@ impl Setup {
         Self { names_bus: true, ..self }
     }
 
+    /// On a host of its own, on the port that servers of its kind have.
+    pub fn on(self, host: Host) -> Self {
+        Self { host: Some(host), ..self }
+    }
+
     /// Another program than the one that all tests run with.
     pub fn program(self, program: PathBuf) -> Self {
         Self { program: Some(program), ..self }
@@ -102,11 +126,14 @@ impl Setup {
     }
 
     pub async fn start(self) -> Server {
-        let (port, bus) = if self.is_node {
-            let (port, bus) = Port::reserve_pair();
-            (port, Some(bus))
-        } else {
-            (Port::reserve(), None)
+        let (port, bus) = match &self.host {
+            Some(host) if self.sentinel.is_some() => (Port::at(host, SENTINEL), None),
+            Some(host) => (Port::at(host, SERVER), None),
+            None if self.is_node => {
+                let (port, bus) = Port::reserve_pair();
+                (port, Some(bus))
+            }
+            None => (Port::reserve(), None),
         };
         let (child, dir) = (Mutex::default(), Dir::create());
         let server = Server { child, setup: self, port, bus, dir };
@@ -216,20 +243,38 @@ impl Server {
     fn command(&self) -> io::Result<process::Command> {
         let log = File::options().create(true).append(true).open(self.dir.0.join("log"))?;
         let everybodys = || env::var_os("PARKLOCK_SERVER").unwrap_or("redis-server".into());
-        let Setup { args, program, variables, .. } = &self.setup;
-        let mut command =
-            child::command(program.clone().map_or_else(everybodys, PathBuf::into_os_string));
+        let Setup { args, program, variables, host, .. } = &self.setup;
+        let program = program.clone().map_or_else(everybodys, PathBuf::into_os_string);
+        let mut command = match host {
+            Some(host) => host.command(program),
+            None => child::command(program),
+        };
+        let (address, port) = (self.address().ip().to_string(), self.port().to_string());
         if let (true, Some(bus)) = (self.setup.names_bus, &self.bus) {
             command.args(["--cluster-port", &bus.number().to_string()]);
         }
         match &self.setup.sentinel {
-            None => _ = command.args(ALWAYS).args(["--port", &self.port().to_string()]).args(args),
+            None => {
+                let place = ["--bind", &address, "--port", &port];
+                let args = args.iter().map(String::as_str);
+                let words = ALWAYS.into_iter().chain(place).chain(args);
+                if host.is_some() {
+                    // A sentinel has it write there whom it follows, so that it knows when it is started again.
+                    let file = self.dir.0.join("redis.conf");
+                    if !file.exists() {
+                        fs::write(&file, lines(words))?;
+                    }
+                    command.arg("redis.conf");
+                } else {
+                    command.args(words);
+                }
+            }
             Some(lines) => {
                 let file = self.dir.0.join("sentinel.conf");
                 // It writes what it learns into its file, and goes on from there.
                 if !file.exists() {
-                    let port = self.port();
-                    fs::write(&file, format!("port {port}\nbind 127.0.0.1\n{lines}\n"))?;
+                    let place = format!("port {port}\nbind {address}\nprotected-mode no");
+                    fs::write(&file, format!("{place}\n{lines}\n"))?;
                 }
                 command.arg("sentinel.conf").arg("--sentinel").args(args);
             }
@@ -287,4 +332,13 @@ impl Drop for Dir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Arguments as a file has them.
+fn lines<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    let line = |word: &str| match word.strip_prefix("--") {
+        Some(name) => format!("\n{name}"),
+        None => format!(" \"{word}\""),
+    };
+    words.map(line).collect::<String>() + "\n"
 }

@@ -297,7 +297,7 @@ async fn encrypted_service(authority: &Authority, ports: &[Port; 5]) -> Watched 
     let primary = setup(&ports[0]).start().await;
     let replica = setup(&ports[1]).replica_of(ports[0].number()).start().await;
     follow(&primary, 1).await;
-    let watch = monitor(ports[0].number());
+    let watch = monitor(ports[0].address());
     let sentinel = |port: &Port| setup(port).sentinel(watch.clone()).start();
     let sentinels = join_all(ports[2..].iter().map(sentinel)).await;
     let watched = Watched { servers: vec![primary, replica], sentinels };

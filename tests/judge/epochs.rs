@@ -118,7 +118,7 @@ impl Epochs {
     pub fn may_be_late(&self, claim: &Claim) -> bool {
         let sent = claim.called.min(claim.last_confirmed);
         let meets = |one: &Break| one.from < one.to && sent <= one.to && claim.acquired >= one.from;
-        self.of(&claim.lock).any(|one| one.sharp && meets(one))
+        self.of(&claim.lock).any(|one| one.replaced && meets(one))
     }
 
     /// The epoch of its lock in which Redis first confirmed it, if that is certain, or the next.

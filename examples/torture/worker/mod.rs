@@ -19,6 +19,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::clocks;
 use crate::common::clock;
 use crate::pulse::{self, patiently};
 use crate::settings::{LOCKS, STUCK, TASKS, Topology, is_bout};
@@ -97,8 +98,10 @@ async fn work(orders: &Orders) {
         }
         tasks.close();
         let mut rng = fastrand::Rng::with_seed(orders.seed);
+        let mut clocks = clocks::Witness::new();
         while stop.run_until_cancelled(sleep(PAUSE)).await.is_some() {
             look(&desk, &mut rng).await;
+            clocks.look();
             let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
             record::line(&format!("s\t{tasks}"));
             if rng.u32(..12) == 0 {
