@@ -77,7 +77,8 @@ pub enum Error {
     /// A key of this name holds a value of another type, or other callers use the name for another kind of lock or with
     /// another number of permits. Nothing was granted, and the key is unchanged.
     #[error(
-        "the caller asked for a {asked}, but the key {key:?} holds a {kind}: a name has one kind at a time"
+        "the caller asked for a {asked}, but the key {key:?} holds a {kind}{}: a name has one kind at a time",
+        if kind == "hash" { ", as a plain lock does" } else { "" }
     )]
     Conflict {
         /// The key in Redis.
@@ -152,7 +153,10 @@ pub enum Error {
     },
 
     /// [`Config::max_waiters`](crate::Config::max_waiters) callers are already waiting in this client.
-    #[error("{limit} {} for locks in this client already", if *limit == 1 { "caller waits" } else { "callers wait" })]
+    #[error(
+        "{limit} {} for locks in this client already, the limit of Config::max_waiters",
+        if *limit == 1 { "caller waits" } else { "callers wait" }
+    )]
     TooManyWaiters {
         /// The limit that was reached.
         limit: usize,
@@ -301,8 +305,9 @@ mod tests {
     #[test]
     fn one_caller_waits_and_several_wait() {
         let text = |limit| Error::TooManyWaiters { limit }.to_string();
-        assert_eq!(text(1), "1 caller waits for locks in this client already");
-        assert_eq!(text(2), "2 callers wait for locks in this client already");
+        let limit = "for locks in this client already, the limit of Config::max_waiters";
+        assert_eq!(text(1), format!("1 caller waits {limit}"));
+        assert_eq!(text(2), format!("2 callers wait {limit}"));
     }
 
     #[test]

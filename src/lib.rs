@@ -6,8 +6,9 @@
 //! any `await`.
 //!
 //! parklock runs on Redis 6.2 or later and on Valkey: one server, a cluster, or a primary behind Sentinel. It needs
-//! Rust 1.89. Before you exit, call [`Client::close`], so that nobody waits for a lease to end. `docs/guarantees.md`
-//! in the repository says what is promised and what is not.
+//! Rust 1.89. Before you exit, call [`Client::drain`], so that work under locks ends, and nobody waits for a lease to end; or
+//! [`Client::close`], which takes the locks away at once. `docs/guarantees.md` in the repository says what is promised and
+//! what is not.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -37,9 +37,17 @@ pub enum Servers {
 /// Reads a URL.
 ///
 /// # Errors
-/// [`Error::Config`](crate::Error::Config) if a URL that names several servers is malformed.
+/// [`Error::Config`](crate::Error::Config) if the URL is malformed.
 pub fn servers(url: &str) -> Result<Servers> {
-    Ok(match Target::of(url)? {
+    let target = Target::of(url)?;
+    match &target {
+        Target::Single => drop(wire::understood(url)?),
+        Target::Cluster(seeds) => {
+            seeds.iter().try_for_each(|seed| wire::understood(seed).map(drop))?
+        }
+        Target::Sentinel(watched) => drop(wire::understood(&watched.primary)?),
+    }
+    Ok(match target {
         Target::Single => Servers::One(url.to_owned()),
         Target::Cluster(seeds) => Servers::Cluster(seeds),
         Target::Sentinel(watched) => Servers::Sentinel {

@@ -19,7 +19,16 @@ impl Engine {
                 sleep(LOOKS_APART).await;
             }
         };
-        timeout(limit, idle).await.is_ok()
+        let is_idle = timeout(limit, idle).await.is_ok();
+        if !is_idle {
+            let waiting = self.waiters.load(Ordering::Relaxed);
+            tracing::warn!(
+                ?limit,
+                waiting,
+                "the client is closed before all its callers have ended"
+            );
+        }
+        is_idle
     }
 
     /// All that the client owes are locks that nobody holds, and what the releaser does: an idle tenure has one debt, and so has a

@@ -232,7 +232,7 @@ impl Engine {
         Err(Error::Closed)
     }
 
-    /// Counts a waiter that was counted before, so that no limit rejects it.
+    /// Counts a waiter that no limit rejects, for example since it was counted before.
     pub(crate) fn count_again(&self, keys: &Keys) -> Counted<'_> {
         self.waiters.fetch_add(1, Ordering::Relaxed);
         Counted { waiters: &self.waiters, _waits: keys.meters.waits() }

@@ -165,7 +165,9 @@ impl Address {
         let others = others.map_err(Fault::connecting)?;
         match others.first() {
             Some(Value::ServerError(error)) if database != 0 && fault::says(error, NO_DATABASE) => {
-                return Err(Fault::Config(format!("the server has no database {database}")));
+                return Err(Fault::Config(format!(
+                    "{self}: the server has no database {database} (its setting `databases` says how many it has)"
+                )));
             }
             Some(answer) if database != 0 => refused(answer)?,
             _ => {}
@@ -292,7 +294,7 @@ fn node(addr: &ConnectionAddr) -> Result<Node> {
 }
 
 /// `rediss://` is read as `redis://`: the redis crate knows it only with TLS of its own, which parklock does not use.
-fn understood(url: &str) -> Result<ConnectionInfo> {
+pub(crate) fn understood(url: &str) -> Result<ConnectionInfo> {
     let plain = url.strip_prefix("rediss://").map(|rest| format!("redis://{rest}"));
     let info = plain.as_deref().unwrap_or(url).into_connection_info();
     let info = info.map_err(|error| malformed(url, &error))?;
@@ -313,11 +315,8 @@ fn understood(url: &str) -> Result<ConnectionInfo> {
 }
 
 fn malformed(url: &str, error: &redis::RedisError) -> Error {
-    if has_wrong_port(url) {
-        // A password with a `/` of its own ends the authority too soon.
-        return Error::config(
-            "the port of the URL is not a number up to 65535; if that is part of a password, percent-encode its special characters",
-        );
+    if let Some(reason) = what_is_wrong(url) {
+        return Error::config(reason);
     }
     // The client's description of the error is a constant; its detail might quote the URL.
     let reason = error.category();
@@ -327,12 +326,22 @@ fn malformed(url: &str, error: &redis::RedisError) -> Error {
     ))
 }
 
-fn has_wrong_port(url: &str) -> bool {
-    let Some((_, rest)) = url.split_once("://") else { return false };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+/// What is wrong with a URL of the right scheme. A password with a `/` of its own ends the host too soon.
+fn what_is_wrong(url: &str) -> Option<&'static str> {
+    let rest = ["redis://", "rediss://"].iter().find_map(|scheme| url.strip_prefix(scheme))?;
+    let (rest, _) = rest.split_once(['?', '#']).unwrap_or((rest, ""));
+    let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
     let host = authority.rsplit('@').next().unwrap_or_default();
     let port = host.rsplit(']').next().and_then(|rest| Some(rest.rsplit_once(':')?.1));
-    port.is_some_and(|port| port.parse::<u16>().is_err())
+    if port.is_some_and(|port| port.parse::<u16>().is_err()) {
+        Some(
+            "the port of the URL is not a number up to 65535; if that is part of a password, percent-encode its special characters",
+        )
+    } else if !database.is_empty() && database.parse::<i64>().is_err() {
+        Some("the database of the URL, which follows the host, is not a number")
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -340,15 +349,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_that_is_no_number_is_named() {
+    fn a_port_or_a_database_that_is_no_number_is_named() {
         for url in ["redis://h:x", "redis://u:p@h:70000/3", "rediss://[::1]:x/", "redis://:pa/ss@h"]
         {
             let error = address(url).unwrap_err().to_string();
             assert!(error.contains("the port of the URL"), "{url}: {error}");
         }
-        for url in ["redis://h/db", "http://h:1", "redis://[::1"] {
+        for url in ["redis://h/db", "redis://h:1/0/1", "rediss://u:p@h/x?a=b"] {
             let error = address(url).unwrap_err().to_string();
-            assert!(!error.contains("the port of the URL"), "{url}: {error}");
+            assert!(error.contains("the database of the URL"), "{url}: {error}");
+        }
+        for url in ["http://h:x", "redis://[::1", "h:x"] {
+            let error = address(url).unwrap_err().to_string();
+            assert!(error.contains("the URL is not one of"), "{url}: {error}");
         }
     }
 

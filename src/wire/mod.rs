@@ -41,7 +41,7 @@ mod socket;
 mod subscriber;
 mod target;
 
-pub(crate) use address::{Address, Addresses};
+pub(crate) use address::{Address, Addresses, understood};
 #[cfg(feature = "streams")]
 pub use address::{Dial, Stream};
 pub(crate) use calls::{

@@ -336,7 +336,9 @@ impl Told {
         let primary = match primary {
             Value::ServerError(error) if fault::says(error, "No such master") => None,
             Value::ServerError(error) if fault::says(error, "unknown command") => {
-                return Err(Fault::Config(format!("{node} is not a sentinel")));
+                return Err(Fault::Config(format!(
+                    "{node} is not a sentinel: the URL of a single server begins with redis:// or rediss://"
+                )));
             }
             Value::ServerError(error) => return Err(fault::entry(error)),
             answer => Some(Primary::read(answer, address)?),

@@ -139,6 +139,25 @@ async fn an_unlock_on_its_way_survives_closing() {
     assert!(lock_keys(&admin).await.is_empty());
 }
 
+#[tokio::test]
+async fn the_log_names_each_lock_that_an_end_takes_away() {
+    let (log, _capturing) = Log::capture();
+    let server = Site::start().await;
+    let (ours, theirs) = (client(&server).await, client(&server).await);
+    let guards = [ours.lock("a").lock().await.unwrap(), ours.lock("b").lock().await.unwrap()];
+    let waiter = wait(ours.lock("a"));
+    assert!(!ours.drain(A_WHILE).await, "they are held");
+    is_closed(waiter).await;
+    assert_eq!(log.said(Level::WARN, &["before all its callers have ended", "waiting=1"]), 1);
+    for name in ["\"a\"", "\"b\""] {
+        let lost = ["lock lost", name, "the client has ended"];
+        assert_eq!(log.said(Level::ERROR, &lost), 1, "{}", log.all());
+    }
+    drop(guards);
+    assert!(theirs.drain(SOON).await, "it has nothing");
+    assert_eq!(log.said(Level::WARN, &["before all its callers"]), 1, "{}", log.all());
+}
+
 /// Nobody holds the lock: so `None` would be wrong.
 #[tokio::test]
 async fn a_try_that_waits_for_a_release_of_its_client_ends_with_the_client() {

@@ -203,11 +203,16 @@ async fn a_server_that_is_gone_is_a_warning_though_nothing_is_held() {
     begins_here(&log).await;
     let began = Instant::now();
     server.kill();
+    let mut waiting = JoinSet::new();
+    for lock in (0..20).map(|n| client.lock(format!("waiting {n}"))) {
+        waiting.spawn(async move { lock.lock().await });
+    }
     let refused = async || {
         assert!(client.lock("a").try_lock().await.is_err());
         log.lines_with("no request for a lock has succeeded") > 0
     };
     eventually(SOON, "it warns", refused).await;
+    eventually(SOON, "it counts those that wait", async || log.lines_with("waiting=20") > 0).await;
     server.start_again().await;
     let back = async || matches!(client.lock("a").try_lock().await, Ok(Some(_)));
     eventually(SOON, "it is back", back).await;

@@ -106,7 +106,7 @@ fn is_conflict<T: std::fmt::Debug>(what: &str, pair: (Kind, Kind), answer: Resul
             "the caller asked for a {asked}, but {key} holds a {kind}: a name has one kind at a time"
         )
     };
-    let holders = if pair.0 == Lock { "hash" } else { "zset" };
+    let holders = if pair.0 == Lock { "hash, as a plain lock does" } else { "zset" };
     let said = error.to_string();
     assert!(said == says(held) || said == says(holders), "{pair:?}, {what}: {said}");
 }

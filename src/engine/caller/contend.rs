@@ -82,7 +82,10 @@ impl Caller {
                             sleep(SIT_OUT).await;
                         }
                     }
-                    Err(fault) => Box::pin(self.ride_out(&entry, fault, &mut short)).await?,
+                    Err(fault) => {
+                        stand.waits_for_server(&entry);
+                        Box::pin(self.ride_out(&entry, fault, &mut short)).await?;
+                    }
                 },
             }
         }
@@ -200,6 +203,13 @@ impl<'a> Stand<'a> {
             self.subscriptions = Some(self.engine.listen(entry));
         }
         Ok(())
+    }
+
+    /// Counts the contender, whatever the limit: it goes on only until the server answers, or its patience is over.
+    fn waits_for_server(&mut self, entry: &Entry) {
+        if !std::mem::replace(&mut self.is_counted, true) {
+            self._counted = Some(self.engine.count_again(&entry.keys));
+        }
     }
 
     /// Whether messages reach the contender. Before it waits, it needs none.

@@ -45,22 +45,25 @@ impl Tenure {
         if state.ended.is_some() {
             return;
         }
-        state.ended = Some(Ended::Lost);
-        let (stay, token, held) =
-            (state.stay.take(), self.token(state.hand_overs), state.holds > 0);
-        let is_lock = self.keys.row.holders != Holders::Notified;
-        let holds = state.counted.end_all();
-        drop(state);
-        holds.lost(why.word());
-        if held && is_lock {
-            tracing::error!(name = ?self.keys.name(), %token, why = why.reason(), "lock lost");
-        }
+        let stay = state.stay.take();
+        self.ends_as_lost(state, why);
         match stay {
             // Before anybody is told: a caller of this client that tries then waits for the release, and is not refused.
             Some(stay) if why == Loss::Deadline => stay.sweep(self),
             stay => drop(stay),
         }
         self.changed.notify_waiters();
+    }
+
+    fn ends_as_lost(&self, mut state: MutexGuard<'_, State>, why: Loss) {
+        state.ended = Some(Ended::Lost);
+        let (token, is_held) = (self.token(state.hand_overs), state.holds > 0);
+        let holds = state.counted.end_all();
+        drop(state);
+        holds.lost(why.word());
+        if is_held && self.keys.row.holders != Holders::Notified {
+            tracing::error!(name = ?self.keys.name(), %token, why = why.reason(), "lock lost");
+        }
     }
 
     /// Ends the tenure of a closed client, and notifies its guards. Returns the permit, to be given up with the lock,
@@ -74,10 +77,7 @@ impl Tenure {
             return None;
         }
         let stay = state.release();
-        state.ended = Some(Ended::Lost);
-        let holds = state.counted.end_all();
-        drop(state);
-        holds.lost(Loss::Closed.word());
+        self.ends_as_lost(state, Loss::Closed);
         self.changed.notify_waiters();
         Some(stay)
     }
