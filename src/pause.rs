@@ -2,13 +2,24 @@
 //! set.
 
 use std::future::pending;
+use std::pin::pin;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use futures_util::FutureExt;
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// This pause, shorter or longer by up to half.
 pub(crate) fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.5 + fastrand::f64())
+}
+
+/// The output, if it comes within this time. Reads no clock if it is there already.
+pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    match work.as_mut().now_or_never() {
+        Some(done) => Some(done),
+        None => timeout(limit, work).await.ok(),
+    }
 }
 
 /// Sleeps until this time; `None`: for ever.

@@ -18,7 +18,7 @@ use crate::engine::waiting::Event;
 use crate::error::{Error, Result};
 use crate::keys::TenureId;
 use crate::kinds::Holders;
-use crate::pause::jittered;
+use crate::pause::{jittered, within};
 use crate::wire::{Acquire, Acquired, Fault, Manner, Node, Secret};
 
 impl Caller {
@@ -108,7 +108,7 @@ impl Caller {
     async fn connects(&self, entry: &Entry) {
         self.known.iter().for_each(|known| known.wants_to_ask());
         let tried = self.engine.commands.tried(&entry.keys);
-        let _ = timeout(self.engine.config.response(), tried).await;
+        let _ = within(self.engine.config.response(), tried).await;
     }
 
     /// How long to park before the next request: until the holder's lease is over, and `max_park` at most.

@@ -40,9 +40,8 @@ impl Visit {
     pub(crate) fn next(&self, listening: bool, rules: Rules) -> Next {
         let watching = self.entry.table.is_watched_by(&self.entry);
         let deaf = (!listening).then(|| self.entry.table.waiting_ahead(&self.entry));
-        let now = Instant::now();
         match &self.entry.state().waiting {
-            Some(waiting) => waiting.next(now, deaf, watching, waiting.rules(rules)),
+            Some(waiting) => waiting.next(Instant::now(), deaf, watching, waiting.rules(rules)),
             None => Next::Ask,
         }
     }

@@ -7,9 +7,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{Either, ready};
-use tokio::time::timeout;
-
 use crate::engine::core::Engine;
 use crate::engine::entry::tenure::{At, Left};
 use crate::engine::entry::{Contested, Hold, OwnerHolds, Stay, Tenure};
@@ -17,8 +14,10 @@ use crate::engine::grant::Loss;
 use crate::engine::holding::unanswered_release::UnansweredRelease;
 use crate::engine::releaser::{Job, Outcome};
 use crate::error::{Error, Result};
+use crate::pause::within;
 use crate::token::FencingToken;
 use crate::wire::{Fault, Release};
+use futures_util::future::{Either, ready};
 
 impl Engine {
     /// Leaves a tenure, and returns the outcome. If Redis does not answer the first attempt, waits for the releaser, but
@@ -220,16 +219,16 @@ impl Engine {
                 let late = || Fault::late("the release is not confirmed").into_unconfirmed();
                 failed.unwrap_or_else(late)
             };
-            match timeout(patience, outcome).await {
-                Ok(Ok(Ok(true))) => Ok(()),
-                Ok(Ok(Ok(false))) => {
+            match within(patience, outcome).await {
+                Some(Ok(Ok(true))) => Ok(()),
+                Some(Ok(Ok(false))) => {
                     keys.meters.lost(Loss::Gone.word());
                     tracing::error!(name = ?keys.name(), %token, why = Loss::Gone.reason(), "lock lost");
                     Err(Error::lost(keys.name()))
                 }
-                Ok(Ok(Err(fault))) => Err(fault.into_unconfirmed()),
+                Some(Ok(Err(fault))) => Err(fault.into_unconfirmed()),
                 // The client was closed, or the time limit of this call or of the releaser is over.
-                Ok(Err(_)) | Err(_) => Err(unanswered()),
+                Some(Err(_)) | None => Err(unanswered()),
             }
         }
     }

@@ -122,7 +122,8 @@ impl Job {
     /// Releases a tenure that has ended, and then its permit or its seat. After an unanswered renewal, the server may
     /// keep the lock for longer than this client believes.
     pub(crate) fn release(tenure: &Tenure, stay: Option<Stay>) -> Self {
-        let until = Instant::now() + tenure.at_least(tenure.lease);
+        let now = Instant::now();
+        let until = now + tenure.at_least_from(now, tenure.lease);
         let job = Self::new(&tenure.keys, tenure.id, What::Release, until, tenure.take_debt());
         Self { stay, deadline: tenure.deadline(), served: tenure.take_served(), ..job }
     }

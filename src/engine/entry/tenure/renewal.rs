@@ -85,7 +85,11 @@ impl Tenure {
     /// The TTL that a renewal has to ask for: this much from now, or what was asked for before if that ends later. So a
     /// renewal never shortens the TTL.
     pub(crate) fn at_least(&self, wanted: Duration) -> Duration {
-        self.state().lifetime.at_least(wanted, Instant::now())
+        self.at_least_from(Instant::now(), wanted)
+    }
+
+    pub(crate) fn at_least_from(&self, now: Instant, wanted: Duration) -> Duration {
+        self.state().lifetime.at_least(wanted, now)
     }
 
     /// The TTL that a nested hold asks for. After `max_hold`, a watched hold gets no more time, or a holder that keeps
