@@ -6,6 +6,7 @@ use parklock::operator;
 use redis::{ErrorKind, RedisError};
 
 use crate::exit;
+use crate::servers::ANSWERING;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
@@ -63,6 +64,8 @@ impl From<RedisError> for Failure {
         // The error's own text would quote the URL, with its password.
         let why = if code == exit::CONFIG {
             format!("the URL is invalid ({})", error.category())
+        } else if error.is_timeout() {
+            format!("no answer within {ANSWERING:?}")
         } else {
             let said = operator::shown(&error.to_string());
             match operator::hint(&said, error.kind() != ErrorKind::Parse) {

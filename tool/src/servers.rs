@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::{exit, voice};
 
 const CONNECTING: Duration = Duration::from_secs(10);
-const ANSWERING: Duration = Duration::from_secs(10);
+pub(crate) const ANSWERING: Duration = Duration::from_secs(10);
 
 /// A server that has locks: a primary.
 #[derive(Debug, Clone)]

@@ -90,7 +90,9 @@ impl Voice {
     /// The lock was not free in time. Returns the exit code for that.
     pub(crate) fn busy(&self, lock: &Lock, holders: &Holders) -> u8 {
         let code = lock.busy_code();
-        let text = format!("{} is held by {}", printable(&lock.name), holders.text);
+        let is_outer = lock.outer_tool().is_some_and(|pid| holders.has_tool(pid));
+        let under = if is_outer { ", under which this already runs" } else { "" };
+        let text = format!("{} is held by {}{under}", printable(&lock.name), holders.text);
         let say = if lock.busy_ok { Self::note } else { Self::warn };
         say(self, "busy", &json!({ "code": code, "holders": holders.json }), &text);
         code

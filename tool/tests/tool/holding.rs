@@ -75,6 +75,11 @@ async fn a_tool_that_waits_for_its_own_caller_says_so() {
     };
     assert_eq!(nested(&["run", "a"], &["run", "-w", "0.2", "a"]).await, (1, true));
     assert_eq!(nested(&["run", "a"], &["run", "-n", "a"]).await, (1, false), "it does not wait");
+    let words = ["run", "a", "--", PROGRAM, "run", "-n", "a", "--", "true"];
+    let mut refused = tool(&server, &words).start();
+    assert_eq!(refused.code().await, 1);
+    let told = refused.complaint();
+    assert!(told.contains("under which this already runs"), "{told}");
     // Without a limit it would never end.
     assert_eq!(nested(&["run", "a"], &["run", "a"]).await, (64, false));
     assert_eq!(nested(&["run", "a"], &["run", "--namespace", "other", "a"]).await, (0, true));
