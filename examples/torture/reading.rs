@@ -165,7 +165,7 @@ impl Record {
                 let claim = opened(worker, topology, words);
                 self.claims.insert(id(), Noted { claim, at: None });
             }
-            "d" | "x" | "g" | "u" => {
+            "d" | "x" | "b" | "g" | "u" => {
                 // What was over before its holder looked at it has no claim.
                 if let Some(noted) = self.claims.get_mut(&id()) {
                     noted.change(words);
@@ -224,6 +224,7 @@ impl Noted {
         let (claim, at) = (&mut self.claim, number(words[2]));
         match words[0] {
             "d" => (claim.deadline, claim.last_confirmed) = (at, number(words[3])),
+            "b" => claim.left = Some(at),
             "g" => claim.given_back = Some(at),
             "u" => claim.lost_at = Some(at),
             _ => {
@@ -248,6 +249,7 @@ fn begun(worker: &str, words: &[&str]) -> Operation {
         argument: words[6].to_owned(),
         outcome: "unknown".to_owned(),
         token: None,
+        left: None,
     }
 }
 
@@ -267,6 +269,7 @@ fn opened(worker: &str, topology: Topology, words: &[&str]) -> Claim {
         ended: None,
         lost_at: None,
         by_kill: false,
+        left: None,
         given_back: None,
         seat: number(words[10]),
         part: number(words[11]),

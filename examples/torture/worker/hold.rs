@@ -1,4 +1,4 @@
-//! A guard with its claim: whatever ends it, the record says so before the lock is given back.
+//! A guard with its claim: whatever ends it, the record says so before the lock is given back, and once more when its client knows it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,13 +91,14 @@ impl Held {
         if rng.u32(..100) < 12 {
             // Half of them are polled once and dropped: no server answers as soon as that.
             let patience = if rng.bool() { 0 } else { rng.u64(..2_000) };
-            let cancelled = timeout(Duration::from_micros(patience), guard.unlock()).await;
+            let unlocking = record::released(guard.unlock(), || self.claim.left());
+            let cancelled = timeout(Duration::from_micros(patience), unlocking).await;
             if cancelled.is_err() {
                 record::reached("unlock cancelled");
             }
             return;
         }
-        let result = guard.unlock().await;
+        let result = record::released(guard.unlock(), || self.claim.left()).await;
         unlocked(&result);
         if result.is_ok() && !self.seat.keeps {
             self.claim.given_back();
@@ -124,13 +125,17 @@ impl Held {
         record::reached("guard forgotten");
         lost.await;
         self.claim.forgotten(self.seat.closed());
+        self.claim.left();
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         self.say_end();
-        drop(self.guard.take());
+        if let Some(guard) = self.guard.take() {
+            drop(guard);
+            self.claim.left();
+        }
     }
 }
 

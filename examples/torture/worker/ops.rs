@@ -24,7 +24,7 @@ use crate::worker::desk::{Desk, Seat};
 use crate::worker::handle::Handle;
 use crate::worker::hold::{Held, critical_section, stay};
 use crate::worker::manner::{Manner, acquired, heard, unlocked};
-use crate::worker::record::{self, Call, Claim, Part, Question};
+use crate::worker::record::{self, Call, Claim, Leaving, Part, Question};
 use crate::worker::{ON_PURPOSE, any_lock};
 
 /// One step after the other, until told to stop.
@@ -176,16 +176,20 @@ impl Step {
         record::several_answered(asked);
         let Some(guard) = guard else { return };
         let begin = |(at, call): (usize, &Call)| Claim::begin(call, &Part(&guard, at));
-        let claims: Vec<_> = calls.iter().enumerate().map(begin).collect();
+        let mut claims: Vec<_> = calls.iter().enumerate().map(begin).collect();
         record::reached("several at once");
         pause_unless(guard.ended(), &mut self.rng).await;
         // When one of them is lost, the guard does not say which.
         let lost = (!guard.is_valid()).then(clock::now);
-        for (at, mut claim) in claims.into_iter().enumerate() {
+        for (at, claim) in claims.iter_mut().enumerate() {
             claim.end(&Part(&guard, at), self.seat.closed().or(lost));
         }
+        let left = || claims.iter().for_each(Claim::left);
         if self.rng.bool() {
-            unlocked(&guard.unlock().await);
+            unlocked(&record::released(guard.unlock(), left).await);
+        } else {
+            drop(guard);
+            left();
         }
     }
 
@@ -200,7 +204,10 @@ impl Step {
         pause_unless(guard.ended(), &mut self.rng).await;
         claim.end(&guard, self.seat.closed());
         if self.rng.bool() {
-            unlocked(&guard.unlock().await);
+            unlocked(&record::released(guard.unlock(), || claim.left()).await);
+        } else {
+            drop(guard);
+            claim.left();
         }
     }
 
@@ -397,6 +404,7 @@ impl Step {
     async fn runs(mut self, handle: Handle) {
         let (call, seat) = (self.call(&handle, None), Arc::clone(&self.seat));
         let (mut rng, cancelled) = (self.rng.fork(), self.rng.u32(..4) == 0);
+        let _leaving = Leaving::with(&call);
         let work = async move |hold: Hold| {
             let mut claim = Ending { claim: Claim::begin(&call, &hold), hold, seat };
             let Ending { claim, hold, .. } = &mut claim;
