@@ -366,13 +366,7 @@ impl Court {
             let ended = claim.ended.max(claim.given_back);
             ended.is_none_or(|at| at.saturating_add(FELT) >= cut)
         };
-        let mut last: HashMap<String, [(u64, usize); 2]> = HashMap::new();
-        for (at, claim) in claims.iter().enumerate() {
-            let [late, great] = last.entry(claim.lock.clone()).or_insert([(0, at); 2]);
-            *late = (*late).max((claim.acquired, at));
-            *great = (*great).max((claim.token, at));
-        }
-        let last: HashSet<usize> = last.into_values().flatten().map(|(_, at)| at).collect();
+        let last = rules::last(&claims);
         let known = claims.into_iter().enumerate();
         let known = known.filter(|(at, claim)| keeps_on(claim) || last.contains(at));
         self.known = known.map(|(_, claim)| claim).collect();
