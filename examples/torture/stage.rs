@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use parklock::{Client, Config, Layout};
+use parklock::{Client, Config, Error, Layout};
 
 use crate::common::{Proxy, clock};
 use crate::eavesdropper::Place;
@@ -12,7 +12,7 @@ use crate::hosts::Hosts;
 use crate::nodes::Nodes;
 use crate::pair::Pair;
 use crate::schedule::{Blow, ServerFault, Takes, Trial, Upheaval};
-use crate::settings::{FAMILY, Kind, Topology};
+use crate::settings::{self, Kind, Topology};
 use crate::verdict::{Break, Tally};
 use crate::wires::Wires;
 
@@ -150,15 +150,19 @@ impl Stage {
     }
 
     pub async fn suffer(&mut self, fault: ServerFault) {
-        let tally = &mut self.log().tally;
-        tally.add(&format!("server: {}", word(fault)), 1);
-        tally.moment(format!("now: {fault:?}"));
-        match self {
+        self.log().tally.moment(format!("now: {fault:?}"));
+        let has_happened = match self {
             Self::Pair(pair) => pair.suffer(fault).await,
             Self::Cluster(nodes) => nodes.suffer(fault).await,
-            Self::Hosts(hosts) => hosts.suffer(fault).await,
-        }
-        self.log().tally.moment(format!("over: {fault:?}"));
+            Self::Hosts(hosts) => {
+                hosts.suffer(fault).await;
+                true
+            }
+        };
+        let tally = &mut self.log().tally;
+        tally.moment(format!("over: {fault:?}"));
+        let left_out = if has_happened { "" } else { ", in vain" };
+        tally.add(&format!("server: {}{left_out}", word(fault)), 1);
     }
 
     pub async fn keys(&self) -> Vec<String> {
@@ -179,12 +183,12 @@ impl Stage {
 }
 
 /// As an operator does it, with a client of his own.
-pub async fn force_unlock(layout: Layout, url: &str, lock: &'static str, log: &mut Log) {
+/// Whether somebody had it.
+pub async fn force_unlock(layout: Layout, url: &str, lock: &'static str, log: &mut Log) -> bool {
     let from = clock::now();
     let config = Config::default().layout(layout);
-    let Ok(client) = Client::connect_with(url, config).await else { return };
-    let kind = FAMILY.iter().find(|(name, _)| *name == lock).map(|(_, kind)| *kind);
-    let taken = match kind {
+    let Ok(client) = Client::connect_with(url, config).await else { return false };
+    let taken = match settings::kind_of(lock) {
         None => client.lock(lock).force_unlock().await,
         Some(Kind::Fair) => client.fair_lock(lock).force_unlock().await,
         Some(Kind::Rw) => client.rw_lock(lock).force_unlock().await,
@@ -193,12 +197,16 @@ pub async fn force_unlock(layout: Layout, url: &str, lock: &'static str, log: &m
             client.redisson().expirable_semaphore(lock, of).force_unlock().await
         }
     };
-    match taken {
-        Ok(true) => log.breaks.push(Break::loose(Some(lock), from, clock::now())),
-        Ok(false) => {}
+    match &taken {
+        // If nobody knows whether it was, it may have been.
+        Ok(true) | Err(Error::Indeterminate { .. }) => {
+            log.breaks.push(Break::loose(Some(lock), from, clock::now()));
+        }
+        Ok(false) | Err(Error::Unavailable { .. }) => {}
         Err(error) => log.tally.wrong(format!("force_unlock: {error:?}")),
     }
     client.close().await;
+    matches!(taken, Ok(true))
 }
 
 fn word(fault: ServerFault) -> &'static str {

@@ -27,7 +27,8 @@ pub fn open(path: &Path, namespace: Option<String>) {
     RECORD.set(file).expect("opened once");
 }
 
-/// One line, in one write: no other thread's line gets between, and a kill leaves all of it or nothing.
+/// One line, in one write: no other thread's line gets between. A kill leaves all of it or nothing, but for one that crosses the end of a page: of
+/// that one the beginning may be left.
 pub fn line(words: &str) {
     let Some(mut file) = RECORD.get() else { return };
     file.write_all(format!("{words}\n").as_bytes()).expect("the disk is not full");
@@ -254,7 +255,12 @@ pub struct Claim {
 impl Claim {
     /// To be called right after the acquire returned.
     pub fn begin(call: &Call, view: &impl View) -> Self {
-        let (id, called, acquired) = (call.asked.id, call.asked.called, clock::now());
+        Self::begin_at(clock::now(), call, view)
+    }
+
+    /// The same for one of several that were acquired together, at that moment.
+    pub fn begin_at(acquired: u64, call: &Call, view: &impl View) -> Self {
+        let (id, called) = (call.asked.id, call.asked.called);
         let Some(Reading { deadline, .. }) = read(view) else {
             reached("over before it was looked at");
             let (open, noted) = (false, false);
@@ -297,19 +303,23 @@ impl Claim {
         }
     }
 
-    /// To be called right before it is given back, or when it was lost.
-    pub fn end(&mut self, view: &impl View, closed: Option<u64>) {
+    /// To be called right before it is given back, or when it was lost. Returns whether it was valid to the end.
+    pub fn end(&mut self, view: &impl View, closed: Option<u64>) -> bool {
+        let (now, valid) = (clock::now(), view.is_valid());
+        self.end_at(now, valid, closed);
+        valid
+    }
+
+    /// The same, of a guard that was valid at that moment, or was not.
+    pub fn end_at(&mut self, now: u64, valid: bool, closed: Option<u64>) {
         if std::mem::take(&mut self.open) {
-            let (now, valid) = (clock::now(), view.is_valid());
             self.say_end(now, valid, closed);
         }
     }
 
     /// The guard is forgotten, and its loss has just been told.
     pub fn forgotten(&mut self, closed: Option<u64>) {
-        if std::mem::take(&mut self.open) {
-            self.say_end(clock::now(), false, closed);
-        }
+        self.end_at(clock::now(), false, closed);
     }
 
     fn say_end(&self, at: u64, valid: bool, closed: Option<u64>) {
