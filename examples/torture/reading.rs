@@ -12,7 +12,7 @@ use crate::crew::Gone;
 use crate::history;
 use crate::judge::{Claim, Operation, operation};
 use crate::settings::{FENCED, LEASE, Topology, bare, nanos};
-use crate::verdict::Tally;
+use crate::verdict::{TOO_LATE, Tally};
 
 /// All records of a run.
 #[derive(Debug)]
@@ -80,7 +80,11 @@ impl Records {
         let file = match read {
             Ok(file) => file,
             // A worker may be killed before it begins its record.
-            Err(error) if !must_exist && error.kind() == ErrorKind::NotFound => return Vec::new(),
+            Err(error)
+                if !must_exist && record.read == 0 && error.kind() == ErrorKind::NotFound =>
+            {
+                return Vec::new();
+            }
             Err(error) => {
                 tally.wrong(format!("{worker}: no record: {error}"));
                 return Vec::new();
@@ -166,9 +170,13 @@ impl Record {
                 self.claims.insert(id(), Noted { claim, at: None });
             }
             "d" | "x" | "b" | "g" | "u" => {
-                // What was over before its holder looked at it has no claim.
-                if let Some(noted) = self.claims.get_mut(&id()) {
-                    noted.change(words);
+                // What was over before its holder looked at it has no claim. A loss is said of claims only.
+                match self.claims.get_mut(&id()) {
+                    Some(noted) => noted.change(words),
+                    None if words[0] == "u" => {
+                        tally.wrong(format!("{TOO_LATE}: the loss of hold {word} of {worker}"));
+                    }
+                    None => {}
                 }
             }
             "z" => {
@@ -210,7 +218,11 @@ impl Record {
             if claim.ended.is_none() {
                 let closed = *self.closed.get(&claim.seat).unwrap_or(&u64::MAX);
                 claim.ended = gone.killed.map(|killed| killed.min(claim.deadline).min(closed));
-                claim.by_kill = true;
+                claim.by_kill = gone.killed.is_some();
+                if !claim.by_kill {
+                    let hold = claim.hold(0);
+                    tally.wrong(format!("{} came to its end and still held:\n  {hold}", gone.name));
+                }
             }
             // Nothing more will be said of it.
             *at = Some(0);
