@@ -204,12 +204,8 @@ impl Nodes {
     }
 
     async fn delete(&mut self, lock: &'static str) -> bool {
-        let (admin, from) = (self.admin_of(lock).await, clock::now());
-        let was_there = admin.cmd::<i64>(&["DEL", &settings::key(lock)]).await == 1;
-        if was_there {
-            self.log.breaks.push(Break::loose(Some(lock), from, clock::now()));
-        }
-        was_there
+        let admin = self.admin_of(lock).await;
+        stage::delete(&admin, &settings::key(lock), lock, &mut self.log).await
     }
 
     /// Until the keeper's hold has outlived it, or, if it was deleted, until the keeper has noticed.

@@ -182,12 +182,8 @@ impl Pair {
     }
 
     async fn delete(&mut self, lock: &'static str) -> bool {
-        let (admin, from) = (self.admin().await, clock::now());
-        let was_there = admin.cmd::<i64>(&["DEL", &self.key(lock)]).await == 1;
-        if was_there {
-            self.log.breaks.push(Break::loose(Some(lock), from, clock::now()));
-        }
-        was_there
+        let (admin, key) = (self.admin().await, self.key(lock));
+        stage::delete(&admin, &key, lock, &mut self.log).await
     }
 
     /// Once its file has all that a former replica was sent; until then it would come back with less.

@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use parklock::{Client, Config, Error, Layout};
+use tokio::time::sleep;
 
-use crate::common::{Proxy, clock};
+use crate::common::{Admin, Proxy, clock};
 use crate::eavesdropper::Place;
 use crate::hosts::Hosts;
 use crate::nodes::Nodes;
@@ -182,13 +184,53 @@ impl Stage {
     }
 }
 
-/// As an operator does it, with a client of his own.
-/// Whether somebody had it.
+/// Mostly nobody has the lock. So DEL and `force_unlock` are tried so often, and so long after each other, until they strike somebody.
+const TRIES: usize = 60;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Whether it was there.
+pub async fn delete(admin: &Admin, key: &str, lock: &'static str, log: &mut Log) -> bool {
+    for _ in 0..TRIES {
+        let from = clock::now();
+        if admin.cmd::<i64>(&["DEL", key]).await == 1 {
+            log.breaks.push(Break::loose(Some(lock), from, clock::now()));
+            return true;
+        }
+        sleep(PAUSE).await;
+    }
+    false
+}
+
+/// As an operator does it, with a client of his own. Whether somebody had it.
 pub async fn force_unlock(layout: Layout, url: &str, lock: &'static str, log: &mut Log) -> bool {
-    let from = clock::now();
     let config = Config::default().layout(layout);
     let Ok(client) = Client::connect_with(url, config).await else { return false };
-    let taken = match settings::kind_of(lock) {
+    let mut taken = Ok(false);
+    for _ in 0..TRIES {
+        let from = clock::now();
+        taken = force_unlock_once(&client, lock).await;
+        // If nobody knows whether it was, it may have been.
+        if matches!(taken, Ok(true) | Err(Error::Indeterminate { .. })) {
+            log.breaks.push(Break::loose(Some(lock), from, clock::now()));
+        }
+        if !matches!(taken, Ok(false)) {
+            break;
+        }
+        sleep(PAUSE).await;
+    }
+    client.close().await;
+    match taken {
+        Ok(taken) => taken,
+        Err(Error::Indeterminate { .. } | Error::Unavailable { .. }) => false,
+        Err(error) => {
+            log.tally.wrong(format!("force_unlock: {error:?}"));
+            false
+        }
+    }
+}
+
+async fn force_unlock_once(client: &Client, lock: &'static str) -> Result<bool, Error> {
+    match settings::kind_of(lock) {
         None => client.lock(lock).force_unlock().await,
         Some(Kind::Fair) => client.fair_lock(lock).force_unlock().await,
         Some(Kind::Rw) => client.rw_lock(lock).force_unlock().await,
@@ -196,17 +238,7 @@ pub async fn force_unlock(layout: Layout, url: &str, lock: &'static str, log: &m
         Some(Kind::Permits(of)) => {
             client.redisson().expirable_semaphore(lock, of).force_unlock().await
         }
-    };
-    match &taken {
-        // If nobody knows whether it was, it may have been.
-        Ok(true) | Err(Error::Indeterminate { .. }) => {
-            log.breaks.push(Break::loose(Some(lock), from, clock::now()));
-        }
-        Ok(false) | Err(Error::Unavailable { .. }) => {}
-        Err(error) => log.tally.wrong(format!("force_unlock: {error:?}")),
     }
-    client.close().await;
-    matches!(taken, Ok(true))
 }
 
 fn word(fault: ServerFault) -> &'static str {
