@@ -50,14 +50,17 @@ final class Record {
     /** What a call may fail with in this run: a server that is away, is not ready, or has no memory left. */
     void heard(String path, Exception error) {
         reached("java: " + path);
+        Throwable last = error;
         for (Throwable cause = error; cause != null; cause = cause.getCause()) {
             if (cause instanceof RedisTimeoutException || cause instanceof RedisConnectionException
                     || cause instanceof RedisNodeNotFoundException || cause instanceof RedisOutOfMemoryException
-                    || cause instanceof RedisLoadingException || cause instanceof RedisNoScriptException) {
+                    || cause instanceof RedisLoadingException || cause instanceof RedisNoScriptException
+                    || cause instanceof IOException) {
                 return;
             }
+            last = cause;
         }
-        violation("unexpected: " + path + ": " + error);
+        violation("unexpected: " + path + ": " + error + ", because of " + last);
     }
 
     void violation(String what) {
