@@ -20,12 +20,11 @@ use crate::network::Network;
 use crate::pulse::{self, LATE};
 use crate::reading::Records;
 use crate::schedule::{self, Action, ServerFault};
-use crate::settings::{
-    FAMILY, Kind, LEASE, MAX_PARK, MENDED, STUCK, Topology, bare, is_bout, nanos,
-};
+use crate::settings::{self, Kind, LEASE, MAX_PARK, MENDED, STUCK, Topology, bare, is_bout, nanos};
 use crate::stage::{Log, Stage};
 use crate::verdict::{Break, Court, Piece, Tally, Verdict};
 use crate::vitals::{Table, Vitals};
+use crate::worker::buffer;
 
 const STEP: Duration = Duration::from_millis(5);
 /// So many server faults may wait for their turn.
@@ -105,6 +104,7 @@ pub async fn run(wishes: Wishes) -> Verdict {
     let verdict = court.join().expect("no panic in court").close(left, length);
     if verdict == Verdict::Right {
         let _ = fs::remove_dir_all(&folder);
+        buffer::files(&folder).into_iter().for_each(|file| _ = fs::remove_file(file));
     } else {
         println!("the records are in {}", folder.display());
     }
@@ -145,10 +145,10 @@ impl Stand {
             if clock::now() - before > LATE {
                 self.tally.late.push((before, clock::now()));
             }
-            if clocks.have_parted() {
+            if let Some(since) = clocks.have_parted() {
                 // Leases in Redis end by the one clock, and holders believe in them by the other.
                 self.tally.add("the clock was set, or the machine was suspended", 1);
-                let breaks = vec![Break::loose(None, before, clock::now())];
+                let breaks = vec![Break::loose(None, since, clock::now())];
                 self.send(Piece { log: Log { breaks, ..Log::default() }, ..Piece::default() });
             }
             self.crew.tick(Instant::now());
@@ -202,6 +202,7 @@ impl Stand {
     fn send(&mut self, mut piece: Piece) {
         self.logs.try_iter().for_each(|log| piece.log.add(log));
         self.tally.late.extend(self.silences.try_iter());
+        piece.at = clock::now();
         piece.crew = self.crew.names();
         piece.gone = take(&mut self.crew.gone);
         piece.log.tally.merge(take(&mut self.tally));
@@ -267,7 +268,7 @@ async fn left(stage: &Stage) -> Vec<(String, String)> {
 /// In Redisson's layout nobody forgets how many permits there are, or clears away leases of those who died.
 fn is_semaphore(key: &str) -> bool {
     let name = bare(key.trim_start_matches('{').trim_end_matches("}:timeout"));
-    FAMILY.iter().any(|(known, kind)| *known == name && matches!(kind, Kind::Permits(_)))
+    matches!(settings::kind_of(name), Some(Kind::Permits(_)))
 }
 
 fn records() -> PathBuf {

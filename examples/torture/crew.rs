@@ -133,7 +133,8 @@ impl Crew {
     pub fn stop(&mut self, worker: usize, time: Duration) {
         let berth = &mut self.berths[worker];
         berth.child.signal("STOP");
-        berth.stopped_until = Some(Instant::now() + time);
+        // One that is stopped for longer already stays stopped.
+        berth.stopped_until = berth.stopped_until.max(Some(Instant::now() + time));
     }
 
     /// Continues those whose time is over.

@@ -2,14 +2,19 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::thread;
+use std::time::Duration;
 
+use crate::common::child::{self, Child};
 use crate::judge::{Claim, Epochs, Operation, operation};
-use crate::settings::{FAMILY, FELT, Kind, SEVERAL, bare};
+use crate::settings::{self, FELT, Kind, SEVERAL, bare};
 use crate::verdict::Tally;
 
 /// How that begins which the other checker could not judge.
 pub const UNDECIDED: &str = "the witness could not judge";
+
+/// Between two looks at whether it has answered.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// What was held, what was asked for besides, and what Redis forgot. An acquire that was refused earlier says nothing here: what was
 /// held then may be missing.
@@ -31,8 +36,7 @@ pub fn of(
 }
 
 pub fn kind(lock: &str) -> &'static str {
-    let known = FAMILY.iter().find(|(name, _)| *name == bare(lock));
-    match known.map(|(_, kind)| kind) {
+    match settings::kind_of(bare(lock)) {
         Some(Kind::Rw) => "rw",
         Some(Kind::Permits(_)) => "semaphore",
         None if bare(lock).starts_with("latch ") => "latch",
@@ -61,15 +65,21 @@ impl Witness {
         self.pieces += 1;
         let history = self.folder.join(format!("history-{}.tsv", self.pieces));
         operation::write(&history, told).expect("a writable file");
-        let mut command = Command::new("nice");
+        let mut command = child::command("nice");
         command.arg(&self.program).args(["-felt", &format!("{FELT}ns")]);
         command.arg("-pages").arg(&self.folder).arg(&history);
-        self.asked = Some((history, command.spawn().expect("the witness starts")));
+        self.asked = Some((history, Child::start(command)));
     }
 
     fn hear(&mut self, tally: &mut Tally) {
         let Some((history, mut child)) = self.asked.take() else { return };
-        match child.wait().expect("a child of ours").code() {
+        let ended = loop {
+            match child.ended() {
+                Some(ended) => break ended,
+                None => thread::sleep(LOOK),
+            }
+        };
+        match ended.code() {
             Some(0) => {
                 tally.add("pieces that the witness found legal", 1);
                 let _ = fs::remove_file(history);

@@ -55,10 +55,29 @@ use conductor::Wishes;
 use settings::Topology;
 use verdict::Verdict;
 
+/// What a run can be told, each with a word that follows it.
+const OPTIONS: [&str; 9] = [
+    "--seconds",
+    "--hours",
+    "--seed",
+    "--topology",
+    "--servers",
+    "--replicas",
+    "--beside",
+    "--witness",
+    "--table",
+];
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let options: HashMap<&str, &str> =
         words.chunks(2).map(|pair| (pair[0].as_str(), pair.get(1).map_or("", |w| w))).collect();
+    // What a later version tells its workers is no mistake.
+    if !options.contains_key("--worker") {
+        let unknown = options.keys().find(|name| !OPTIONS.contains(*name));
+        assert!(unknown.is_none(), "there is no option {}", unknown.unwrap_or(&""));
+        assert!(words.len().is_multiple_of(2), "{} says nothing", words[words.len() - 1]);
+    }
     let number = |name: &str| options.get(name).map(|word| word.parse().expect("a number"));
     let seed = number("--seed").unwrap_or_else(|| fastrand::u64(..1_000_000));
     let word = |name: &str| options.get(name).copied().unwrap_or_default();

@@ -104,7 +104,8 @@ impl Nodes {
         all.into_iter().collect()
     }
 
-    pub async fn suffer(&mut self, fault: ServerFault) {
+    /// Whether it has happened. What befalls slots and primaries is counted where that is known.
+    pub async fn suffer(&mut self, fault: ServerFault) -> bool {
         match fault {
             ServerFault::FlushScripts => {
                 for shard in self.shards {
@@ -145,19 +146,21 @@ impl Nodes {
                 }
                 self.log.breaks.push(Break::loose(None, from, clock::now()));
             }
-            ServerFault::Del(lock) => self.delete(lock).await,
+            ServerFault::Del(lock) => return self.delete(lock).await,
             ServerFault::ForceUnlock(lock) => {
                 let url = self.url();
-                stage::force_unlock(Layout::Native, &url, lock, &mut self.log).await;
+                return stage::force_unlock(Layout::Native, &url, lock, &mut self.log).await;
             }
             ServerFault::Kept(trial) => {
                 self.log.spared.store(true, Ordering::Relaxed);
-                self.try_keeper(trial).await;
+                let reached = self.try_keeper(trial).await;
                 self.log.spared.store(false, Ordering::Relaxed);
+                return reached;
             }
             ServerFault::Upheaval(lock, upheaval) => self.heave(lock, upheaval).await,
             _ => unreachable!("that is for one server with a replica"),
         }
+        true
     }
 
     async fn heave(&mut self, lock: &'static str, upheaval: Upheaval) {
@@ -200,15 +203,13 @@ impl Nodes {
         self.node(self.shards[self.shard_of(lock)].primary).admin().await
     }
 
-    async fn delete(&mut self, lock: &'static str) {
-        let (admin, from) = (self.admin_of(lock).await, clock::now());
-        if admin.cmd::<i64>(&["DEL", &settings::key(lock)]).await == 1 {
-            self.log.breaks.push(Break::loose(Some(lock), from, clock::now()));
-        }
+    async fn delete(&mut self, lock: &'static str) -> bool {
+        let admin = self.admin_of(lock).await;
+        stage::delete(&admin, &settings::key(lock), lock, &mut self.log).await
     }
 
     /// Until the keeper's hold has outlived it, or, if it was deleted, until the keeper has noticed.
-    async fn try_keeper(&mut self, trial: Trial) {
+    async fn try_keeper(&mut self, trial: Trial) -> bool {
         for _ in 0..3 {
             let Some(owner) =
                 kept::confirmed(&self.admin_of(KEPT).await, &settings::key(KEPT)).await
@@ -219,7 +220,8 @@ impl Nodes {
                 Trial::Failover => self.fail_over(self.shard_of(KEPT), Takes::Politely).await,
                 Trial::Move => self.move_slot(KEPT, LOOK).await,
                 Trial::StandOpen => self.leave_open(KEPT, LEASE + OPEN).await,
-                Trial::Del => self.delete(KEPT).await,
+                Trial::Del if !self.delete(KEPT).await => continue,
+                Trial::Del => {}
                 Trial::Restart => unreachable!("nodes keep nothing on disk"),
             }
             let admin = self.admin_of(KEPT).await;
@@ -230,9 +232,11 @@ impl Nodes {
                     .is_some_and(|now| now == owner),
             };
             if reached {
-                return self.log.tally.add("server: tried the keeper", 1);
+                self.log.tally.add("server: tried the keeper", 1);
+                return true;
             }
         }
+        false
     }
 }
 

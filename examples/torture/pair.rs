@@ -8,8 +8,9 @@ use tokio::time::sleep;
 
 use crate::common::{Admin, Class, Proxy, Server, clock};
 use crate::kept;
+use crate::pulse::patiently;
 use crate::schedule::{ServerFault, Trial};
-use crate::settings::{self, KEPT, Topology};
+use crate::settings::{self, KEPT, STUCK, Topology};
 use crate::stage::{self, Log};
 use crate::switch::Switch;
 use crate::verdict::Break;
@@ -80,7 +81,8 @@ impl Pair {
         false
     }
 
-    pub async fn suffer(&mut self, fault: ServerFault) {
+    /// Whether it has happened: not everything can at any time.
+    pub async fn suffer(&mut self, fault: ServerFault) -> bool {
         match fault {
             ServerFault::FlushScripts => self.admin().await.script_flush().await,
             ServerFault::KillConnections(kind) => {
@@ -102,10 +104,10 @@ impl Pair {
                 sleep(time).await;
                 admin.config_set("maxmemory", "0").await;
             }
-            ServerFault::RestartWithData => self.restart().await,
+            ServerFault::RestartWithData => return self.restart().await,
             ServerFault::RestartEmpty => self.restart_empty().await,
-            ServerFault::Promote(deaf) => self.promote(deaf).await,
-            ServerFault::Demote(time) => self.demote(time).await,
+            ServerFault::Promote(deaf) => return self.promote(deaf).await,
+            ServerFault::Demote(time) => return self.demote(time).await,
             ServerFault::Misdirect(time) => {
                 // It has not heard of the latest grants.
                 self.feeds[self.primary].refuse().await;
@@ -122,32 +124,38 @@ impl Pair {
                 admin.cmd::<()>(&["FLUSHALL"]).await;
                 self.log.breaks.push(Break::loose(None, from, clock::now()));
             }
-            ServerFault::Del(lock) => self.delete(lock).await,
+            ServerFault::Del(lock) => return self.delete(lock).await,
             ServerFault::ForceUnlock(lock) => {
                 let url = self.primary().url();
-                stage::force_unlock(self.topology.layout(), &url, lock, &mut self.log).await;
+                return stage::force_unlock(self.topology.layout(), &url, lock, &mut self.log)
+                    .await;
             }
             ServerFault::Kept(trial) => {
                 self.log.spared.store(true, Ordering::Relaxed);
-                self.try_keeper(trial).await;
+                let reached = self.try_keeper(trial).await;
                 self.log.spared.store(false, Ordering::Relaxed);
+                return reached;
             }
             ServerFault::Upheaval(..) | ServerFault::Blow(..) => {
                 unreachable!("one server has no slots, and no host")
             }
         }
+        true
     }
 
     /// Until the keeper's hold has outlived it, which asks for a hold that was confirmed before and is afterwards; or,
     /// if it was deleted, until the keeper has noticed.
-    async fn try_keeper(&mut self, trial: Trial) {
+    async fn try_keeper(&mut self, trial: Trial) -> bool {
         for _ in 0..3 {
             let Some(owner) = self.kept(trial).await else { continue };
-            match trial {
+            let has_happened = match trial {
                 Trial::Failover => self.promote(Duration::ZERO).await,
                 Trial::Restart => self.restart().await,
                 Trial::Del => self.delete(KEPT).await,
                 Trial::Move | Trial::StandOpen => unreachable!("one server has no slots"),
+            };
+            if !has_happened {
+                continue;
             }
             let admin = self.admin().await;
             let reached = match trial {
@@ -155,9 +163,11 @@ impl Pair {
                 _ => kept::confirmed(&admin, &self.key(KEPT)).await.is_some_and(|now| now == owner),
             };
             if reached {
-                return self.log.tally.add("server: tried the keeper", 1);
+                self.log.tally.add("server: tried the keeper", 1);
+                return true;
             }
         }
+        false
     }
 
     /// Whose the kept lock is, as the server that has to know it knows.
@@ -171,24 +181,28 @@ impl Pair {
         }
     }
 
-    async fn delete(&mut self, lock: &'static str) {
-        let (admin, from) = (self.admin().await, clock::now());
-        if admin.cmd::<i64>(&["DEL", &self.key(lock)]).await == 1 {
-            self.log.breaks.push(Break::loose(Some(lock), from, clock::now()));
-        }
+    async fn delete(&mut self, lock: &'static str) -> bool {
+        let (admin, key) = (self.admin().await, self.key(lock));
+        stage::delete(&admin, &key, lock, &mut self.log).await
     }
 
     /// Once its file has all that a former replica was sent; until then it would come back with less.
-    async fn restart(&mut self) {
+    async fn restart(&mut self) -> bool {
         let admin = self.admin().await;
-        while admin.info("persistence", "aof_rewrite_in_progress").await.as_deref() != Some("0")
-            || admin.info("persistence", "aof_rewrite_scheduled").await.as_deref() != Some("0")
-        {
-            sleep(Duration::from_millis(10)).await;
+        let written = async {
+            while admin.info("persistence", "aof_rewrite_in_progress").await.as_deref() != Some("0")
+                || admin.info("persistence", "aof_rewrite_scheduled").await.as_deref() != Some("0")
+            {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        if patiently(STUCK, written).await.is_none() {
+            return false;
         }
         self.primary().kill();
         self.log.restarts.push(clock::now());
         self.primary().start_again().await;
+        true
     }
 
     async fn restart_empty(&mut self) {
@@ -199,9 +213,10 @@ impl Pair {
         self.primary().start_again().await;
     }
 
-    async fn promote(&mut self, deaf: Duration) {
+    async fn promote(&mut self, deaf: Duration) -> bool {
         if !self.is_followed().await {
-            return self.log.tally.add("server: no replica to promote", 1);
+            self.log.tally.add("server: no replica to promote", 1);
+            return false;
         }
         let (old, new) = (self.primary, 1 - self.primary);
         if !deaf.is_zero() {
@@ -218,11 +233,13 @@ impl Pair {
         self.servers[old].start_again().await;
         self.feeds[old].accept_again().await;
         self.follow(old).await;
+        true
     }
 
-    async fn demote(&mut self, time: Duration) {
+    async fn demote(&mut self, time: Duration) -> bool {
         if !self.is_followed().await {
-            return self.log.tally.add("server: no replica to promote", 1);
+            self.log.tally.add("server: no replica to promote", 1);
+            return false;
         }
         let (old, new) = (self.primary, 1 - self.primary);
         self.lead(new).await;
@@ -231,5 +248,6 @@ impl Pair {
         self.log.breaks.push(Break::sharp(clock::now()));
         self.switch.point_at(self.servers[new].address()).await;
         self.primary = new;
+        true
     }
 }

@@ -36,9 +36,12 @@ pub fn watch_ourselves_from_here() -> mpsc::Receiver<(u64, u64)> {
     times
 }
 
-/// How far the two clocks of the machine are apart.
+/// How far the two clocks of the machine are apart, and when they were compared.
 #[derive(Debug)]
-pub struct Clocks(u64);
+pub struct Clocks {
+    apart: u64,
+    at: u64,
+}
 
 impl Clocks {
     /// By so much, in nanoseconds, they may drift apart between two looks at them.
@@ -49,15 +52,15 @@ impl Clocks {
             let before = clock::now();
             let apart = clock::wall() - before;
             if clock::now() - before < 1_000_000 {
-                return Self(apart);
+                return Self { apart, at: before };
             }
         }
     }
 
-    /// Whether the one has jumped since the last look.
-    pub fn have_parted(&mut self) -> bool {
+    /// If the one has jumped since the last look: when that was.
+    pub fn have_parted(&mut self) -> Option<u64> {
         let before = std::mem::replace(self, Self::compared());
-        self.0.abs_diff(before.0) > Self::DRIFT
+        (self.apart.abs_diff(before.apart) > Self::DRIFT).then_some(before.at)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::crew::Gone;
 use crate::history;
 use crate::judge::{Claim, Operation, operation};
 use crate::settings::{FENCED, LEASE, Topology, bare, nanos};
-use crate::verdict::Tally;
+use crate::verdict::{TOO_LATE, Tally};
 
 /// All records of a run.
 #[derive(Debug)]
@@ -80,7 +80,11 @@ impl Records {
         let file = match read {
             Ok(file) => file,
             // A worker may be killed before it begins its record.
-            Err(error) if !must_exist && error.kind() == ErrorKind::NotFound => return Vec::new(),
+            Err(error)
+                if !must_exist && record.read == 0 && error.kind() == ErrorKind::NotFound =>
+            {
+                return Vec::new();
+            }
             Err(error) => {
                 tally.wrong(format!("{worker}: no record: {error}"));
                 return Vec::new();
@@ -165,10 +169,14 @@ impl Record {
                 let claim = opened(worker, topology, words);
                 self.claims.insert(id(), Noted { claim, at: None });
             }
-            "d" | "x" | "g" | "u" => {
-                // What was over before its holder looked at it has no claim.
-                if let Some(noted) = self.claims.get_mut(&id()) {
-                    noted.change(words);
+            "d" | "x" | "b" | "g" | "u" => {
+                // What was over before its holder looked at it has no claim. A loss is said of claims only.
+                match self.claims.get_mut(&id()) {
+                    Some(noted) => noted.change(words),
+                    None if words[0] == "u" => {
+                        tally.wrong(format!("{TOO_LATE}: the loss of hold {word} of {worker}"));
+                    }
+                    None => {}
                 }
             }
             "z" => {
@@ -210,7 +218,11 @@ impl Record {
             if claim.ended.is_none() {
                 let closed = *self.closed.get(&claim.seat).unwrap_or(&u64::MAX);
                 claim.ended = gone.killed.map(|killed| killed.min(claim.deadline).min(closed));
-                claim.by_kill = true;
+                claim.by_kill = gone.killed.is_some();
+                if !claim.by_kill {
+                    let hold = claim.hold(0);
+                    tally.wrong(format!("{} came to its end and still held:\n  {hold}", gone.name));
+                }
             }
             // Nothing more will be said of it.
             *at = Some(0);
@@ -224,6 +236,7 @@ impl Noted {
         let (claim, at) = (&mut self.claim, number(words[2]));
         match words[0] {
             "d" => (claim.deadline, claim.last_confirmed) = (at, number(words[3])),
+            "b" => claim.left = Some(at),
             "g" => claim.given_back = Some(at),
             "u" => claim.lost_at = Some(at),
             _ => {
@@ -248,6 +261,7 @@ fn begun(worker: &str, words: &[&str]) -> Operation {
         argument: words[6].to_owned(),
         outcome: "unknown".to_owned(),
         token: None,
+        left: None,
     }
 }
 
@@ -267,6 +281,7 @@ fn opened(worker: &str, topology: Topology, words: &[&str]) -> Claim {
         ended: None,
         lost_at: None,
         by_kill: false,
+        left: None,
         given_back: None,
         seat: number(words[10]),
         part: number(words[11]),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use crate::settings::{
-    FAMILY, Kind, LEASE, LOCKS, PROXIES, Topology, bouts, is_bout, is_open_stage,
+    self, FAMILY, Kind, LEASE, LOCKS, PROXIES, Topology, bouts, is_bout, is_open_stage,
 };
 
 /// Something that goes wrong, or that an operator does.
@@ -446,9 +446,7 @@ fn with_redisson(fault: NetworkFault, rng: &mut Rng) -> NetworkFault {
 /// As `deck`, without what takes from Redis the tokens of Redisson's fenced lock, which begin anew then. Nor is a semaphore
 /// deleted: permits that are given back later would be more than there were.
 fn redisson_deck(rng: &mut Rng) -> Vec<ServerFault> {
-    let is_semaphore = |lock: &str| {
-        FAMILY.iter().any(|(name, kind)| *name == lock && matches!(kind, Kind::Permits(_)))
-    };
+    let is_semaphore = |lock: &str| matches!(settings::kind_of(lock), Some(Kind::Permits(_)));
     let mut deck = deck(rng);
     deck.retain(|fault| match fault {
         ServerFault::RestartEmpty | ServerFault::FlushAll => false,

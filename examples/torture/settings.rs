@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fastrand::Rng;
 use parklock::{Config, Layout};
 
 use crate::judge::rules;
@@ -86,8 +87,12 @@ impl Topology {
 /// The lease of a watched lock. Short, so that the locks of the dead come back within the run.
 pub const LEASE: Duration = Duration::from_millis(1_200);
 
-/// The longest that a fixed lease or an extension may be: then every deadline tells when Redis last confirmed it.
-pub const LONGEST_FIXED: Duration = LEASE;
+/// A fixed lease, or an extension, of at least so many milliseconds. It is shorter than a watched lease: then every deadline tells
+/// when Redis last confirmed it.
+pub fn drawn_lease(rng: &mut Rng, least: u64) -> Duration {
+    let watched = u64::try_from(LEASE.as_millis()).expect("short");
+    Duration::from_millis(rng.u64(least..watched))
+}
 
 /// A nested hold that asks for what is left of a lease brings its deadline nearer to the expiry. By so much may a
 /// deadline be later than its last confirmation and the lease.
@@ -131,6 +136,11 @@ pub const FAMILY: [(&str, Kind); 6] = [
     ("key", Kind::Permits(1)),
     (FENCED, Kind::Fenced),
 ];
+
+/// What kind a name is, if it is not a plain lock.
+pub fn kind_of(name: &str) -> Option<Kind> {
+    FAMILY.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+}
 
 /// The fair lock in whose line Redisson waits. A JVM that dies there keeps the others waiting for minutes.
 pub const BEHIND_JAVA: &str = "line{2}";

@@ -3,16 +3,18 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use parklock::{Client, Config, Layout};
+use parklock::{Client, Config, Error, Layout};
+use tokio::time::sleep;
 
-use crate::common::{Proxy, clock};
+use crate::common::{Admin, Proxy, clock};
 use crate::eavesdropper::Place;
 use crate::hosts::Hosts;
 use crate::nodes::Nodes;
 use crate::pair::Pair;
 use crate::schedule::{Blow, ServerFault, Takes, Trial, Upheaval};
-use crate::settings::{FAMILY, Kind, Topology};
+use crate::settings::{self, Kind, Topology};
 use crate::verdict::{Break, Tally};
 use crate::wires::Wires;
 
@@ -150,15 +152,19 @@ impl Stage {
     }
 
     pub async fn suffer(&mut self, fault: ServerFault) {
-        let tally = &mut self.log().tally;
-        tally.add(&format!("server: {}", word(fault)), 1);
-        tally.moment(format!("now: {fault:?}"));
-        match self {
+        self.log().tally.moment(format!("now: {fault:?}"));
+        let has_happened = match self {
             Self::Pair(pair) => pair.suffer(fault).await,
             Self::Cluster(nodes) => nodes.suffer(fault).await,
-            Self::Hosts(hosts) => hosts.suffer(fault).await,
-        }
-        self.log().tally.moment(format!("over: {fault:?}"));
+            Self::Hosts(hosts) => {
+                hosts.suffer(fault).await;
+                true
+            }
+        };
+        let tally = &mut self.log().tally;
+        tally.moment(format!("over: {fault:?}"));
+        let left_out = if has_happened { "" } else { ", in vain" };
+        tally.add(&format!("server: {}{left_out}", word(fault)), 1);
     }
 
     pub async fn keys(&self) -> Vec<String> {
@@ -178,13 +184,53 @@ impl Stage {
     }
 }
 
-/// As an operator does it, with a client of his own.
-pub async fn force_unlock(layout: Layout, url: &str, lock: &'static str, log: &mut Log) {
-    let from = clock::now();
+/// Mostly nobody has the lock. So DEL and `force_unlock` are tried so often, and so long after each other, until they strike somebody.
+const TRIES: usize = 60;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Whether it was there.
+pub async fn delete(admin: &Admin, key: &str, lock: &'static str, log: &mut Log) -> bool {
+    for _ in 0..TRIES {
+        let from = clock::now();
+        if admin.cmd::<i64>(&["DEL", key]).await == 1 {
+            log.breaks.push(Break::loose(Some(lock), from, clock::now()));
+            return true;
+        }
+        sleep(PAUSE).await;
+    }
+    false
+}
+
+/// As an operator does it, with a client of his own. Whether somebody had it.
+pub async fn force_unlock(layout: Layout, url: &str, lock: &'static str, log: &mut Log) -> bool {
     let config = Config::default().layout(layout);
-    let Ok(client) = Client::connect_with(url, config).await else { return };
-    let kind = FAMILY.iter().find(|(name, _)| *name == lock).map(|(_, kind)| *kind);
-    let taken = match kind {
+    let Ok(client) = Client::connect_with(url, config).await else { return false };
+    let mut taken = Ok(false);
+    for _ in 0..TRIES {
+        let from = clock::now();
+        taken = force_unlock_once(&client, lock).await;
+        // If nobody knows whether it was, it may have been.
+        if matches!(taken, Ok(true) | Err(Error::Indeterminate { .. })) {
+            log.breaks.push(Break::loose(Some(lock), from, clock::now()));
+        }
+        if !matches!(taken, Ok(false)) {
+            break;
+        }
+        sleep(PAUSE).await;
+    }
+    client.close().await;
+    match taken {
+        Ok(taken) => taken,
+        Err(Error::Indeterminate { .. } | Error::Unavailable { .. }) => false,
+        Err(error) => {
+            log.tally.wrong(format!("force_unlock: {error:?}"));
+            false
+        }
+    }
+}
+
+async fn force_unlock_once(client: &Client, lock: &'static str) -> Result<bool, Error> {
+    match settings::kind_of(lock) {
         None => client.lock(lock).force_unlock().await,
         Some(Kind::Fair) => client.fair_lock(lock).force_unlock().await,
         Some(Kind::Rw) => client.rw_lock(lock).force_unlock().await,
@@ -192,13 +238,7 @@ pub async fn force_unlock(layout: Layout, url: &str, lock: &'static str, log: &m
         Some(Kind::Permits(of)) => {
             client.redisson().expirable_semaphore(lock, of).force_unlock().await
         }
-    };
-    match taken {
-        Ok(true) => log.breaks.push(Break::loose(Some(lock), from, clock::now())),
-        Ok(false) => {}
-        Err(error) => log.tally.wrong(format!("force_unlock: {error:?}")),
     }
-    client.close().await;
 }
 
 fn word(fault: ServerFault) -> &'static str {

@@ -10,12 +10,19 @@ use crate::history::{self, UNDECIDED, Witness};
 pub use crate::judge::Break;
 use crate::judge::history::History;
 use crate::judge::history::Violation;
-use crate::judge::{Claim, Epochs, Operation, rules};
+use crate::judge::rules::{self, UNSURE};
+use crate::judge::{Claim, Epochs, Operation};
 use crate::prompt;
 use crate::reading::Records;
-use crate::settings::{FELT, NAMESPACE, Topology};
+use crate::settings::{FELT, JAVA, NAMESPACE, Topology};
 use crate::stage::{Log, Span};
 use crate::vitals::{Table, Vitals};
+
+/// How that begins which was written down after its time had been judged: the machine stood still, or a worker was slow to tell.
+pub const TOO_LATE: &str = "written down too late to be judged";
+
+/// How it begins if so many holds met a failover that nobody knows who held what.
+const TOO_UNSURE: &str = "too many claims could be judged by later confirmations only";
 
 /// A run of a minute, or of five in a cluster or on hosts, must have taken each of these.
 const PATHS: [&str; 33] = [
@@ -77,7 +84,7 @@ const NATIVE_PATHS: [&str; 5] =
     ["latch: open", "latch: counted", "buffer: put", "buffer: taken", "buffer: notified"];
 
 /// And these beside Redisson.
-const REDISSON_PATHS: [&str; 10] = [
+const REDISSON_PATHS: [&str; 12] = [
     "java: lock",
     "java: fair lock",
     "java: fenced lock",
@@ -88,7 +95,13 @@ const REDISSON_PATHS: [&str; 10] = [
     "seen: acquire together",
     "server: DEL of a lock",
     "a hold outlived a restart",
+    FROM_JAVA,
+    TO_JAVA,
 ];
+
+/// Somebody waited for a holder of the other language: both mean the same lock by a name.
+const FROM_JAVA: &str = "handed from Java to Rust";
+const TO_JAVA: &str = "handed from Rust to Java";
 
 /// And these with a primary and its replica.
 const PAIR_PATHS: [&str; 10] = [
@@ -234,6 +247,8 @@ pub enum Verdict {
 /// What the court is told of a part of a run.
 #[derive(Debug, Default)]
 pub struct Piece {
+    /// When this was told.
+    pub at: u64,
     /// The workers that go on, and those that have come to their end.
     pub crew: Vec<String>,
     pub gone: Vec<Gone>,
@@ -278,7 +293,7 @@ impl Court {
 
     /// Hears what has happened since, and says how the run goes.
     pub fn sit(&mut self, piece: Piece) {
-        let Piece { crew, gone, log, until, is_told, vitals } = piece;
+        let Piece { at, crew, gone, log, until, is_told, vitals } = piece;
         self.log.add(log);
         self.tally.merge(take(&mut self.log.tally));
         gone.iter().for_each(|gone| self.records.read_last(gone, &mut self.tally));
@@ -287,7 +302,7 @@ impl Court {
         if let Some(until) = until {
             self.judge(until);
         }
-        let since = |moment| (clock::now() - moment) / 1_000_000_000;
+        let since = |moment| at.saturating_sub(moment) / 1_000_000_000;
         let seconds = since(self.started);
         let (grants, kills) = (self.records.grants, self.kills);
         let line = format!("{seconds:>4} s: {grants} grants, {kills} kills");
@@ -301,7 +316,7 @@ impl Court {
                 let violations = self.found.len();
                 println!("{line}, {violations} violations, {vitals}");
                 let first = [seconds, grants as u64, kills as u64, violations as u64];
-                self.table.iter().for_each(|table| table.add(first, &vitals));
+                self.table.iter_mut().for_each(|table| table.add(first, &vitals));
             }
         }
     }
@@ -309,6 +324,13 @@ impl Court {
     /// Judges all that was acquired before a moment, if all of it is over.
     fn judge(&mut self, until: u64) {
         let (fresh, cut) = self.records.take(until, &mut self.tally);
+        // Who has waited for long has called before what is judged already.
+        let cut = cut.max(self.from);
+        // All that comes before it was taken for complete.
+        let late = fresh.iter().filter(|claim| claim.acquired < self.from);
+        for hold in late.map(|claim| claim.hold(0)) {
+            self.tally.wrong(format!("{TOO_LATE}: a hold:\n  {hold}"));
+        }
         let (topology, tally, records) = (self.topology, &mut self.tally, &self.records);
         let mut claims = take(&mut self.known);
         claims.extend(fresh.iter().cloned());
@@ -321,6 +343,7 @@ impl Court {
         }
         self.log.spans.iter().for_each(|span| outlived(span, &fresh, tally));
         tally.add("overlaps that a failover excuses", excused(&claims, &epochs));
+        handed(&claims, self.from, tally);
         tally.add("held in two namespaces at once", rules::apart(&fresh, NAMESPACE));
         let restarts = &self.log.restarts;
         let mut found =
@@ -366,13 +389,7 @@ impl Court {
             let ended = claim.ended.max(claim.given_back);
             ended.is_none_or(|at| at.saturating_add(FELT) >= cut)
         };
-        let mut last: HashMap<String, [(u64, usize); 2]> = HashMap::new();
-        for (at, claim) in claims.iter().enumerate() {
-            let [late, great] = last.entry(claim.lock.clone()).or_insert([(0, at); 2]);
-            *late = (*late).max((claim.acquired, at));
-            *great = (*great).max((claim.token, at));
-        }
-        let last: HashSet<usize> = last.into_values().flatten().map(|(_, at)| at).collect();
+        let last = rules::last(&claims);
         let known = claims.into_iter().enumerate();
         let known = known.filter(|(at, claim)| keeps_on(claim) || last.contains(at));
         self.known = known.map(|(_, claim)| claim).collect();
@@ -421,12 +438,20 @@ impl Court {
         for (path, times) in history.paths() {
             println!("{times:>9}  {path}");
         }
+        let counted = |path: &str| history.paths().get(path).copied().unwrap_or(0);
+        let (unsure, grants) = (counted(UNSURE), counted("grants"));
+        // Behind a partition it is most of them: nobody can tell which of two primaries knew what.
+        let is_limited = length.as_secs() >= enough && !self.topology.has_hosts();
+        if is_limited && unsure > grants / 3 {
+            self.tally.wrong(format!("{TOO_UNSURE}: {unsure} of {grants}"));
+        }
         let mut found = take(&mut self.tally.wrongs);
         found.extend(history.violations().iter().map(ToString::to_string));
         self.pronounce(found, &[], &Epochs(Vec::new()));
         println!("{} violations", self.found.len());
         let missed = |what: &&String| {
-            what.starts_with("this run never reached") || what.starts_with(UNDECIDED)
+            let unjudged = ["this run never reached", UNDECIDED, TOO_LATE, TOO_UNSURE];
+            unjudged.iter().any(|begin| what.starts_with(begin))
         };
         match self.found.len() - self.found.iter().filter(missed).count() {
             0 if self.found.is_empty() => Verdict::Right,
@@ -441,6 +466,22 @@ fn outlived(span: &Span, claims: &[Claim], tally: &mut Tally) {
     let met = claims.iter().filter(|claim| span.locks.contains(&claim.lock));
     let outlived = met.filter(|claim| claim.acquired < span.from && span.to < claim.last_confirmed);
     tally.add(&format!("outlived: {}", span.what), outlived.count() as u64);
+}
+
+/// Counts how often somebody came in who had called while a holder of the other language was inside. Who came before `from` is counted.
+fn handed(claims: &[Claim], from: u64, tally: &mut Tally) {
+    let mut order: Vec<&Claim> = claims.iter().filter(|claim| claim.of == 1).collect();
+    order.sort_by_key(|claim| (claim.lock.as_str(), claim.acquired));
+    for pair in order.windows(2) {
+        let [before, next] = [pair[0], pair[1]];
+        let waited = before.lock == next.lock && before.ended.is_some_and(|at| next.called < at);
+        let path = match [before, next].map(|claim| claim.owner.contains(JAVA)) {
+            [true, false] => FROM_JAVA,
+            [false, true] => TO_JAVA,
+            _ => continue,
+        };
+        tally.add(path, u64::from(waited && next.acquired >= from));
+    }
 }
 
 /// How often two claims overlapped because a server that took over knew less than the one before it.

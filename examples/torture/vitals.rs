@@ -33,8 +33,8 @@ impl Vitals {
         Self(vec![
             ("longest pause in ms", Some(pause / 1_000_000)),
             ("memory of the conductor", memory(conductor)),
-            ("its descriptors", descriptors(conductor)),
-            ("its tasks", Some(Handle::current().metrics().num_alive_tasks() as u64)),
+            ("descriptors of the conductor", descriptors(conductor)),
+            ("tasks of the conductor", Some(Handle::current().metrics().num_alive_tasks() as u64)),
             ("memory of the keeper", memory(pids[keeper])),
             ("descriptors of the keeper", descriptors(pids[keeper])),
             ("memory of the others", others.map(|(_, pid)| memory(*pid)).sum()),
@@ -59,16 +59,16 @@ impl fmt::Display for Vitals {
 
 /// A table that a later run goes on with.
 #[derive(Debug)]
-pub struct Table(PathBuf);
+pub struct Table(File);
 
 impl Table {
     pub fn at(path: PathBuf) -> Self {
-        Self(path)
+        Self(File::options().create(true).append(true).open(path).expect("a table"))
     }
 
     /// A line with the seconds, grants, kills and violations of this run so far.
-    pub fn add(&self, first: [u64; 4], vitals: &Vitals) {
-        let mut file = File::options().create(true).append(true).open(&self.0).expect("a table");
+    pub fn add(&mut self, first: [u64; 4], vitals: &Vitals) {
+        let file = &mut self.0;
         let is_new = file.metadata().is_ok_and(|file| file.len() == 0);
         if is_new {
             let names: Vec<_> = vitals.0.iter().map(|(what, _)| *what).collect();

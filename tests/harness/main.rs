@@ -17,6 +17,7 @@ mod raw;
 mod rules;
 mod server;
 mod stream;
+mod tokens;
 mod watches;
 
 use std::future::Future;

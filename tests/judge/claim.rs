@@ -22,6 +22,8 @@ pub struct Claim {
     /// When the loss was noticed, if it was lost.
     pub lost_at: Option<u64>,
     pub by_kill: bool,
+    /// By when its client knew that it has ended, and refused nobody for it any more. `None`: when it ended.
+    pub left: Option<u64>,
     /// When the call that gave it back was told that Redis has it no more.
     pub given_back: Option<u64>,
     /// How much it has, of how much there is.

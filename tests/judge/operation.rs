@@ -22,6 +22,8 @@ pub struct Operation {
     pub argument: String,
     pub outcome: String,
     pub token: Option<u64>,
+    /// Of a release: by when the client itself knew of it, if that was later than the call.
+    pub left: Option<u64>,
 }
 
 impl Operation {
@@ -37,6 +39,7 @@ impl Operation {
             outcome: "granted".to_owned(),
             // A `RedLock` has none.
             token: Some(claim.token).filter(|token| *token > 0),
+            left: None,
         }
     }
 
@@ -56,6 +59,7 @@ impl Operation {
             returned: Some(returned),
             operation: operation.to_owned(),
             outcome: outcome.to_owned(),
+            left: claim.left.filter(|left| *left > ended),
             ..Self::granted(claim, kind)
         })
     }
@@ -77,6 +81,7 @@ impl Operation {
             argument: "-".to_owned(),
             outcome: "ok".to_owned(),
             token: None,
+            left: None,
         }
     }
 }
@@ -104,9 +109,10 @@ impl fmt::Display for Operation {
         let Self { process, called, name, kind, operation, argument, outcome, .. } = self;
         let returned = self.returned.map_or("open".to_owned(), |at| at.to_string());
         let token = self.token.map_or("-".to_owned(), |token| token.to_string());
+        let left = self.left.map_or_else(String::new, |left| format!("\t{left}"));
         write!(
             f,
-            "{process}\t{called}\t{returned}\t{name}\t{kind}\t{operation}\t{argument}\t{outcome}\t{token}"
+            "{process}\t{called}\t{returned}\t{name}\t{kind}\t{operation}\t{argument}\t{outcome}\t{token}{left}"
         )
     }
 }

@@ -5,6 +5,9 @@ use std::collections::{HashMap, HashSet};
 use crate::judge::claim::Claim;
 use crate::judge::epochs::Epochs;
 
+/// How claims are counted that no epoch is sure to have known.
+pub const UNSURE: &str = "claims that only later confirmations could judge";
+
 /// When a claim begins or ends, and which of the two.
 type Moments<'a> = Vec<(u64, bool, &'a Claim)>;
 
@@ -61,7 +64,7 @@ pub fn losses(
         count("a hold outlived a restart", spanned(claim, restarts));
         let sure = epochs.sure(claim);
         count("a hold outlived a failover", u64::from(sure.len() > 1));
-        count("claims that only later confirmations could judge", u64::from(sure.is_empty()));
+        count(UNSURE, u64::from(sure.is_empty()));
         if let Some(before) = last.insert(&claim.lock, claim) {
             let taken = before.by_kill && before.worker != claim.worker;
             count("taken after its holder was killed", u64::from(taken));
@@ -113,11 +116,11 @@ pub fn apart(claims: &[Claim], namespace: &str) -> u64 {
 }
 
 /// Tokens grow in real time, over all breaks: if a grant began after another one was answered, it has a greater
-/// token.
+/// token. Of two that can be held together, each may have the smaller one.
 pub fn tokens(claims: &[Claim]) -> Vec<String> {
     let mut locks: HashMap<&str, Vec<&Claim>> = HashMap::new();
-    let alone = claims.iter().filter(|claim| claim.part == claim.of && claim.token > 0);
-    alone.for_each(|claim| locks.entry(&claim.lock).or_default().push(claim));
+    let counted = claims.iter().filter(|claim| claim.token > 0);
+    counted.for_each(|claim| locks.entry(&claim.lock).or_default().push(claim));
     let mut found = Vec::new();
     for told in locks.values_mut() {
         // A nested hold has the token of its outer one, and is no grant.
@@ -125,17 +128,26 @@ pub fn tokens(claims: &[Claim]) -> Vec<String> {
         let mut granted = told.clone();
         granted.sort_by_key(|claim| claim.acquired);
         granted.retain(|claim| known.insert((&claim.owner, claim.token)));
+        let takes_all = |claim: &Claim| claim.part == claim.of;
         told.sort_by_key(|claim| claim.acquired);
         granted.sort_by_key(|claim| claim.called.min(claim.last_confirmed));
-        let (mut told, mut greatest) = (told.iter().peekable(), None::<&Claim>);
+        let mut told = told.iter().peekable();
+        // Of all, and of those who had all of it.
+        let (mut greatest, mut greatest_alone) = (None::<&Claim>, None::<&Claim>);
         for claim in granted {
             let start = claim.called.min(claim.last_confirmed);
             while let Some(earlier) = told.next_if(|earlier| earlier.acquired <= start) {
-                if greatest.is_none_or(|greatest| greatest.token < earlier.token) {
+                let is_greater =
+                    |than: Option<&Claim>| than.is_none_or(|it| it.token < earlier.token);
+                if is_greater(greatest) {
                     greatest = Some(earlier);
                 }
+                if takes_all(earlier) && is_greater(greatest_alone) {
+                    greatest_alone = Some(earlier);
+                }
             }
-            let Some(greatest) = greatest else { continue };
+            let floor = if takes_all(claim) { greatest } else { greatest_alone };
+            let Some(greatest) = floor else { continue };
             let same = greatest.token == claim.token && greatest.owner == claim.owner;
             if claim.token <= greatest.token && !same {
                 let (earlier, later) = (greatest.hold(0), claim.hold(0));
@@ -146,4 +158,19 @@ pub fn tokens(claims: &[Claim]) -> Vec<String> {
         }
     }
     found
+}
+
+/// Which of these, by their places, the order of later claims is judged by: of each lock, the latest, the one with the greatest
+/// token, and of those who had all of it the one with the greatest.
+pub fn last(claims: &[Claim]) -> HashSet<usize> {
+    let mut last: HashMap<&str, [Option<(u64, usize)>; 3]> = HashMap::new();
+    for (at, claim) in claims.iter().enumerate() {
+        let [late, great, alone] = last.entry(&claim.lock).or_default();
+        *late = (*late).max(Some((claim.acquired, at)));
+        *great = (*great).max(Some((claim.token, at)));
+        if claim.part == claim.of {
+            *alone = (*alone).max(Some((claim.token, at)));
+        }
+    }
+    last.into_values().flatten().flatten().map(|(_, at)| at).collect()
 }

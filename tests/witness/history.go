@@ -23,6 +23,8 @@ type operation struct {
 	verb, argument, outcome string
 	// 0 if there is none.
 	token uint64
+	// Of a release: by when the client itself knew of it.
+	left int64
 }
 
 // meets says whether both were under way at some moment.
@@ -48,11 +50,11 @@ func parse(source io.Reader) ([]operation, error) {
 
 func parseLine(line string) (operation, error) {
 	words := strings.Split(line, "\t")
-	if len(words) != 9 {
-		return operation{}, fmt.Errorf("%d columns in place of 9", len(words))
+	if len(words) != 9 && len(words) != 10 {
+		return operation{}, fmt.Errorf("%d columns in place of 9 or 10", len(words))
 	}
 	one := operation{process: words[0], name: words[3], kind: words[4], verb: words[5], argument: words[6], outcome: words[7]}
-	var errs [3]error
+	var errs [4]error
 	one.called, errs[0] = strconv.ParseInt(words[1], 10, 64)
 	one.returned = never
 	if words[2] != "open" {
@@ -61,6 +63,10 @@ func parseLine(line string) (operation, error) {
 	if words[8] != "-" {
 		one.token, errs[2] = strconv.ParseUint(words[8], 10, 64)
 	}
+	if len(words) == 10 {
+		one.left, errs[3] = strconv.ParseInt(words[9], 10, 64)
+	}
+	one.left = max(one.left, one.called)
 	for _, err := range errs {
 		if err != nil {
 			return operation{}, err

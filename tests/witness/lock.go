@@ -30,6 +30,8 @@ type hold struct {
 	token    uint64
 	// When its holder believed in it no more.
 	ended int64
+	// By when the client itself knew that, and refused nobody for it any more.
+	left int64
 	// When somebody was last told of a hold of the same tenure.
 	goesOn int64
 }
@@ -197,9 +199,9 @@ func (h held) grant(to *hold, loose bool) (bool, held) {
 }
 
 // refuse says whether somebody could be told that there is not enough left. What its own client had, and had said that it
-// has no more, is no reason.
+// has no more, is no reason once the client knows.
 func (h held) refuse(to step) bool {
-	counts := func(one share) bool { return one.process != to.process || one.ended >= to.called }
+	counts := func(one share) bool { return one.process != to.process || one.left >= to.called }
 	return h.used(counts)+to.hold.part > to.hold.of
 }
 

@@ -38,10 +38,11 @@ func steps(history []operation, felt int64) ([]porcupine.Operation, error) {
 		}
 		id := keyOf(one)
 		if holds[id] == nil {
-			holds[id] = &hold{number: len(holds), process: one.process, part: part, of: of, token: one.token, ended: -1}
+			holds[id] = &hold{number: len(holds), process: one.process, part: part, of: of, token: one.token, ended: -1, left: -1}
 		}
 		if one.verb != "acquire" {
 			holds[id].ended = max(holds[id].ended, one.called)
+			holds[id].left = max(holds[id].left, one.left)
 		}
 	}
 	goesOn := map[tenure]int64{}
@@ -53,7 +54,7 @@ func steps(history []operation, felt int64) ([]porcupine.Operation, error) {
 	for _, one := range holds {
 		one.goesOn = goesOn[one.tenure()]
 		if one.ended < 0 {
-			one.ended = never
+			one.ended, one.left = never, never
 		}
 	}
 	loose := looseTenures(history, holds)

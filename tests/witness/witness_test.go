@@ -21,8 +21,8 @@ func verdict(t *testing.T, kind string, lines ...string) porcupine.CheckResult {
 	for _, line := range lines {
 		words := strings.Fields(line)
 		// The owner is a part of the argument.
-		if len(words) == 8 {
-			words = append(words[:4], words[4]+" "+words[5], words[6], words[7])
+		if len(words) >= 8 {
+			words = slices.Concat(words[:4], []string{words[4] + " " + words[5]}, words[6:])
 		}
 		history = append(history, strings.Join(slices.Insert(words, 3, "a name", kind), "\t"))
 	}
@@ -116,6 +116,21 @@ var cases = []struct {
 		"None beside what the same client gives back", "lock",
 		[]string{"a 0 9 acquire 1/1 x granted 1", "a 13 13 release 1/1 x unknown 1", "b 20 24 acquire 1/1 y none -"},
 		[]string{"a 0 9 acquire 1/1 x granted 1", "a 13 13 release 1/1 x unknown 1", "a 20 24 acquire 1/1 y none -"},
+	},
+	{
+		"None before the client itself knows what its holder has said, and not after that", "lock",
+		[]string{"a 0 9 acquire 1/1 x granted 1", "a 13 30 release 1/1 x ok 1 16", "a 15 18 acquire 1/1 y none -"},
+		[]string{"a 0 9 acquire 1/1 x granted 1", "a 13 30 release 1/1 x ok 1", "a 15 18 acquire 1/1 y none -"},
+	},
+	{
+		"None for a hold of whose end its client knew before the call", "lock",
+		[]string{"a 0 9 acquire 1/1 x granted 1", "a 13 13 release 1/1 x unknown 1 20", "a 20 24 acquire 1/1 y none -"},
+		[]string{"a 0 9 acquire 1/1 x granted 1", "a 13 13 release 1/1 x unknown 1 19", "a 20 24 acquire 1/1 y none -"},
+	},
+	{
+		"a holder beside one who has said that it has ended, though its client did not know it yet", "lock",
+		[]string{"a 0 9 acquire 1/1 x granted 1", "a 13 30 release 1/1 x ok 1 25", "b 12 15 acquire 1/1 y granted 2"},
+		[]string{"a 0 9 acquire 1/1 x granted 1", "a 16 30 release 1/1 x ok 1 25", "b 12 15 acquire 1/1 y granted 2"},
 	},
 	{
 		"None long after a call that was cut short", "lock",
@@ -291,7 +306,7 @@ func TestTheCulpritIsNamed(t *testing.T) {
 }
 
 func TestWhatIsNoHistoryIsRefused(t *testing.T) {
-	for _, line := range []string{"a\t1\t2", "a\t9\t2\tn\tlock\tacquire\t1/1 x\tgranted\t1", "a\tx\t2\tn\tlock\tacquire\t1/1 x\tgranted\t1"} {
+	for _, line := range []string{"a\t1\t2", "a\t9\t2\tn\tlock\tacquire\t1/1 x\tgranted\t1", "a\tx\t2\tn\tlock\tacquire\t1/1 x\tgranted\t1", "a\t1\t2\tn\tlock\trelease\t1/1 x\tok\t1\tsoon"} {
 		if _, err := parse(strings.NewReader(line)); err == nil {
 			t.Errorf("%q was read", line)
 		}

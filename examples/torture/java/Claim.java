@@ -75,7 +75,7 @@ final class Claim {
             deadline = Math.max(deadline, sent + (remaining - remaining / 100 - 2) * 1_000_000);
             return Heard.HAS_IT;
         } catch (RuntimeException error) {
-            record.reached("java: asked in vain");
+            record.heard("asked in vain", error);
             return Heard.NOTHING;
         }
     }
@@ -89,7 +89,7 @@ final class Claim {
         } catch (IllegalMonitorStateException lost) {
             outcome = "u";
         } catch (RuntimeException unknown) {
-            record.reached("java: nobody knows of a release");
+            record.heard("nobody knows of a release", unknown);
             return;
         }
         // That what was over is lost is no news.

@@ -7,6 +7,12 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.Collectors;
+import org.redisson.client.RedisConnectionException;
+import org.redisson.client.RedisLoadingException;
+import org.redisson.client.RedisNoScriptException;
+import org.redisson.client.RedisNodeNotFoundException;
+import org.redisson.client.RedisOutOfMemoryException;
+import org.redisson.client.RedisTimeoutException;
 
 /** What a worker leaves behind, as {@code worker/record.rs} writes it: a line a fact, in one write. */
 final class Record {
@@ -39,6 +45,22 @@ final class Record {
 
     void reached(String path) {
         line("c", path);
+    }
+
+    /** What a call may fail with in this run: a server that is away, is not ready, or has no memory left. */
+    void heard(String path, Exception error) {
+        reached("java: " + path);
+        Throwable last = error;
+        for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+            if (cause instanceof RedisTimeoutException || cause instanceof RedisConnectionException
+                    || cause instanceof RedisNodeNotFoundException || cause instanceof RedisOutOfMemoryException
+                    || cause instanceof RedisLoadingException || cause instanceof RedisNoScriptException
+                    || cause instanceof IOException) {
+                return;
+            }
+            last = cause;
+        }
+        violation("unexpected: " + path + ": " + error + ", because of " + last);
     }
 
     void violation(String what) {

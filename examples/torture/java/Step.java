@@ -77,7 +77,7 @@ final class Step {
             record.reached("java: " + kind);
         } catch (Exception error) {
             call.answered("unknown");
-            record.reached("java: " + error.getClass().getSimpleName());
+            record.heard(error.getClass().getSimpleName(), error);
             return;
         }
         try {

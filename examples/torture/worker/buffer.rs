@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::settings::label;
+use crate::settings::{NAMESPACE, label};
 
 /// How many items there is room for.
 const ROOM: u64 = 3;
@@ -25,8 +25,17 @@ pub struct Buffer {
 
 /// It lies beside the records, and each namespace has one: its lock guards it.
 pub fn open(record: &Path, namespace: Option<&str>) {
-    let records = record.parent().unwrap_or(record);
-    let _ = FILE.set(records.with_extension(label(namespace, "buffer")));
+    let _ = FILE.set(file(record.parent().unwrap_or(record), namespace));
+}
+
+/// Beside the folder of the records, where workers of older versions look for it, too.
+fn file(records: &Path, namespace: Option<&str>) -> PathBuf {
+    records.with_extension(label(namespace, "buffer"))
+}
+
+/// All of them: they are to be removed with the records.
+pub fn files(records: &Path) -> [PathBuf; 2] {
+    [None, Some(NAMESPACE)].map(|namespace| file(records, namespace))
 }
 
 impl Buffer {

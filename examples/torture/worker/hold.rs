@@ -1,4 +1,4 @@
-//! A guard with its claim: whatever ends it, the record says so before the lock is given back.
+//! A guard with its claim: whatever ends it, the record says so before the lock is given back, and once more when its client knows it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use fastrand::Rng;
 use parklock::{Error, Guard};
 use tokio::time::{sleep, timeout};
 
-use crate::settings::LEASE;
+use crate::settings::{LEASE, drawn_lease};
 use crate::worker::desk::Seat;
 use crate::worker::manner::unlocked;
 use crate::worker::record::{self, Call, Claim, View};
@@ -26,8 +26,7 @@ impl Held {
     /// To be called right after the acquire returned.
     pub fn begin(call: &Call, guard: Guard, seat: &Arc<Seat>) -> Self {
         let claim = Claim::begin(call, &guard);
-        let fixed = call.lease != LEASE;
-        Self { claim, guard: Some(guard), seat: Arc::clone(seat), fixed }
+        Self { claim, guard: Some(guard), seat: Arc::clone(seat), fixed: call.lease != LEASE }
     }
 
     fn guard(&self) -> &Guard {
@@ -72,10 +71,10 @@ impl Held {
 
     /// Never by more than a watched lease: then the deadline still tells when it was confirmed.
     async fn extend(&mut self, rng: &mut Rng) {
-        let lease = Duration::from_millis(rng.u64(50..1_200)).min(LEASE);
+        let lease = drawn_lease(rng, 50);
         match self.guard().extend(lease).await {
             Ok(()) => record::reached("extended"),
-            Err(error) => unlocked(&Err(error)),
+            Err(error) => unlocked(&Err(error), &self.seat),
         }
         let guard = self.guard.as_ref().expect("taken only at the end");
         self.claim.renew(guard);
@@ -91,14 +90,15 @@ impl Held {
         if rng.u32(..100) < 12 {
             // Half of them are polled once and dropped: no server answers as soon as that.
             let patience = if rng.bool() { 0 } else { rng.u64(..2_000) };
-            let cancelled = timeout(Duration::from_micros(patience), guard.unlock()).await;
+            let unlocking = record::released(guard.unlock(), || self.claim.left());
+            let cancelled = timeout(Duration::from_micros(patience), unlocking).await;
             if cancelled.is_err() {
                 record::reached("unlock cancelled");
             }
             return;
         }
-        let result = guard.unlock().await;
-        unlocked(&result);
+        let result = record::released(guard.unlock(), || self.claim.left()).await;
+        unlocked(&result, &self.seat);
         if result.is_ok() && !self.seat.keeps {
             self.claim.given_back();
         }
@@ -110,10 +110,7 @@ impl Held {
     /// Whether it was valid to the end.
     fn say_end(&mut self) -> bool {
         let (closed, guard) = (self.seat.closed(), self.guard.as_ref());
-        guard.is_some_and(|guard| {
-            self.claim.end(guard, closed);
-            guard.is_valid()
-        })
+        guard.is_some_and(|guard| self.claim.end(guard, closed))
     }
 
     /// Forgets the guard, and waits until it is lost.
@@ -124,13 +121,17 @@ impl Held {
         record::reached("guard forgotten");
         lost.await;
         self.claim.forgotten(self.seat.closed());
+        self.claim.left();
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         self.say_end();
-        drop(self.guard.take());
+        if let Some(guard) = self.guard.take() {
+            drop(guard);
+            self.claim.left();
+        }
     }
 }
 

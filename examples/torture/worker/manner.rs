@@ -7,6 +7,7 @@ use parklock::{Error, Guard, MultiGuard, MultiLock, RedGuard, RedLock, Result};
 use tokio::time::{sleep, timeout};
 
 use crate::settings::LEASE;
+use crate::worker::desk::Seat;
 use crate::worker::handle::Handle;
 use crate::worker::record::{self, Call};
 
@@ -73,7 +74,12 @@ asked! {
 }
 
 /// What became of asking for a lock in this manner.
-pub async fn acquired<L: Asked>(handle: &L, manner: Manner, calls: &[Call]) -> Option<L::Guard> {
+pub async fn acquired<L: Asked>(
+    handle: &L,
+    manner: Manner,
+    calls: &[Call],
+    seat: &Seat,
+) -> Option<L::Guard> {
     let got = match manner {
         Manner::Lock => handle.lock().await.map(Some),
         Manner::Try => handle.try_lock().await.inspect(|got| said("try_lock", "none", got, calls)),
@@ -100,7 +106,7 @@ pub async fn acquired<L: Asked>(handle: &L, manner: Manner, calls: &[Call]) -> O
             }
         }
     };
-    got.map_err(|error| heard(&error)).ok().flatten()
+    got.map_err(|error| heard(&error, seat)).ok().flatten()
 }
 
 fn said<G>(call: &str, busy: &str, got: &Option<G>, calls: &[Call]) {
@@ -112,20 +118,20 @@ fn said<G>(call: &str, busy: &str, got: &Option<G>, calls: &[Call]) {
 }
 
 /// What a call may fail with in this run.
-pub fn heard(error: &Error) {
+pub fn heard(error: &Error, seat: &Seat) {
     match error {
         Error::Unavailable { .. } => record::reached("error: Unavailable"),
         Error::Indeterminate { .. } => record::reached("error: Indeterminate"),
         Error::Lost { .. } => record::reached("error: Lost"),
-        Error::Closed => record::reached("error: Closed"),
+        Error::Closed if seat.closed().is_some() => record::reached("error: Closed"),
         other => record::violation(&format!("unexpected: {other:?}")),
     }
 }
 
 /// How an unlock ended.
-pub fn unlocked(result: &Result<(), Error>) {
+pub fn unlocked(result: &Result<(), Error>, seat: &Seat) {
     match result {
         Ok(()) => {}
-        Err(error) => heard(error),
+        Err(error) => heard(error, seat),
     }
 }

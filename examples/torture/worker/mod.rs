@@ -1,6 +1,6 @@
 //! A worker process: a client or two, a few tasks, and a record of what they held.
 
-mod buffer;
+pub mod buffer;
 mod desk;
 mod events;
 mod handle;
@@ -132,7 +132,7 @@ async fn look(desk: &Desk, rng: &mut fastrand::Rng) {
     match seat.client.lock(any_lock(rng)).ttl().await {
         Ok(Some(Duration::MAX)) => record::violation("a lock has no TTL"),
         Ok(_) => record::reached("looked at a TTL"),
-        Err(error) => manner::heard(&error),
+        Err(error) => manner::heard(&error, &seat),
     }
 }
 

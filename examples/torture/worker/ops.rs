@@ -16,15 +16,15 @@ use tokio_util::sync::CancellationToken;
 use crate::common::clock;
 use crate::pulse::patiently;
 use crate::settings::{
-    BEHIND_JAVA, BUFFER, HAUNTED, KEPT, LEASE, LONGEST_FIXED, MAJORITY, SEVERAL, STUCK, TRIED,
-    Topology,
+    BEHIND_JAVA, BUFFER, HAUNTED, KEPT, LEASE, MAJORITY, SEVERAL, STUCK, TRIED, Topology,
+    drawn_lease,
 };
 use crate::worker::buffer::Buffer;
 use crate::worker::desk::{Desk, Seat};
 use crate::worker::handle::Handle;
 use crate::worker::hold::{Held, critical_section, stay};
 use crate::worker::manner::{Manner, acquired, heard, unlocked};
-use crate::worker::record::{self, Call, Claim, Part, Question};
+use crate::worker::record::{self, Call, Claim, Leaving, Part, Question};
 use crate::worker::{ON_PURPOSE, any_lock};
 
 /// One step after the other, until told to stop.
@@ -92,8 +92,7 @@ impl Step {
     fn handle(&mut self) -> Handle {
         let (name, client) = (any_lock(&mut self.rng), &self.seat.client);
         let fixed = self.rng.u32(..100) < 30;
-        let longest = u64::try_from(LONGEST_FIXED.as_millis()).expect("short");
-        let lease = fixed.then(|| Duration::from_millis(self.rng.u64(60..=longest)));
+        let lease = fixed.then(|| drawn_lease(&mut self.rng, 60));
         let reentrant = self.rng.u32(..100) < 35;
         Handle::new(client, name, reentrant, lease)
     }
@@ -106,7 +105,7 @@ impl Step {
     }
 
     async fn held(&self, call: &Call, handle: &Handle, manner: Manner) -> Option<Held> {
-        let guard = acquired(handle, manner, slice::from_ref(call)).await?;
+        let guard = acquired(handle, manner, slice::from_ref(call), &self.seat).await?;
         Some(Held::begin(call, guard, &self.seat))
     }
 
@@ -136,7 +135,7 @@ impl Step {
     /// As `simple`, with what is not a plain lock.
     async fn of_family(mut self) {
         let fixed = self.rng.u32(..100) < 30;
-        let lease = fixed.then(|| Duration::from_millis(self.rng.u64(200..1_200)));
+        let lease = fixed.then(|| drawn_lease(&mut self.rng, 200));
         let handle = Handle::of_family(&self.seat.client, lease, &mut self.rng);
         if self.seat.topology == Topology::Redisson && handle.name == BEHIND_JAVA {
             return self.behind_java(handle).await;
@@ -155,7 +154,7 @@ impl Step {
     async fn behind_java(mut self, handle: Handle) {
         let call = self.call(&handle, None);
         let manner = Manner::TryFor(Duration::from_millis(self.rng.u64(1..600)));
-        let Some(guard) = acquired(&handle, manner, &[]).await else { return };
+        let Some(guard) = acquired(&handle, manner, &[], &self.seat).await else { return };
         let mut held = Held::begin(&call, guard, &self.seat);
         record::reached("behind Java in a line");
         held.work(&mut self.rng).await;
@@ -169,23 +168,29 @@ impl Step {
         names.sort_unstable();
         names.dedup();
         let locks = self.seat.client.multi_lock(names.clone());
-        let calls: Vec<_> = names.iter().map(|name| self.unhandled(name, (1, 1))).collect();
+        // One guard, so one owner: what explains that one of them was lost explains it of all.
+        let owner = self.several_owner();
+        let call =
+            |name: &&'static str| Call::begin(name, owner.clone(), LEASE, self.seat.id, (1, 1));
+        let calls: Vec<_> = names.iter().map(call).collect();
         let manner = Manner::any(&mut self.rng);
         let asked = record::several(&names);
-        let guard = acquired(&locks, manner, &calls).await;
+        let guard = acquired(&locks, manner, &calls, &self.seat).await;
         record::several_answered(asked);
         let Some(guard) = guard else { return };
-        let begin = |(at, call): (usize, &Call)| Claim::begin(call, &Part(&guard, at));
-        let claims: Vec<_> = calls.iter().enumerate().map(begin).collect();
+        let acquired = clock::now();
+        let begin = |(at, call): (usize, &Call)| Claim::begin_at(acquired, call, &Part(&guard, at));
+        let mut claims: Vec<_> = calls.iter().enumerate().map(begin).collect();
         record::reached("several at once");
         pause_unless(guard.ended(), &mut self.rng).await;
-        // When one of them is lost, the guard does not say which.
-        let lost = (!guard.is_valid()).then(clock::now);
-        for (at, mut claim) in claims.into_iter().enumerate() {
-            claim.end(&Part(&guard, at), self.seat.closed().or(lost));
-        }
+        let (now, valid) = (clock::now(), guard.is_valid());
+        claims.iter_mut().for_each(|claim| claim.end_at(now, valid, self.seat.closed()));
+        let left = || claims.iter().for_each(Claim::left);
         if self.rng.bool() {
-            unlocked(&guard.unlock().await);
+            unlocked(&record::released(guard.unlock(), left).await, &self.seat);
+        } else {
+            drop(guard);
+            left();
         }
     }
 
@@ -193,14 +198,18 @@ impl Step {
     async fn majority(mut self) {
         let lock = RedLock::new([self.seat.client.lock(MAJORITY)]);
         let (call, manner) = (self.unhandled(MAJORITY, (2, 3)), Manner::any(&mut self.rng));
-        let got = acquired(&lock, manner, slice::from_ref(&call)).await;
+        let got = acquired(&lock, manner, slice::from_ref(&call), &self.seat).await;
         let Some(guard) = got else { return };
         let mut claim = Claim::begin(&call, &guard);
         record::reached("a majority");
         pause_unless(guard.ended(), &mut self.rng).await;
         claim.end(&guard, self.seat.closed());
         if self.rng.bool() {
-            unlocked(&guard.unlock().await);
+            let unlocking = record::released(guard.unlock(), || claim.left());
+            unlocked(&unlocking.await, &self.seat);
+        } else {
+            drop(guard);
+            claim.left();
         }
     }
 
@@ -215,18 +224,19 @@ impl Step {
             Ok(true) => set.answered("ok"),
             // An answer was lost, and the server that knew of it too.
             Ok(false) => return,
-            Err(error) => return heard(&error),
+            Err(error) => return heard(&error, &self.seat),
         }
         let mut tasks = JoinSet::new();
         for _ in 0..count {
             let (latch, begun, name) = (latch.clone(), Arc::clone(&begun), name.clone());
-            let pause = Duration::from_micros(self.rng.u64(..50_000));
+            let (seat, pause) =
+                (Arc::clone(&self.seat), Duration::from_micros(self.rng.u64(..50_000)));
             tasks.spawn(async move {
                 sleep(pause).await;
                 begun.fetch_add(1, Ordering::SeqCst);
-                let counts = Question::begin(seat, &name, "count_down", "-");
+                let counts = Question::begin(seat.id, &name, "count_down", "-");
                 let counted = latch.count_down().await.inspect(|_| counts.answered("ok"));
-                told(counted.map(|_| "latch: counted"));
+                told(counted.map(|_| "latch: counted"), &seat);
             });
         }
         let waits = Question::begin(seat, &name, "wait", "-");
@@ -237,7 +247,10 @@ impl Step {
         if matches!(open, Ok(true)) && begun.load(Ordering::SeqCst) < count {
             record::violation("a latch opened before all had counted");
         }
-        told(open.map(|open| if open { "latch: open" } else { "latch: not open in time" }));
+        told(
+            open.map(|open| if open { "latch: open" } else { "latch: not open in time" }),
+            &self.seat,
+        );
         tasks.join_all().await;
     }
 
@@ -245,7 +258,7 @@ impl Step {
     async fn buffer(mut self) {
         match self.buffer_in_turn().await {
             Ok(path) => record::reached(path),
-            Err(error) => heard(&error),
+            Err(error) => heard(&error, &self.seat),
         }
     }
 
@@ -309,7 +322,7 @@ impl Step {
                 OUTDATED
             }
             Some(true) => {
-                unlocked(&guard.unlock().await);
+                unlocked(&guard.unlock().await, &self.seat);
                 Ok(if fills { "buffer: put" } else { "buffer: taken" })
             }
         }
@@ -317,8 +330,11 @@ impl Step {
 
     /// A call without a handle; its answer tells nothing of when it was granted.
     fn unhandled(&self, lock: &'static str, share: (u32, u32)) -> Call {
-        let owner = format!("{}/{SEVERAL}{}", self.worker, record::next_id());
-        Call::begin(lock, owner, LEASE, self.seat.id, share)
+        Call::begin(lock, self.several_owner(), LEASE, self.seat.id, share)
+    }
+
+    fn several_owner(&self) -> String {
+        format!("{}/{SEVERAL}{}", self.worker, record::next_id())
     }
 
     /// Many ask for one lock at once, which goes from hand to hand.
@@ -373,7 +389,7 @@ impl Step {
         how: Manner,
         outer: &mut Held,
     ) -> Option<Held> {
-        let guard = acquired(inner, how, slice::from_ref(call)).await?;
+        let guard = acquired(inner, how, slice::from_ref(call), &self.seat).await?;
         if guard.token().get() == outer.token() {
             record::reached("nested");
             // Its own deadline may have passed since it was last looked at, while the answer was on its way.
@@ -397,6 +413,7 @@ impl Step {
     async fn runs(mut self, handle: Handle) {
         let (call, seat) = (self.call(&handle, None), Arc::clone(&self.seat));
         let (mut rng, cancelled) = (self.rng.fork(), self.rng.u32(..4) == 0);
+        let _leaving = Leaving::with(&call);
         let work = async move |hold: Hold| {
             let mut claim = Ending { claim: Claim::begin(&call, &hold), hold, seat };
             let Ending { claim, hold, .. } = &mut claim;
@@ -404,7 +421,7 @@ impl Step {
         };
         let limit = Duration::from_millis(if cancelled { self.rng.u64(..100) } else { 60_000 });
         match timeout(limit, handle.run(work)).await {
-            Ok(result) => ran(result),
+            Ok(result) => ran(result, &self.seat),
             Err(_) => record::reached("run: cancelled"),
         }
     }
@@ -419,7 +436,7 @@ impl Step {
                 let Ending { claim, hold, .. } = &mut claim;
                 stay(Duration::MAX, claim, hold).await;
             };
-            ran(handle.run(work).await);
+            ran(handle.run(work).await, &self.seat);
             sleep(Duration::from_millis(5)).await;
         }
     }
@@ -523,20 +540,20 @@ impl Drop for Ending {
     }
 }
 
-fn ran(result: Result<(), Error>) {
+fn ran(result: Result<(), Error>, seat: &Seat) {
     match result {
         Ok(()) => record::reached("run"),
         Err(Error::Lost { .. }) => record::reached("run: stopped by loss"),
-        Err(error) => heard(&error),
+        Err(error) => heard(&error, seat),
     }
 }
 
 /// A latch may go with its server.
-fn told(result: Result<&str, Error>) {
+fn told(result: Result<&str, Error>, seat: &Seat) {
     match result {
         Ok(path) => record::reached(path),
         Err(Error::Unset { .. }) => record::reached("latch: gone"),
-        Err(error) => heard(&error),
+        Err(error) => heard(&error, seat),
     }
 }
 

@@ -1,10 +1,13 @@
 //! What a worker leaves behind: one line a fact, written at once, so that a killed process has told all it knew.
 
 use std::fs::File;
+use std::future::poll_fn;
 use std::io::Write;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use parklock::{Ended, Guard, Hold, MultiGuard, RedGuard};
@@ -24,7 +27,8 @@ pub fn open(path: &Path, namespace: Option<String>) {
     RECORD.set(file).expect("opened once");
 }
 
-/// One line, in one write: no other thread's line gets between, and a kill leaves all of it or nothing.
+/// One line, in one write: no other thread's line gets between. A kill leaves all of it or nothing, but for one that crosses the end of a page: of
+/// that one the beginning may be left.
 pub fn line(words: &str) {
     let Some(mut file) = RECORD.get() else { return };
     file.write_all(format!("{words}\n").as_bytes()).expect("the disk is not full");
@@ -87,6 +91,38 @@ impl Question {
 impl Drop for Question {
     fn drop(&mut self) {
         self.answered("unknown");
+    }
+}
+
+/// Waits for a release, and says when it has begun: its first poll is when the client learns of it. `say` is called then.
+pub async fn released<T>(release: impl Future<Output = T>, say: impl FnOnce()) -> T {
+    let (mut release, mut say) = (pin!(release), Some(say));
+    poll_fn(|context| {
+        let polled: Poll<T> = release.as_mut().poll(context);
+        say.take().into_iter().for_each(|say| say());
+        polled
+    })
+    .await
+}
+
+/// By now the client has learned that this hold is over.
+fn left(id: u64) {
+    line(&format!("b\t{id}\t{}", clock::now()));
+}
+
+/// Says so of what `run` held when this is dropped, which has to be when `run` is over.
+#[derive(Debug)]
+pub struct Leaving(u64);
+
+impl Leaving {
+    pub fn with(call: &Call) -> Self {
+        Self(call.asked.id)
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        left(self.0);
     }
 }
 
@@ -212,15 +248,23 @@ pub struct Claim {
     last: u64,
     written_at: u64,
     open: bool,
+    /// Whether it stands in the record. Otherwise nobody has believed in it.
+    noted: bool,
 }
 
 impl Claim {
     /// To be called right after the acquire returned.
     pub fn begin(call: &Call, view: &impl View) -> Self {
-        let (id, called, acquired) = (call.asked.id, call.asked.called, clock::now());
+        Self::begin_at(clock::now(), call, view)
+    }
+
+    /// The same for one of several that were acquired together, at that moment.
+    pub fn begin_at(acquired: u64, call: &Call, view: &impl View) -> Self {
+        let (id, called) = (call.asked.id, call.asked.called);
         let Some(Reading { deadline, .. }) = read(view) else {
             reached("over before it was looked at");
-            return Self { id, deadline: 0, confirmed: 0, last: 0, written_at: 0, open: false };
+            let (open, noted) = (false, false);
+            return Self { id, deadline: 0, confirmed: 0, last: 0, written_at: 0, open, noted };
         };
         // A message may have granted it, for less than a lease and longer after its request than an answer comes. So the
         // deadline tells only when Redis confirmed it at the earliest.
@@ -234,7 +278,7 @@ impl Claim {
         line(&format!(
             "o\t{id}\t{lock}\t{owner}\t{token}\t{called}\t{acquired}\t{confirmed}\t{last}\t{deadline}\t{seat}\t{part}\t{of}"
         ));
-        Self { id, deadline, confirmed, last, written_at: acquired, open: true }
+        Self { id, deadline, confirmed, last, written_at: acquired, open: true, noted: true }
     }
 
     /// Takes note of the deadline, which a renewal may have moved.
@@ -259,19 +303,23 @@ impl Claim {
         }
     }
 
-    /// To be called right before it is given back, or when it was lost.
-    pub fn end(&mut self, view: &impl View, closed: Option<u64>) {
+    /// To be called right before it is given back, or when it was lost. Returns whether it was valid to the end.
+    pub fn end(&mut self, view: &impl View, closed: Option<u64>) -> bool {
+        let (now, valid) = (clock::now(), view.is_valid());
+        self.end_at(now, valid, closed);
+        valid
+    }
+
+    /// The same, of a guard that was valid at that moment, or was not.
+    pub fn end_at(&mut self, now: u64, valid: bool, closed: Option<u64>) {
         if std::mem::take(&mut self.open) {
-            let (now, valid) = (clock::now(), view.is_valid());
             self.say_end(now, valid, closed);
         }
     }
 
     /// The guard is forgotten, and its loss has just been told.
     pub fn forgotten(&mut self, closed: Option<u64>) {
-        if std::mem::take(&mut self.open) {
-            self.say_end(clock::now(), false, closed);
-        }
+        self.end_at(clock::now(), false, closed);
     }
 
     fn say_end(&self, at: u64, valid: bool, closed: Option<u64>) {
@@ -281,6 +329,13 @@ impl Claim {
             None => (at.min(self.deadline), "lost"),
         };
         line(&format!("x\t{}\t{ended}\t{how}\t{}", self.id, clock::now()));
+    }
+
+    /// The guard was dropped, or its release has begun: from now on its client refuses nobody for it.
+    pub fn left(&self) {
+        if self.noted {
+            left(self.id);
+        }
     }
 
     /// A release was answered: Redis has it no more.

@@ -45,6 +45,7 @@ fn asked<'a>(plan: &'a Plan, call: &'a Call, at: u64) -> impl Iterator<Item = Op
         argument: operation::argument((call.part, call.of), &call.caller),
         outcome: outcome.to_owned(),
         token: None,
+        left: None,
     })
 }
 
