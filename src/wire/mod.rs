@@ -41,7 +41,9 @@ mod socket;
 mod subscriber;
 mod target;
 
-pub(crate) use address::{Address, Addresses, understood};
+#[cfg(feature = "operator")]
+pub(crate) use address::understood;
+pub(crate) use address::{Address, Addresses};
 #[cfg(feature = "streams")]
 pub use address::{Dial, Stream};
 pub(crate) use calls::{
