@@ -39,22 +39,24 @@ pub enum Servers {
 /// # Errors
 /// [`Error::Config`](crate::Error::Config) if the URL is malformed.
 pub fn servers(url: &str) -> Result<Servers> {
-    let target = Target::of(url)?;
-    match &target {
-        Target::Single => drop(wire::understood(url)?),
-        Target::Cluster(seeds) => {
-            seeds.iter().try_for_each(|seed| wire::understood(seed).map(drop))?
+    let is_sound = |url: &str| wire::understood(url).map(drop);
+    Ok(match Target::of(url)? {
+        Target::Single => {
+            is_sound(url)?;
+            Servers::One(url.to_owned())
         }
-        Target::Sentinel(watched) => drop(wire::understood(&watched.primary)?),
-    }
-    Ok(match target {
-        Target::Single => Servers::One(url.to_owned()),
-        Target::Cluster(seeds) => Servers::Cluster(seeds),
-        Target::Sentinel(watched) => Servers::Sentinel {
-            sentinels: watched.sentinels,
-            service: watched.service,
-            primary: watched.primary,
-        },
+        Target::Cluster(seeds) => {
+            seeds.iter().try_for_each(|seed| is_sound(seed))?;
+            Servers::Cluster(seeds)
+        }
+        Target::Sentinel(watched) => {
+            is_sound(&watched.primary)?;
+            Servers::Sentinel {
+                sentinels: watched.sentinels,
+                service: watched.service,
+                primary: watched.primary,
+            }
+        }
     })
 }
 
