@@ -94,17 +94,20 @@ pub(crate) struct TenureId(pub(crate) u64);
 impl TenureId {
     /// The owner field in the hash.
     pub(crate) fn of(self, client: &str) -> Field<'_> {
-        Field(client, self)
+        Field { client, id: self }
     }
 }
 
 /// An owner field, assembled when it is written.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Field<'a>(&'a str, TenureId);
+pub(crate) struct Field<'a> {
+    pub(crate) client: &'a str,
+    pub(crate) id: TenureId,
+}
 
 impl fmt::Display for Field<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.0, self.1.0)
+        write!(f, "{}:{}", self.client, self.id.0)
     }
 }
 

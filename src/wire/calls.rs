@@ -8,18 +8,18 @@ mod questions;
 mod requests;
 
 use std::borrow::Borrow;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use itoa::Buffer;
+use redis::Value;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::config::Layout;
 use crate::error::said;
 use crate::keys::{Keys, TenureId};
 use crate::kinds::Family;
-use crate::wire::args::millis;
+use crate::wire::args::{Words, millis};
 use crate::wire::connection::Connection;
 use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
@@ -129,7 +129,7 @@ impl Connection<'_> {
         if let Some(id) = *old {
             let given_back =
                 [Release { keys: Arc::clone(keys), id, is_taken: false, served: Box::default() }];
-            for answer in self.release(&given_back).await? {
+            for answer in Box::pin(self.release(&given_back)).await? {
                 answer?;
             }
             // The release has just woken a waiter of another client, which may go first.
@@ -163,18 +163,18 @@ impl Connection<'_> {
         let first = &acquires[0].keys;
         let has_line = first.row.line.is_ours();
         let common = self.common();
-        let fill = |cmd: &mut Cmd, floor: u64| {
+        let fill = |words: &mut Words<'_>, floor: u64| {
             let keys_of_each = if has_line { 2 } else { 1 };
-            cmd.arg(1 + acquires.len() * keys_of_each).arg(first.tokens());
+            words.arg(1 + acquires.len() * keys_of_each).arg(first.tokens());
             for Acquire { keys, .. } in acquires {
-                cmd.arg(keys.lock());
+                words.arg(keys.lock());
                 if has_line {
-                    cmd.arg(keys.line());
+                    words.arg(keys.line());
                 }
             }
-            cmd.arg(floor);
+            words.arg(floor);
             for Acquire { id, lease, .. } in acquires {
-                cmd.arg(id.of(&common.client)).arg(millis(*lease));
+                words.arg(id.of(&common.client)).arg(millis(*lease));
             }
         };
         let script = existing(scripts_of(first).acquire_each, first)?;
@@ -190,23 +190,23 @@ impl Connection<'_> {
         let first = &acquires[0].keys;
         let has_line = first.row.line.is_ours();
         let common = self.common();
-        let fill = |cmd: &mut Cmd, floor: u64| {
+        let fill = |words: &mut Words<'_>, floor: u64| {
             let keys_of_each = if has_line { 3 } else { 1 };
-            cmd.arg(1 + acquires.len() * keys_of_each).arg(first.tokens());
+            words.arg(1 + acquires.len() * keys_of_each).arg(first.tokens());
             for Acquire { keys, .. } in acquires {
-                cmd.arg(keys.lock());
+                words.arg(keys.lock());
                 if has_line {
-                    cmd.arg(keys.line()).arg(keys.notes());
+                    words.arg(keys.line()).arg(keys.notes());
                 }
             }
-            cmd.arg(floor);
+            words.arg(floor);
             if has_line {
-                cmd.arg(common.message()).arg(millis(common.waiter_ttl));
+                words.arg(common.message()).arg(millis(common.waiter_ttl));
             }
             for Acquire { keys, id, lease, .. } in acquires {
-                cmd.arg(id.of(&common.client)).arg(millis(*lease));
+                words.arg(id.of(&common.client)).arg(millis(*lease));
                 if has_line {
-                    cmd.arg(&*keys.channel);
+                    words.arg(&*keys.channel);
                 }
             }
         };
@@ -237,15 +237,15 @@ impl Connection<'_> {
             }
             // In a cluster each request goes alone, and this connection follows it: its generation then says where the
             // request ran.
-            [release] => Ok(vec![self.leave(release).await]),
-            releases => Ok(self.leave_each(releases).await),
+            [release] => Ok(vec![Box::pin(self.leave(release)).await]),
+            releases => Ok(Box::pin(self.leave_each(releases)).await),
         };
         let [release] = releases else { return answers };
         let answer =
             answers.and_then(|mut only| only.pop().unwrap_or_else(|| Err(strange(&"nothing"))));
         Ok(vec![match answer {
             Err(fault @ Fault::Redirected(Redirect::TryAgain, _)) => {
-                self.release_alone(release, fault).await
+                Box::pin(self.release_alone(release, fault)).await
             }
             // The script released the lock, and then could not let in the next waiter. In all of the scripts, the
             // release comes first, and a script that finds no hold does not report this.
@@ -260,9 +260,9 @@ impl Connection<'_> {
         let Release { keys, id, .. } = release;
         let Some(script) = scripts_of(keys).release_alone else { return Err(before) };
         let common = self.common();
-        let fill = |cmd: &mut Cmd, _: u64| {
-            cmd.arg(1).arg(keys.lock()).arg(id.of(&common.client));
-            cmd.arg(&*keys.channel).arg(common.message());
+        let fill = |words: &mut Words<'_>, _: u64| {
+            words.arg(1).arg(keys.lock()).arg(id.of(&common.client));
+            words.arg(&*keys.channel).arg(common.message());
         };
         // Ask the owner of the slot: the lock may not have moved yet.
         self.go_back(keys)?;
@@ -282,27 +282,32 @@ impl Connection<'_> {
             return Ok(Vec::new());
         };
         let has_line = first.row.line.is_ours();
-        let fill = |cmd: &mut Cmd, floor: u64| {
+        let fill = |words: &mut Words<'_>, floor: u64| {
             if !has_line {
-                cmd.arg(releases().len());
-                releases().for_each(|release| _ = cmd.arg(release.keys.lock()));
-                cmd.arg(common.message());
+                words.arg(releases().len());
+                releases().for_each(|release| _ = words.arg(release.keys.lock()));
+                words.arg(common.message());
             } else {
-                cmd.arg(1 + releases().len() * 3).arg(first.tokens());
+                words.arg(1 + releases().len() * 3).arg(first.tokens());
                 for Release { keys, .. } in releases() {
-                    cmd.arg(keys.lock()).arg(keys.line()).arg(keys.notes());
+                    words.arg(keys.lock()).arg(keys.line()).arg(keys.notes());
                 }
-                let (from, ttl) = (common.message(), millis(common.waiter_ttl));
-                let channels = first.channel_prefix();
-                // Both numbers have at most 20 digits, so the text never has to grow.
-                let mut words = String::with_capacity(64 + from.len() + channels.len());
-                let _ = write!(words, "{floor} {ttl} {from} {channels}");
-                cmd.arg(words);
+                let (mut least, mut ttl) = (Buffer::new(), Buffer::new());
+                let (least, ttl) = (least.format(floor), ttl.format(millis(common.waiter_ttl)));
+                words.joined(&[
+                    least,
+                    " ",
+                    ttl,
+                    " ",
+                    common.message(),
+                    " ",
+                    first.channel_prefix(),
+                ]);
             }
             for Release { keys, id, .. } in releases() {
-                cmd.arg(id.of(&common.client));
+                words.arg(id.of(&common.client));
                 if !has_line {
-                    cmd.arg(&*keys.channel);
+                    words.arg(&*keys.channel);
                 }
             }
         };
@@ -327,13 +332,13 @@ impl Connection<'_> {
         renewals: &[Renewal<'_>],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
         let common = self.common();
-        let fill = |cmd: &mut Cmd, _: u64| {
-            cmd.arg(renewals.len());
+        let fill = |words: &mut Words<'_>, _: u64| {
+            words.arg(renewals.len());
             for renewal in renewals {
-                cmd.arg(renewal.keys.lock());
+                words.arg(renewal.keys.lock());
             }
             for renewal in renewals {
-                cmd.arg(renewal.id.of(&common.client)).arg(millis(renewal.ttl));
+                words.arg(renewal.id.of(&common.client)).arg(millis(renewal.ttl));
             }
         };
         let reply = self.call(&RENEW, &fill).await?;
@@ -355,8 +360,8 @@ impl Connection<'_> {
             return renewed.unwrap_or(Ok(false));
         }
         let common = self.common();
-        let fill = |cmd: &mut Cmd, _: u64| {
-            cmd.arg(1).arg(keys.lock()).arg(id.of(&common.client)).arg(count).arg(millis(lease));
+        let fill = |words: &mut Words<'_>, _: u64| {
+            words.arg(1).arg(keys.lock()).arg(id.of(&common.client)).arg(count).arg(millis(lease));
         };
         let is_ours = number(self.call(&COUNT, &fill).await?)? == 1;
         self.kept(is_ours)
@@ -367,8 +372,8 @@ impl Connection<'_> {
         &mut self,
         keys: &Keys,
     ) -> Result<Option<Option<Duration>>, Fault> {
-        let fill = |cmd: &mut Cmd, _: u64| {
-            cmd.arg(1).arg(keys.lock());
+        let fill = |words: &mut Words<'_>, _: u64| {
+            words.arg(1).arg(keys.lock());
         };
         let ttl = if keys.row.family.is_batched() {
             number(self.call(scripts_of(keys).status, &fill).await?)?
@@ -386,8 +391,8 @@ impl Connection<'_> {
             return self.counts(gone > 0);
         };
         let common = self.common();
-        let fill = |cmd: &mut Cmd, _: u64| {
-            cmd.arg(1).arg(keys.lock()).arg(&*keys.channel).arg(common.message());
+        let fill = |words: &mut Words<'_>, _: u64| {
+            words.arg(1).arg(keys.lock()).arg(&*keys.channel).arg(common.message());
         };
         let gone = number(self.call(script, &fill).await?)?;
         self.counts(gone == 1)

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use redis::{Cmd, Value, cmd, pipe};
+use redis::{Value, cmd};
 use tokio::time::Instant;
 
 use crate::keys::Keys;
 use crate::kinds::Holders;
 use crate::meters;
+use crate::wire::args::Words;
 use crate::wire::cluster::{MOST_HOPS, Servers, next_hop};
 use crate::wire::common_args::CommonArgs;
 use crate::wire::fault::{self, Fault};
@@ -16,11 +17,10 @@ use crate::wire::link::Live;
 use crate::wire::passwords::shown_type;
 use crate::wire::scripts::Script;
 use crate::wire::shard::{Acks, Reign, Shard};
-use crate::wire::socket::Broken;
 
 /// Writes the keys and arguments of a script. It gets the least value that the token counter should have. It is a trait object, so
 /// that the path of a request to the socket is compiled once, and not once for each script.
-pub(crate) type Fill<'a> = &'a (dyn Fn(&mut Cmd, u64) + Sync);
+pub(crate) type Fill<'a> = &'a (dyn Fn(&mut Words<'_>, u64) + Sync);
 
 /// The link to a server that a request takes.
 #[derive(Debug, Clone, Copy)]
@@ -120,37 +120,29 @@ impl<'a> Connection<'a> {
 
     /// Calls a script, whether or not the server has it cached, on whichever node of a cluster has the lock.
     pub(crate) async fn call(&mut self, script: &Script, fill: Fill<'_>) -> Result<Value, Fault> {
-        let (mut hops, mut is_asking) = (0, false);
+        let (mut hops, mut is_asking, mut is_cached) = (0, false, true);
         loop {
-            let answer = self.call_here(script, fill, is_asking).await;
-            let fault = match answer {
-                Err(fault @ Fault::Redirected(..)) => fault,
-                answer => return answer,
+            let dialect = self.shard.dialect();
+            let command = match is_cached {
+                true => ("EVALSHA", script.hash(dialect)),
+                false => ("EVAL", script.text(dialect)),
             };
-            hops += 1;
-            if hops > MOST_HOPS {
-                return Err(fault);
+            match self.send(command, fill, is_asking).await {
+                Err(Fault::NoScript) if is_cached => is_cached = false,
+                Err(fault @ Fault::Redirected(..)) => {
+                    hops += 1;
+                    if hops > MOST_HOPS {
+                        return Err(fault);
+                    }
+                    // Boxed: most requests are not redirected, and need no space for it.
+                    (is_asking, is_cached) = (Box::pin(self.follow(fault)).await?, true);
+                }
+                answer => {
+                    answer.as_ref().err().iter().for_each(|fault| self.heed(fault));
+                    return answer;
+                }
             }
-            is_asking = self.follow(fault).await?;
         }
-    }
-
-    async fn call_here(
-        &mut self,
-        script: &Script,
-        fill: Fill<'_>,
-        is_asking: bool,
-    ) -> Result<Value, Fault> {
-        let dialect = self.shard.dialect();
-        let answer = self.send(script.by_hash(dialect), fill, is_asking).await;
-        let answer = match answer {
-            Err(Fault::NoScript) => self.send(script.by_text(dialect), fill, is_asking).await,
-            answer => answer,
-        };
-        if let Err(Fault::Distrusted(_)) = answer {
-            self.distrust();
-        }
-        answer
     }
 
     /// Switches to the node that a redirection names. Returns whether only this one request may go there.
@@ -197,36 +189,34 @@ impl<'a> Connection<'a> {
 
     async fn send(
         &mut self,
-        mut cmd: Cmd,
+        (command, script): (&str, &str),
         fill: Fill<'_>,
         is_asking: bool,
     ) -> Result<Value, Fault> {
         let now = Instant::now();
-        if let Some((acks, waits)) = self.way.acks(&self.shard) {
-            fill(&mut cmd, acks.clock.floor(now));
-            let (value, short) = acks.send(self.live.clone(), cmd, is_asking, waits).await?;
+        let acks = self.way.acks(&self.shard);
+        let floor = acks.map_or(&self.shard.clock, |(acks, _)| &acks.clock).floor(now);
+        let write = |bytes: &mut Vec<u8>| {
+            if is_asking {
+                Words::write(bytes, |words| _ = words.arg("ASKING"));
+            }
+            Words::write(bytes, |words| fill(words.arg(command).arg(script), floor));
+        };
+        // In one piece: the permission to ask is for the next command of the connection, whichever task sends it.
+        let commands = if is_asking { 2 } else { 1 };
+        if let Some((acks, waits)) = acks {
+            let mut bytes = Vec::new();
+            write(&mut bytes);
+            let (value, short) = acks.send(self.live.clone(), bytes, commands, waits).await?;
             meters::round_trip(now);
             self.short = short;
             return fault::answered(Ok(value));
         }
-        fill(&mut cmd, self.shard.clock.floor(now));
-        let answer = if is_asking {
-            // Boxed: only a request to a slot of a cluster that is moving needs the space for it.
-            Box::pin(self.send_asking(&cmd)).await
-        } else {
-            self.live.socket.ask(&cmd).await
-        };
+        let answer = self.live.socket.ask_written(&write, commands).await;
         if answer.is_ok() {
             meters::round_trip(now);
         }
-        fault::answered(answer)
-    }
-
-    /// Sent in one piece: the permission to ask is for the next command of the connection, whichever task sends it.
-    async fn send_asking(&self, cmd: &Cmd) -> Result<Value, Broken> {
-        let mut pipe = pipe();
-        pipe.cmd("ASKING").add_command(cmd.clone());
-        Ok(self.live.socket.ask_each(&pipe).await?.pop().unwrap_or(Value::Nil))
+        fault::answered(answer.map(|mut answers| answers.pop().unwrap_or(Value::Nil)))
     }
 
     fn distrust(&self) {

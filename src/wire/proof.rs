@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use itoa::Buffer;
 use sha1_smol::Sha1;
 
 /// A stamp has eight digits: it is a time in milliseconds, which wraps around after a day.
@@ -19,6 +20,12 @@ pub(crate) struct Secret {
 }
 
 impl Secret {
+    /// Its text: the digits, and the eight digits of the stamp.
+    pub(crate) fn parts<'a>(self, digits: &'a mut Buffer, stamp: &'a mut Buffer) -> [&'a str; 2] {
+        // A one in front keeps the zeros.
+        [digits.format(self.digits), &stamp.format(STAMPS + u64::from(self.stamp))[1..]]
+    }
+
     /// What the server says when it grants the lock to this owner field, with this number, for the sign of life that had
     /// this secret.
     pub(crate) fn proof(self, field: &str, number: u64) -> Proof {
@@ -30,7 +37,8 @@ impl Secret {
 
 impl fmt::Display for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{:08}", self.digits, self.stamp)
+        let (mut digits, mut stamp) = (Buffer::new(), Buffer::new());
+        self.parts(&mut digits, &mut stamp).into_iter().try_for_each(|part| f.write_str(part))
     }
 }
 

@@ -134,11 +134,11 @@ fn spelled(dialect: Dialect, text: &'static str) -> Spelled {
 }
 
 impl Script {
-    fn text(&self, dialect: Dialect) -> &str {
+    pub(crate) fn text(&self, dialect: Dialect) -> &str {
         &self.spelled[dialect as usize].0
     }
 
-    fn hash(&self, dialect: Dialect) -> &str {
+    pub(crate) fn hash(&self, dialect: Dialect) -> &str {
         &self.spelled[dialect as usize].1
     }
 
@@ -151,23 +151,6 @@ impl Script {
     pub(crate) fn is_in(&self, folder: &str) -> bool {
         self.files.iter().any(|file| file.starts_with(folder))
     }
-
-    /// Calls a script that the server should have cached.
-    pub(crate) fn by_hash(&self, dialect: Dialect) -> Cmd {
-        head("EVALSHA", self.hash(dialect))
-    }
-
-    /// Calls a script that the server has forgotten.
-    pub(crate) fn by_text(&self, dialect: Dialect) -> Cmd {
-        head("EVAL", self.text(dialect))
-    }
-}
-
-fn head(command: &str, script: &str) -> Cmd {
-    // Space for one lock with a name of usual length; the buffer grows for more.
-    let mut cmd = Cmd::with_capacity(24, 320);
-    cmd.arg(command).arg(script);
-    cmd
 }
 
 /// The scripts that a client calls on one server.

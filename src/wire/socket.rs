@@ -110,6 +110,15 @@ impl Socket {
         self.0.shared.ask(&write, Until::Count(pipe.len())).await
     }
 
+    /// Same as [`ask_each`](Self::ask_each), for so many commands that `write` writes as the server reads them.
+    pub(crate) async fn ask_written(
+        &self,
+        write: &(dyn Fn(&mut Vec<u8>) + Sync),
+        commands: usize,
+    ) -> Result<Vec<Value>, Broken> {
+        self.0.shared.ask(write, Until::Count(commands)).await
+    }
+
     /// Sends commands that the server answers with pushes, and returns its errors.
     ///
     /// No push says which command it answers: the server also sends one of its own accord when it ends a channel. So a
@@ -249,7 +258,8 @@ impl Shared {
     ) -> Result<Vec<Value>, Broken> {
         let room = match self.room.try_acquire() {
             Ok(room) => room,
-            Err(_) => match timeout(self.patience, self.room.acquire()).await {
+            // Boxed: only a request that has to wait for room needs the space for it.
+            Err(_) => match Box::pin(timeout(self.patience, self.room.acquire())).await {
                 Ok(Ok(room)) => room,
                 Ok(Err(_)) | Err(_) => return Err(Broken::Unsent),
             },
@@ -266,7 +276,7 @@ impl Shared {
         write: &dyn Fn(&mut Vec<u8>),
         until: Until,
     ) -> Result<oneshot::Receiver<Result<Vec<Value>, Broken>>, Broken> {
-        let (caller, answers) = oneshot::channel();
+        let (caller, answered) = oneshot::channel();
         let mut requests = self.requests();
         if self.ended.initialized() {
             return Err(Broken::Unsent);
@@ -274,7 +284,11 @@ impl Shared {
         write(&mut requests.unsent);
         requests.unsent_requests += 1;
         let due = Instant::now() + self.patience;
-        let request = Request { due, until, answers: Vec::new(), caller: Some(caller) };
+        let answers = match until {
+            Until::Count(count) => Vec::with_capacity(count),
+            Until::Map => Vec::new(),
+        };
+        let request = Request { due, until, answers, caller: Some(caller) };
         requests.unanswered.push_back(request);
         let sets_timer = !replace(&mut requests.is_timed, true);
         let writes = !replace(&mut requests.is_writing, true);
@@ -285,7 +299,7 @@ impl Shared {
         if sets_timer {
             self.driver.wake_by_ref();
         }
-        Ok(answers)
+        Ok(answered)
     }
 
     /// Writes whatever is unsent. If the stream is full or broken, the driver goes on.

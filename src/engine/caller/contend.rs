@@ -91,12 +91,17 @@ impl Caller {
         }
     }
 
-    /// Parks until something happens. For the waiter of a condition that may also be another primary, of which no message
-    /// tells.
+    /// Parks until something happens.
     async fn park(&self, entry: &Entry, until: Instant) -> Result<(), Fault> {
-        if self.lined_up.is_none() {
-            return entry.park(until).await;
+        match &self.lined_up {
+            None => entry.park(until).await,
+            // Boxed: only the waiters of conditions need the space for it.
+            Some(_) => Box::pin(self.park_for_condition(entry, until)).await,
         }
+    }
+
+    /// Parks until something happens. That may also be another primary, of which no message tells.
+    async fn park_for_condition(&self, entry: &Entry, until: Instant) -> Result<(), Fault> {
         let mut changes = self.engine.commands.changes();
         changes.mark_unchanged();
         while !self.may_be_forgotten(entry) {

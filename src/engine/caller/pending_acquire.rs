@@ -89,24 +89,46 @@ async fn ask(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt
         let Answered { question, answer } = joined(engine, singles, acquire).await?;
         return answered(engine, question, answer, entry);
     };
-    // Boxed: a caller that waits, or that shares a request, needs no space for a request of its own. So its future is smaller
-    // than 1 KiB. glibc takes a block of that size from a cache of the thread, without a lock.
-    Box::pin(send(engine, acquire, entry)).await
+    // Boxed: a caller that shares a request needs no space for one of its own. So its future is smaller than 1 KiB. glibc takes
+    // a block of that size from a cache of the thread, without a lock.
+    let sent = Box::pin(send(engine, acquire, entry)?);
+    sent.await
+}
+
+/// Not an `async fn`: its future would have space for the request twice.
+fn send<'a>(
+    engine: &'a Engine,
+    acquire: Acquire,
+    entry: &'a Entry,
+) -> Result<impl Future<Output = Result<Attempt, Fault>> + Send + use<'a>, Fault> {
+    let mut connection = engine.commands.acknowledged(&acquire.keys)?;
+    let open_on = Some(connection.sent_on());
+    let mut pending = PendingAcquire { engine, acquire, open_on, entry: Some(entry) };
+    let sent = Instant::now();
+    Ok(async move {
+        let answer = connection.acquire(&pending.acquire).await;
+        pending.settle(answer, sent)
+    })
 }
 
 /// Waits for the answer to a request that the task of a gathering sends.
-async fn joined<F: Batch<Question = Acquire>>(
-    engine: &Engine,
-    gathering: &Gathering<F>,
+///
+/// Not an `async fn`: its future would have space for the request several times.
+fn joined<'a, F: Batch<Question = Acquire>>(
+    engine: &'a Engine,
+    gathering: &'a Gathering<F>,
     acquire: Acquire,
-) -> Result<Answered<F>, Fault> {
+) -> impl Future<Output = Result<Answered<F>, Fault>> + Send + use<'a, F> {
     let (keys, id) = (Some(Arc::clone(&acquire.keys)), acquire.id);
-    let mut answered = pin!(gathering.join(acquire));
-    // It is dropped before `answered`: so the release is expected before the answer can become an orphan.
-    let mut caller = Joined { engine, keys, id };
-    let answered = answered.as_mut().await;
-    caller.keys = None;
-    answered
+    let answered = gathering.join(acquire);
+    async move {
+        let mut answered = pin!(answered);
+        // It is dropped before `answered`: so the release is expected before the answer can become an orphan.
+        let mut caller = Joined { engine, keys, id };
+        let answered = answered.as_mut().await;
+        caller.keys = None;
+        answered
+    }
 }
 
 /// A caller that waits for such an answer. If it is dropped before, its name counts as being released.
@@ -121,15 +143,6 @@ impl Drop for Joined<'_> {
     fn drop(&mut self) {
         self.keys.iter().for_each(|keys| self.engine.outbox.releases.expect(keys, self.id));
     }
-}
-
-async fn send(engine: &Engine, acquire: Acquire, entry: &Entry) -> Result<Attempt, Fault> {
-    let mut connection = engine.commands.acknowledged(&acquire.keys)?;
-    let open_on = Some(connection.sent_on());
-    let mut pending = PendingAcquire { engine, acquire, open_on, entry: Some(entry) };
-    let sent = Instant::now();
-    let answer = connection.acquire(&pending.acquire).await;
-    pending.settle(answer, sent)
 }
 
 /// The outcome of a request that the task of a gathering has sent.

@@ -142,9 +142,14 @@ impl<F: Batch> Gathering<F> {
     /// # Cancel safety
     /// A question that was not sent yet is never sent: see [`Batch::unsent`]. The answer to a question that was sent is
     /// an orphan.
-    pub(crate) async fn join(&self, question: F::Question) -> Result<Answered<F>, Fault> {
+    ///
+    /// Not an `async fn`: its future would have space for the question.
+    pub(crate) fn join(
+        &self,
+        question: F::Question,
+    ) -> impl Future<Output = Result<Answered<F>, Fault>> + Send + use<'_, F> {
         let mut ticket = self.queue(question);
-        (&mut ticket.answered).await.map_err(|_| Fault::Closed)
+        async move { (&mut ticket.answered).await.map_err(|_| Fault::Closed) }
     }
 
     fn queue(&self, question: F::Question) -> Ticket<'_, F> {

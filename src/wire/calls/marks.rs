@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::Value;
 
 use crate::keys::{Keys, TenureId};
 use crate::token::FencingToken;
-use crate::wire::args::{millis, millis_at_least};
+use crate::wire::args::{Words, millis, millis_at_least};
 use crate::wire::connection::Connection;
 use crate::wire::fault::Fault;
 use crate::wire::replies::{items, number, strange, word};
@@ -31,16 +31,16 @@ impl Connection<'_> {
         (mark, keep): (&str, Duration),
     ) -> Result<bool, Fault> {
         let common = self.common();
-        let asked = |cmd: &mut Cmd, _| {
-            cmd.arg(2).arg(keys.lock()).arg(keys.leader());
-            cmd.arg(id.of(&common.client)).arg(mark).arg(millis(keep));
+        let asked = |words: &mut Words<'_>, _| {
+            words.arg(2).arg(keys.lock()).arg(keys.leader());
+            words.arg(id.of(&common.client)).arg(mark).arg(millis(keep));
         };
         Ok(number(self.call(&scripts::ANNOUNCE, &asked).await?)? == 1)
     }
 
     /// The mark of the leader, if there is one and it still holds the lock.
     pub(crate) async fn leader(&mut self, keys: &Keys) -> Result<Option<String>, Fault> {
-        let asked = |cmd: &mut Cmd, _| _ = cmd.arg(2).arg(keys.lock()).arg(keys.leader());
+        let asked = |words: &mut Words<'_>, _| _ = words.arg(2).arg(keys.lock()).arg(keys.leader());
         let items = items(self.call(&scripts::LEADER, &asked).await?)?;
         let text = |item: &Value| word(item).map(str::to_owned).ok_or_else(|| strange(item));
         items.first().map(text).transpose()
@@ -55,9 +55,9 @@ impl Connection<'_> {
         interval: Duration,
     ) -> Result<Claim, Fault> {
         let common = self.common();
-        let asked = |cmd: &mut Cmd, _| {
-            cmd.arg(2).arg(keys.lock()).arg(keys.interval());
-            cmd.arg(id.of(&common.client)).arg(token.get()).arg(millis_at_least(interval));
+        let asked = |words: &mut Words<'_>, _| {
+            words.arg(2).arg(keys.lock()).arg(keys.interval());
+            words.arg(id.of(&common.client)).arg(token.get()).arg(millis_at_least(interval));
         };
         match number(self.call(&scripts::CLAIM, &asked).await?)? {
             0 => self.counts(Claim::Ours),
@@ -67,7 +67,7 @@ impl Connection<'_> {
 
     /// How long the interval that was claimed still lasts.
     pub(crate) async fn interval_left(&mut self, keys: &Keys) -> Result<Duration, Fault> {
-        let asked = |cmd: &mut Cmd, _| _ = cmd.arg(1).arg(keys.interval());
+        let asked = |words: &mut Words<'_>, _| _ = words.arg(1).arg(keys.interval());
         let left = number(self.call(&scripts::LEFT, &asked).await?)?;
         Ok(ms(left.try_into().unwrap_or(0)))
     }

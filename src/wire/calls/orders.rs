@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use redis::Cmd;
+use itoa::Buffer;
 
 use crate::keys::Keys;
-use crate::wire::args::millis;
+use crate::wire::args::{Words, millis};
 use crate::wire::connection::Connection;
 use crate::wire::family::{Scripts, existing, scripts_of};
 use crate::wire::fault::Fault;
@@ -48,12 +48,12 @@ impl Connection<'_> {
         order: Order,
         (request, memory): (u64, Duration),
     ) -> Result<i64, Fault> {
-        let fill = |cmd: &mut Cmd, client: &str| {
-            cmd.arg(format!("{client}:{request}")).arg(millis(memory));
+        let fill = |words: &mut Words<'_>, client: &str| {
+            words.joined(&[client, ":", Buffer::new().format(request)]).arg(millis(memory));
             match order {
-                Order::Set { count, ttl } => _ = cmd.arg(count).arg(millis(ttl)),
-                Order::NotifyOne => _ = cmd.arg("one"),
-                Order::NotifyAll => _ = cmd.arg("all"),
+                Order::Set { count, ttl } => _ = words.arg(count).arg(millis(ttl)),
+                Order::NotifyOne => _ = words.arg("one"),
+                Order::NotifyAll => _ = words.arg("all"),
                 Order::CountDown | Order::Delete => {}
             }
         };

@@ -3,11 +3,12 @@
 use std::borrow::Borrow;
 
 use futures_util::future::{join, join_all};
-use redis::{Cmd, Value};
+use itoa::Buffer;
+use redis::Value;
 
 use crate::keys::{Key, Keys, TenureId};
 use crate::kinds::Family;
-use crate::wire::args::{Joined, millis};
+use crate::wire::args::{Words, millis};
 use crate::wire::calls::{Acquire, Acquired, Manner, Release, Renewal};
 use crate::wire::connection::Connection;
 use crate::wire::family::{Renew, existing, scripts_of};
@@ -31,7 +32,7 @@ impl Connection<'_> {
         &mut self,
         script: &'static Script,
         keys: &Keys,
-        fill: impl Fn(&mut Cmd, &str) + Sync,
+        fill: impl Fn(&mut Words<'_>, &str) + Sync,
     ) -> Result<Value, Fault> {
         let all = [keys.tokens(), keys.lock(), keys.line(), keys.notes(), keys.requests()];
         let all = match keys.row.family {
@@ -47,7 +48,7 @@ impl Connection<'_> {
         &mut self,
         renew: Renew,
         keys: &Keys,
-        fill: impl Fn(&mut Cmd, &str) + Sync,
+        fill: impl Fn(&mut Words<'_>, &str) + Sync,
     ) -> Result<Value, Fault> {
         match (renew, keys.slot) {
             (Renew::Holders(script), Some(_)) => {
@@ -62,16 +63,16 @@ impl Connection<'_> {
         script: &'static Script,
         keys: &Keys,
         all: &[Key<'_>],
-        fill: impl Fn(&mut Cmd, &str) + Sync,
+        fill: impl Fn(&mut Words<'_>, &str) + Sync,
     ) -> Result<Value, Fault> {
         let common = self.common();
         let (kind, capacity) = (keys.row.word, keys.kind.capacity());
-        let asked = |cmd: &mut Cmd, floor: u64| {
-            cmd.arg(all.len());
-            all.iter().for_each(|key| _ = cmd.arg(key));
-            cmd.arg(floor).arg(kind).arg(capacity).arg(&*keys.channel).arg(common.message());
-            cmd.arg(millis(common.waiter_ttl));
-            fill(cmd, &common.client);
+        let asked = |words: &mut Words<'_>, floor: u64| {
+            words.arg(all.len());
+            all.iter().for_each(|key| _ = words.arg(*key));
+            words.arg(floor).arg(kind).arg(capacity).arg(&*keys.channel).arg(common.message());
+            words.arg(millis(common.waiter_ttl));
+            fill(words, &common.client);
         };
         self.call(script, &asked).await
     }
@@ -80,7 +81,8 @@ impl Connection<'_> {
         let reply = if acquire.keys.row.line.is_ours() {
             self.ask_line(acquire).await?
         } else {
-            self.ask_without_line(acquire).await?
+            // Boxed: in most kinds a request needs no space for it.
+            Box::pin(self.ask_without_line(acquire)).await?
         };
         self.acquired_alone(reply)
     }
@@ -89,26 +91,28 @@ impl Connection<'_> {
     async fn ask_line(&mut self, acquire: &Acquire) -> Result<Value, Fault> {
         let Acquire { keys, id, lease, secret, .. } = acquire;
         let common = self.common();
-        let fill = |cmd: &mut Cmd, floor: u64| {
-            cmd.arg(4).arg(keys.tokens()).arg(keys.lock()).arg(keys.line()).arg(keys.notes());
-            cmd.arg(floor);
+        let fill = |words: &mut Words<'_>, floor: u64| {
+            words.arg(4).arg(keys.tokens()).arg(keys.lock()).arg(keys.line()).arg(keys.notes());
+            words.arg(floor);
             if !keys.row.family.is_batched() {
-                cmd.arg(keys.row.word).arg(keys.kind.capacity());
+                words.arg(keys.row.word).arg(keys.kind.capacity());
             }
-            cmd.arg(id.of(&common.client)).arg(millis(*lease));
-            cmd.arg(Joined(format_args!("{}{secret} {}", common.line_terms, keys.channel)));
-            unusual(cmd, acquire, &common.client);
+            words.arg(id.of(&common.client)).arg(millis(*lease));
+            let (mut digits, mut stamp) = (Buffer::new(), Buffer::new());
+            let [digits, stamp] = secret.parts(&mut digits, &mut stamp);
+            words.joined(&[&common.line_terms, digits, stamp, " ", &keys.channel]);
+            unusual(words, acquire, &common.client);
         };
         self.call(scripts_of(keys).acquire, &fill).await
     }
 
     async fn ask_without_line(&mut self, acquire: &Acquire) -> Result<Value, Fault> {
         let Acquire { keys, id, lease, manner, permits, within, place, .. } = acquire;
-        let fill = |cmd: &mut Cmd, client: &str| {
-            cmd.arg(id.of(client)).arg(permits).arg(millis(*lease)).arg(manner.word());
-            or_nobody(cmd, *within, client);
+        let fill = |words: &mut Words<'_>, client: &str| {
+            words.arg(id.of(client)).arg(*permits).arg(millis(*lease)).arg(manner.word());
+            or_nobody(words, *within, client);
             // Without a line, no message grants anything, and nothing has to be proved.
-            cmd.arg(place).arg(0);
+            words.arg(*place).arg(0);
         };
         self.ask(scripts_of(keys).acquire, keys, fill).await
     }
@@ -116,9 +120,9 @@ impl Connection<'_> {
     /// Releases a lock that is not plain, or leaves its line.
     pub(crate) async fn leave(&mut self, release: &Release) -> Result<bool, Fault> {
         let Release { keys, id, is_taken, served } = release;
-        let fill = |cmd: &mut Cmd, client: &str| {
-            cmd.arg(id.of(client));
-            served.iter().for_each(|served| _ = cmd.arg(served.of(client)));
+        let fill = |words: &mut Words<'_>, client: &str| {
+            words.arg(id.of(client));
+            served.iter().for_each(|served| _ = words.arg(served.of(client)));
         };
         let scripts = scripts_of(keys);
         let script = scripts.taken.filter(|_| *is_taken).unwrap_or(scripts.release);
@@ -158,7 +162,9 @@ impl Connection<'_> {
         let batch: Vec<_> = renewals.iter().copied().filter(is_batched).collect();
         let others = renewals.iter().filter(|renewal| !is_batched(renewal));
         let renew = others.map(async |Renewal { keys, id, ttl }| {
-            let fill = |cmd: &mut Cmd, client: &str| _ = cmd.arg(id.of(client)).arg(millis(*ttl));
+            let fill = |words: &mut Words<'_>, client: &str| {
+                _ = words.arg(id.of(client)).arg(millis(*ttl))
+            };
             let (mut connection, renew) = (self.again(), existing(scripts_of(keys).renew, keys)?);
             match (renew, found(connection.ask_to_renew(renew, keys, fill).await)) {
                 (Renew::HoldersAndLine(_), Err(Fault::Redirected(Redirect::TryAgain, _))) => {
@@ -176,9 +182,9 @@ impl Connection<'_> {
     /// unchanged.
     async fn renew_holders(&mut self, renewal: Renewal<'_>) -> Result<bool, Fault> {
         let (keys, common) = (renewal.keys, self.common());
-        let fill = |cmd: &mut Cmd, _: u64| {
-            cmd.arg(1).arg(keys.lock());
-            cmd.arg(renewal.id.of(&common.client)).arg(millis(renewal.ttl));
+        let fill = |words: &mut Words<'_>, _: u64| {
+            words.arg(1).arg(keys.lock());
+            words.arg(renewal.id.of(&common.client)).arg(millis(renewal.ttl));
         };
         // Ask the owner of the slot: the lock may not have moved yet.
         self.go_back(keys)?;
@@ -214,10 +220,10 @@ impl Connection<'_> {
         capacity: u32,
         if_unset: bool,
     ) -> Result<bool, Fault> {
-        let fill = |cmd: &mut Cmd, _: &str| {
-            cmd.arg(capacity);
+        let fill = |words: &mut Words<'_>, _: &str| {
+            words.arg(capacity);
             if if_unset {
-                cmd.arg("unset");
+                words.arg("unset");
             }
         };
         let script = existing(scripts_of(keys).resize, keys)?;
@@ -228,26 +234,26 @@ impl Connection<'_> {
 
 /// Writes how a request differs from that of a newcomer that waits for one part, up to the last difference. Each argument
 /// costs the server time, and most requests do not differ.
-fn unusual(cmd: &mut Cmd, acquire: &Acquire, client: &str) {
+fn unusual(words: &mut Words<'_>, acquire: &Acquire, client: &str) {
     let Acquire { manner, permits, within, place, old, .. } = acquire;
     let differs =
         [*permits != 1, *manner != Manner::Wait, within.is_some(), *place > 0, old.is_some()];
     let last = differs.iter().rposition(|differs| *differs).map_or(0, |last| last + 1);
     for word in 0..last {
         match word {
-            0 => _ = cmd.arg(permits),
-            1 => _ = cmd.arg(manner.word()),
-            2 => or_nobody(cmd, *within, client),
-            3 => _ = cmd.arg(place),
-            _ => or_nobody(cmd, *old, client),
+            0 => _ = words.arg(*permits),
+            1 => _ = words.arg(manner.word()),
+            2 => or_nobody(words, *within, client),
+            3 => _ = words.arg(*place),
+            _ => or_nobody(words, *old, client),
         }
     }
 }
 
-fn or_nobody(cmd: &mut Cmd, tenure: Option<TenureId>, client: &str) {
+fn or_nobody(words: &mut Words<'_>, tenure: Option<TenureId>, client: &str) {
     match tenure {
-        Some(tenure) => _ = cmd.arg(tenure.of(client)),
-        None => _ = cmd.arg(""),
+        Some(tenure) => _ = words.arg(tenure.of(client)),
+        None => _ = words.arg(""),
     }
 }
 

@@ -11,12 +11,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::{Cmd, Value, pipe};
+use redis::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::error::said;
+use crate::wire::args::{Words, millis};
 use crate::wire::fault::{self, Fault};
 use crate::wire::link::{Link, Live};
 use crate::wire::passwords::shown;
@@ -71,8 +72,9 @@ pub(crate) struct Acks {
 /// One request, on the connection that its sender has seen.
 struct Request {
     live: Live,
-    cmd: Cmd,
-    is_asking: bool,
+    /// Its commands, as the server reads them. The last one's answer is that of the request.
+    bytes: Vec<u8>,
+    commands: usize,
     waits: bool,
     told: oneshot::Sender<Result<Answer, Fault>>,
 }
@@ -106,12 +108,12 @@ impl Acks {
     pub(crate) async fn send(
         &self,
         live: Live,
-        cmd: Cmd,
-        is_asking: bool,
+        bytes: Vec<u8>,
+        commands: usize,
         waits: bool,
     ) -> Result<Answer, Fault> {
         let (told, answer) = oneshot::channel();
-        let request = Request { live, cmd, is_asking, waits, told };
+        let request = Request { live, bytes, commands, waits, told };
         // If either fails, the client is closed.
         self.requests.send(request).map_err(|_| Fault::Closed)?;
         answer.await.unwrap_or(Err(Fault::Closed))
@@ -155,19 +157,18 @@ impl Pipes {
     async fn send(&self, requests: Vec<Request>) {
         let Quorum { replicas, timeout } = self.quorum;
         let waits = requests.iter().any(|request| request.waits);
-        let (mut pipe, live) = (pipe(), requests[0].live.clone());
-        for Request { cmd, is_asking, .. } in &requests {
-            if *is_asking {
-                pipe.cmd("ASKING");
+        let live = requests[0].live.clone();
+        let write = |bytes: &mut Vec<u8>| {
+            requests.iter().for_each(|request| bytes.extend_from_slice(&request.bytes));
+            if waits {
+                Words::write(bytes, |words| {
+                    words.arg("WAIT").arg(replicas).arg(millis(timeout));
+                });
             }
-            pipe.add_command(cmd.clone());
-        }
-        if waits {
-            let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
-            pipe.cmd("WAIT").arg(replicas).arg(millis);
-        }
+        };
+        let commands = requests.iter().map(|request| request.commands).sum::<usize>();
         let sent = Instant::now();
-        let answers = live.socket.ask_each(&pipe).await;
+        let answers = live.socket.ask_written(&write, commands + usize::from(waits)).await;
         let answers = answers.map_err(Fault::answering);
         let acknowledged = match &answers {
             Ok(answers) if waits => {
@@ -178,10 +179,10 @@ impl Pipes {
             _ => None,
         };
         let mut answers = answers.map(Vec::into_iter);
-        for Request { is_asking, waits, told, .. } in requests {
+        for Request { commands, waits, told, .. } in requests {
             let answer = match &mut answers {
                 Ok(answers) => {
-                    let answer = answers.nth(usize::from(is_asking));
+                    let answer = answers.nth(commands - 1);
                     let fault = acknowledged.clone().filter(|_| waits);
                     answer.map(|answer| (answer, fault)).ok_or_else(|| strange(&"nothing"))
                 }

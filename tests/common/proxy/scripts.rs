@@ -7,26 +7,18 @@ mod ours;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use redis::{Arg, Cmd, Script};
+use redis::Script;
 
 use self::ours::Dialect;
 
 /// The texts of the library's scripts, by hash. A client does not load what its server knows, so they may never pass by.
 static OURS: LazyLock<HashMap<String, String>> = LazyLock::new(|| {
     let dialects = [Dialect::Plain, Dialect::Sharded, Dialect::Both];
-    let calls = dialects.into_iter().flat_map(|dialect| {
-        ours::ALL.iter().map(move |script| (script.by_hash(dialect), script.by_text(dialect)))
-    });
-    calls.map(|(by_hash, by_text)| (script_of(&by_hash), script_of(&by_text))).collect()
+    let spelled =
+        |dialect| ours::ALL.iter().map(move |script| (script.hash(dialect), script.text(dialect)));
+    let all = dialects.into_iter().flat_map(spelled);
+    all.map(|(hash, text)| (hash.to_owned(), text.to_owned())).collect()
 });
-
-/// The text or the hash of the script in its call.
-fn script_of(call: &Cmd) -> String {
-    match call.args_iter().nth(1) {
-        Some(Arg::Simple(script)) => String::from_utf8_lossy(script).into_owned(),
-        _ => unreachable!("every call names its script"),
-    }
-}
 
 /// Which hash belongs to which name: by the texts of the library, and those that pass by.
 #[derive(Debug)]

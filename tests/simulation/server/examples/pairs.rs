@@ -31,7 +31,8 @@ fn main() {
     let mut server = Server::new(Version::Redis7_0);
     let conn = server.accept();
     for script in [&TAKE, &LOCK_RELEASE] {
-        ask(&mut server, conn, &script.by_text(Dialect::Plain).arg(0).get_packed_command(), NOW);
+        let load = call("EVAL", script.text(Dialect::Plain)).arg(0).get_packed_command();
+        ask(&mut server, conn, &load, NOW);
     }
     let (acquire, release) = (acquire(), release());
     let mut pair = |now| {
@@ -68,15 +69,21 @@ fn ask(server: &mut Server, conn: Conn, request: &[u8], now: u64) -> Vec<u8> {
     server.output().into_iter().flat_map(|(_, bytes)| bytes).collect()
 }
 
+fn call(command: &str, script: &str) -> redis::Cmd {
+    let mut cmd = redis::cmd(command);
+    cmd.arg(script);
+    cmd
+}
+
 fn acquire() -> Vec<u8> {
-    let mut cmd = TAKE.by_hash(Dialect::Plain);
+    let mut cmd = call("EVALSHA", TAKE.hash(Dialect::Plain));
     cmd.arg(3).arg("lock:grants").arg("lock:{lock}").arg("lock_queue:{lock}");
     cmd.arg(NOW).arg(FIELD).arg(30_000);
     cmd.get_packed_command()
 }
 
 fn release() -> Vec<u8> {
-    let mut cmd = LOCK_RELEASE.by_hash(Dialect::Plain);
+    let mut cmd = call("EVALSHA", LOCK_RELEASE.hash(Dialect::Plain));
     cmd.arg(4)
         .arg("lock:grants")
         .arg("lock:{lock}")

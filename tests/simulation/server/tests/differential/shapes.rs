@@ -125,25 +125,15 @@ pub fn all() -> Vec<Asked> {
         .chain(families)
         .collect();
     let asked = s::ALL.iter().map(|script| {
-        let text = text_of(script);
+        let text = script.text(Dialect::Plain);
         let shape = shapes.iter().find(|(known, _)| std::ptr::eq(*known, *script));
-        let begin = String::from_utf8_lossy(&text).lines().take(2).collect::<Vec<_>>().join("\n");
+        let begin = text.lines().take(2).collect::<Vec<_>>().join("\n");
         let (_, shape) = shape
             .unwrap_or_else(|| panic!("a script has no shape in shapes.rs: {script:?}\n{begin}"));
-        let hash = redis::Script::new(std::str::from_utf8(&text).expect("a script is a text"))
-            .get_hash()
-            .to_owned();
-        Asked { text, hash, shape: shape.clone(), answers: 0 }
+        let hash = script.hash(Dialect::Plain).to_owned();
+        Asked { text: text.into(), hash, shape: shape.clone(), answers: 0 }
     });
     asked.collect()
-}
-
-fn text_of(script: &Script) -> Vec<u8> {
-    let cmd = script.by_text(Dialect::Plain);
-    let words = cmd.args_iter().filter_map(|arg| {
-        if let redis::Arg::Simple(word) = arg { Some(word.to_vec()) } else { None }
-    });
-    words.last().expect("EVAL has a text")
 }
 
 impl Asked {

@@ -46,8 +46,10 @@ impl Stage {
 
     fn load(&mut self, boss: Client) {
         for script in scripts::ALL {
-            let loaded =
-                self.ask_bytes(boss, &[b"SCRIPT".to_vec(), b"LOAD".to_vec(), text_of(script)]);
+            let loaded = self.ask_bytes(
+                boss,
+                &[b"SCRIPT".to_vec(), b"LOAD".to_vec(), script.text(Dialect::Plain).into()],
+            );
             assert_eq!(loaded.kind, b'$', "{loaded:?}");
         }
     }
@@ -111,7 +113,7 @@ impl Stage {
         keys: &[String],
         argv: &[String],
     ) -> Frame {
-        let hash = hash_of(script);
+        let hash = script.hash(Dialect::Plain).to_owned();
         let words = ["EVALSHA".to_owned(), hash, keys.len().to_string()];
         let words: Vec<_> = words.iter().chain(keys).chain(argv).collect();
         self.ask(client, &words)
@@ -136,19 +138,4 @@ impl Stage {
     pub fn time(&mut self, client: Client) -> u64 {
         self.ask(client, &["TIME"]).micros()
     }
-}
-
-fn words_of(cmd: &redis::Cmd) -> Vec<u8> {
-    let words = cmd.args_iter().filter_map(|arg| {
-        if let redis::Arg::Simple(word) = arg { Some(word.to_vec()) } else { None }
-    });
-    words.last().expect("a command has words")
-}
-
-pub fn text_of(script: &Script) -> Vec<u8> {
-    words_of(&script.by_text(Dialect::Plain))
-}
-
-fn hash_of(script: &Script) -> String {
-    String::from_utf8(words_of(&script.by_hash(Dialect::Plain))).expect("a hash is a text")
 }

@@ -9,8 +9,7 @@ use parklock_simulated_server::{Conn, Content, Entry, Reply, Server, Version};
 
 use crate::name::{Ask, FAIR, LOCK, WAITER_TTL, asks};
 use crate::packed;
-use crate::scripts::{self as s, Script};
-use crate::stage::text_of;
+use crate::scripts::{self as s, Dialect, Script};
 
 macro_rules! part {
     ($file:literal) => {
@@ -49,7 +48,7 @@ struct Forms {
 
 impl Forms {
     fn new(script: &Script, parts: &[&str], usual: &str) -> Self {
-        let whole = String::from_utf8(text_of(script)).expect("a script is a text");
+        let whole = script.text(Dialect::Plain).to_owned();
         let mut general = whole.clone();
         for part in parts.iter().chain([&usual]) {
             assert!(general.contains(part), "the script has this part: {part}");
