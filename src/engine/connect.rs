@@ -28,8 +28,8 @@ use crate::keys::{Space, of_client};
 use crate::meters;
 use crate::pause::jittered;
 use crate::wire::{
-    Acquire, Acquired, Address, Addresses, Answer, Card, Cluster, Commands, CommonArgs, Crew,
-    Destination, Fault, Heard, Requests, Sentinels, Subscriber, Target, watch_failovers,
+    Acquire, Address, Addresses, Answer, Card, Cluster, Commands, CommonArgs, Crew, Destination,
+    Fault, Heard, Requests, Sentinels, Subscriber, Target, watch_failovers,
 };
 
 /// The pauses between attempts to connect to a server that is not there yet.
@@ -288,7 +288,7 @@ fn client_id() -> String {
 }
 
 /// Undoes requests whose callers have gone.
-fn orphans(outbox: Outbox) -> impl Fn(&Acquire, Option<Answer<Acquired>>) + Send + Sync {
+fn orphans(outbox: Outbox) -> impl Fn(&Acquire, Option<Answer>) + Send + Sync {
     move |question, answer| {
         let under_way = outbox.releases.expected(&question.keys, question.id);
         if let Some(job) = Job::for_orphan(question, answer, under_way) {

@@ -51,9 +51,11 @@ impl Watchdog {
             tokio::select! {
                 due = self.outbox.timetable.next() => {
                     let due = self.sorted(due);
+                    let is_batched = |tenure: &Arc<Tenure>| tenure.keys.row.family.is_batched();
+                    let (plain, others): (Vec<_>, Vec<_>) = due.into_iter().partition(is_batched);
+                    let batches = plain.chunks(self.commands.together(BATCH)).chain(others.chunks(1));
                     // A slow request delays no other renewal.
-                    let together = self.commands.together(BATCH);
-                    renewals.extend(due.chunks(together).map(|batch| self.renew(batch.to_vec())));
+                    renewals.extend(batches.map(|batch| self.renew(batch.to_vec())));
                 }
                 Some(()) = renewals.next() => {}
             }

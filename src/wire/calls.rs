@@ -7,7 +7,6 @@ mod orders;
 mod questions;
 mod requests;
 
-use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,11 +26,11 @@ use crate::wire::proof::Secret;
 use crate::wire::replies::{entry, items, number, released, strange};
 use crate::wire::scripts::{COUNT, RENEW};
 
-pub(crate) use gathering::{Answer, Answered, Batch, Gathering};
+pub(crate) use gathering::{Answered, Batch, Gathering};
 pub(crate) use marks::Claim;
 pub(crate) use orders::Order;
 pub(crate) use questions::Status;
-pub(crate) use requests::Requests;
+pub(crate) use requests::{Answer, Requests};
 
 /// What the server does if it cannot grant the lock now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,17 +141,13 @@ impl Connection<'_> {
         self.acquired_alone(reply)
     }
 
-    /// Takes those of these plain locks that are free and have no waiter. Returns an answer for each lock: a refusal of
+    /// Takes those of these plain locks, two at least, that are free and have no waiter. Returns an answer for each lock: a refusal of
     /// one does not affect the others.
     pub(crate) async fn acquire_each(
         &mut self,
         acquires: &[Acquire],
     ) -> Result<Vec<Result<Acquired, Fault>>, Fault> {
-        let reply = self.call_acquire(acquires).await?;
-        if acquires.len() == 1 {
-            return Ok(vec![self.acquired_alone(reply)]);
-        }
-        let items = items(reply)?;
+        let items = items(self.call_acquire(acquires).await?)?;
         if items.len() != acquires.len() * 2 {
             return Err(strange(&items.len()));
         }
@@ -226,19 +221,17 @@ impl Connection<'_> {
         }
     }
 
-    /// Releases each of these: a lock, or a place in line. Returns for each whether the caller still had it.
+    /// Releases each of these: plain locks, or one of another kind, or a place in line. Returns for each whether the caller
+    /// still had it.
     pub(crate) async fn release(
         &mut self,
         releases: &[Release],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
         let answers = match releases {
-            releases if releases.iter().all(|release| release.keys.row.family.is_batched()) => {
-                self.release_together(releases).await
+            [release] if !release.keys.row.family.is_batched() => {
+                Ok(vec![Box::pin(self.leave(release)).await])
             }
-            // In a cluster each request goes alone, and this connection follows it: its generation then says where the
-            // request ran.
-            [release] => Ok(vec![Box::pin(self.leave(release)).await]),
-            releases => Ok(Box::pin(self.leave_each(releases)).await),
+            releases => self.release_together(releases).await,
         };
         let [release] = releases else { return answers };
         let answer =
@@ -274,22 +267,19 @@ impl Connection<'_> {
 
     pub(crate) async fn release_batch(
         &mut self,
-        releases: &[impl Borrow<Release> + Sync],
+        releases: &[Release],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
         let common = self.common();
-        let releases = || releases.iter().map(Borrow::borrow);
-        let Some(first) = releases().next().map(|first| &first.keys) else {
-            return Ok(Vec::new());
-        };
+        let first = &releases[0].keys;
         let has_line = first.row.line.is_ours();
         let fill = |words: &mut Words<'_>, floor: u64| {
             if !has_line {
-                words.arg(releases().len());
-                releases().for_each(|release| _ = words.arg(release.keys.lock()));
+                words.arg(releases.len());
+                releases.iter().for_each(|release| _ = words.arg(release.keys.lock()));
                 words.arg(common.message());
             } else {
-                words.arg(1 + releases().len() * 3).arg(first.tokens());
-                for Release { keys, .. } in releases() {
+                words.arg(1 + releases.len() * 3).arg(first.tokens());
+                for Release { keys, .. } in releases {
                     words.arg(keys.lock()).arg(keys.line()).arg(keys.notes());
                 }
                 let (mut least, mut ttl) = (Buffer::new(), Buffer::new());
@@ -304,7 +294,7 @@ impl Connection<'_> {
                     first.channel_prefix(),
                 ]);
             }
-            for Release { keys, id, .. } in releases() {
+            for Release { keys, id, .. } in releases {
                 words.arg(id.of(&common.client));
                 if !has_line {
                     words.arg(&*keys.channel);
@@ -312,18 +302,19 @@ impl Connection<'_> {
             }
         };
         let reply = self.call(scripts_of(first).release, &fill).await?;
-        self.each(reply, releases().len())
+        self.each(reply, releases.len())
     }
 
-    /// Renews each of these locks. Returns for each whether this client still holds it.
+    /// Renews each of these: plain locks, or one of another kind. Returns for each whether this client still holds it.
     pub(crate) async fn renew(
         &mut self,
         renewals: &[Renewal<'_>],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
-        if renewals.iter().all(|renewal| renewal.keys.row.family.is_batched()) {
-            self.renew_together(renewals).await
-        } else {
-            Ok(self.renew_each(renewals).await)
+        match renewals {
+            [renewal] if !renewal.keys.row.family.is_batched() => {
+                Ok(vec![self.renew_one(renewal).await])
+            }
+            renewals => self.renew_together(renewals).await,
         }
     }
 
@@ -356,8 +347,7 @@ impl Connection<'_> {
         lease: Duration,
     ) -> Result<bool, Fault> {
         if !keys.row.family.is_batched() {
-            let renewed = self.renew_each(&[Renewal { keys, id, ttl: lease }]).await.pop();
-            return renewed.unwrap_or(Ok(false));
+            return self.renew_one(&Renewal { keys, id, ttl: lease }).await;
         }
         let common = self.common();
         let fill = |words: &mut Words<'_>, _: u64| {

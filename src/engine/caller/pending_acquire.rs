@@ -149,7 +149,7 @@ impl Drop for Joined<'_> {
 fn answered(
     engine: &Engine,
     acquire: Acquire,
-    answer: Answer<Acquired>,
+    answer: Answer,
     entry: &Entry,
 ) -> Result<Attempt, Fault> {
     let open_on = Some(SentOn::Answered(answer.sent_on));

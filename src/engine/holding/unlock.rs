@@ -249,7 +249,7 @@ impl Engine {
         if request.keys.row.family.is_batched() && request.keys.slot.is_none() {
             _on_its_way = releases.send_alone();
             if _on_its_way.is_none() {
-                return releases.join(request).await?.answer.result;
+                return releases.join(request).await?.answer;
             }
         }
         let mut connection = self.commands.connection(&request.keys)?;

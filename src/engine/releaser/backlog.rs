@@ -28,7 +28,8 @@ struct LaneJobs {
 /// The jobs that are not done.
 #[derive(Default)]
 pub(crate) struct Backlog {
-    releases: LaneJobs,
+    plain: LaneJobs,
+    others: LaneJobs,
     counts: LaneJobs,
     /// Jobs by the time of their next try.
     later: BTreeMap<(Instant, u64), Job>,
@@ -78,7 +79,7 @@ impl Backlog {
         for job in std::mem::replace(&mut self.later, later).into_values() {
             self.put(job);
         }
-        [Lane::Releases, Lane::Counts].into_iter().find_map(|lane| self.ask(lane))
+        [Lane::Plain, Lane::Others, Lane::Counts].into_iter().find_map(|lane| self.ask(lane))
     }
 
     fn ask(&mut self, lane: Lane) -> Option<Vec<Job>> {
@@ -116,7 +117,8 @@ impl Backlog {
 
     fn lane(&mut self, lane: Lane) -> &mut LaneJobs {
         match lane {
-            Lane::Releases => &mut self.releases,
+            Lane::Plain => &mut self.plain,
+            Lane::Others => &mut self.others,
             Lane::Counts => &mut self.counts,
         }
     }

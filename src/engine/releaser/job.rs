@@ -71,7 +71,10 @@ pub(crate) enum What {
 /// The jobs of one lane share requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
-    Releases,
+    /// Of plain locks.
+    Plain,
+    /// Of everything else.
+    Others,
     Counts,
 }
 
@@ -79,8 +82,8 @@ impl Lane {
     /// The most jobs in one request.
     pub(crate) fn batch(self) -> usize {
         match self {
-            Self::Releases => 128,
-            Self::Counts => 1,
+            Self::Plain => 128,
+            Self::Others | Self::Counts => 1,
         }
     }
 
@@ -88,7 +91,9 @@ impl Lane {
     /// would share a request.
     pub(crate) fn several(self) -> usize {
         match self {
-            Self::Releases => 3,
+            Self::Plain => 3,
+            // As many jobs as plain ones.
+            Self::Others => 3 * 128,
             Self::Counts => 64,
         }
     }
@@ -163,7 +168,7 @@ impl Job {
     /// never sent. The release was recorded when the caller went.
     pub(crate) fn for_orphan(
         question: &Acquire,
-        answer: Option<Answer<Acquired>>,
+        answer: Option<Answer>,
         under_way: Option<ReleaseUnderWay>,
     ) -> Option<Self> {
         let leave_line = || Self::leave_line(&question.keys, question.id, question.debt.clone());
@@ -243,8 +248,9 @@ impl Job {
 
     pub(crate) fn lane(&self) -> Lane {
         match self.what {
-            What::Release | What::Taken | What::Ghost { .. } => Lane::Releases,
             What::Count(_) => Lane::Counts,
+            _ if self.keys.row.family.is_batched() => Lane::Plain,
+            What::Release | What::Taken | What::Ghost { .. } => Lane::Others,
         }
     }
 

@@ -32,16 +32,6 @@ const SEVERAL: usize = 3;
 /// The longest time that a request waits for company.
 const SLOWEST: Duration = Duration::from_millis(5);
 
-/// An answer, with what its caller has to know of the request.
-#[derive(Debug)]
-pub(crate) struct Answer<A> {
-    /// The time before the request was sent.
-    pub(crate) sent: Instant,
-    /// The connection on which it was sent.
-    pub(crate) sent_on: u64,
-    pub(crate) result: Result<A, Fault>,
-}
-
 /// A kind of request that can share a batch.
 pub(crate) trait Batch: Send + Sync {
     type Question: Send + Sync;
@@ -57,10 +47,7 @@ pub(crate) trait Batch: Send + Sync {
     const WINDOW: usize;
 
     /// Sends all of these questions in one request.
-    fn send(
-        &self,
-        questions: &[Self::Question],
-    ) -> impl Future<Output = Vec<Answer<Self::Answer>>> + Send;
+    fn send(&self, questions: &[Self::Question]) -> impl Future<Output = Vec<Self::Answer>> + Send;
 
     /// Handles an answer that no caller waits for any more.
     fn orphan(&self, answered: Answered<Self>)
@@ -74,7 +61,7 @@ pub(crate) trait Batch: Send + Sync {
 /// A question and its answer.
 pub(crate) struct Answered<F: Batch> {
     pub(crate) question: F::Question,
-    pub(crate) answer: Answer<F::Answer>,
+    pub(crate) answer: F::Answer,
 }
 
 /// The requests of one kind.
@@ -323,12 +310,10 @@ mod tests {
         const STRAIGHT: usize = 1;
         const WINDOW: usize = 4;
 
-        async fn send(&self, questions: &[u64]) -> Vec<Answer<u64>> {
+        async fn send(&self, questions: &[u64]) -> Vec<u64> {
             self.batches.lock().unwrap().push(questions.len());
             let _released = self.held.lock().await;
-            let answer =
-                |question| Answer { sent: Instant::now(), sent_on: 1, result: Ok(question) };
-            questions.iter().map(|question| answer(question * 2)).collect()
+            questions.iter().map(|question| question * 2).collect()
         }
 
         fn orphan(&self, answered: Answered<Self>) {
@@ -359,7 +344,7 @@ mod tests {
 
     fn ask(gathering: &Doublings, question: u64) -> tokio::task::JoinHandle<u64> {
         let gathering = Arc::clone(gathering);
-        let asked = async move { gathering.join(question).await.unwrap().answer.result.unwrap() };
+        let asked = async move { gathering.join(question).await.unwrap().answer };
         tokio::spawn(asked)
     }
 

@@ -1,8 +1,6 @@
 //! Questions about one name: the same for every family, with the scripts of that family.
 
-use std::borrow::Borrow;
-
-use futures_util::future::{join, join_all};
+use futures_util::future::join_all;
 use itoa::Buffer;
 use redis::Value;
 
@@ -129,23 +127,9 @@ impl Connection<'_> {
         found(self.ask(script, keys, fill).await)
     }
 
-    /// Asks about all plain locks in one request, and about each other lock in a separate request, all at once.
-    pub(crate) async fn leave_each(&self, releases: &[Release]) -> Vec<Result<bool, Fault>> {
-        let is_batched = |release: &Release| release.keys.row.family.is_batched();
-        let batch: Vec<_> = releases.iter().filter(|release| is_batched(release)).collect();
-        let others = releases.iter().filter(|release| !is_batched(release));
-        let leave = others.map(async |release| self.again().leave(release).await);
-        let mut together = self.again();
-        let (answers, others) = join(together.release_together(&batch), join_all(leave)).await;
-        in_order(releases.iter().map(is_batched), each_of(batch.len(), answers), others)
-    }
-
     /// Releases these plain locks in one request. The server refuses the whole request if the user may not access one of its
     /// keys. Then this sends a request for each lock.
-    pub(crate) async fn release_together(
-        &mut self,
-        releases: &[impl Borrow<Release> + Sync],
-    ) -> Each {
+    pub(crate) async fn release_together(&mut self, releases: &[Release]) -> Each {
         let together = self.release_batch(releases).await;
         if !refused_for_one(&together, releases.len()) {
             return together;
@@ -156,31 +140,23 @@ impl Connection<'_> {
         Ok(join_all(alone).await)
     }
 
-    /// Same as [`Self::leave_each`].
-    pub(crate) async fn renew_each(&self, renewals: &[Renewal<'_>]) -> Vec<Result<bool, Fault>> {
-        let is_batched = |renewal: &Renewal<'_>| renewal.keys.row.family.is_batched();
-        let batch: Vec<_> = renewals.iter().copied().filter(is_batched).collect();
-        let others = renewals.iter().filter(|renewal| !is_batched(renewal));
-        let renew = others.map(async |Renewal { keys, id, ttl }| {
-            let fill = |words: &mut Words<'_>, client: &str| {
-                _ = words.arg(id.of(client)).arg(millis(*ttl))
-            };
-            let (mut connection, renew) = (self.again(), existing(scripts_of(keys).renew, keys)?);
-            match (renew, found(connection.ask_to_renew(renew, keys, fill).await)) {
-                (Renew::HoldersAndLine(_), Err(Fault::Redirected(Redirect::TryAgain, _))) => {
-                    connection.renew_holders(Renewal { keys, id: *id, ttl: *ttl }).await
-                }
-                (_, is_ours) => connection.kept(is_ours?),
+    /// Renews a lock that is not plain.
+    pub(crate) async fn renew_one(&mut self, renewal: &Renewal<'_>) -> Result<bool, Fault> {
+        let Renewal { keys, id, ttl } = *renewal;
+        let fill =
+            |words: &mut Words<'_>, client: &str| _ = words.arg(id.of(client)).arg(millis(ttl));
+        let renew = existing(scripts_of(keys).renew, keys)?;
+        match (renew, found(self.ask_to_renew(renew, keys, fill).await)) {
+            (Renew::HoldersAndLine(_), Err(Fault::Redirected(Redirect::TryAgain, _))) => {
+                self.renew_holders(renewal).await
             }
-        });
-        let mut together = self.again();
-        let (answers, others) = join(together.renew_together(&batch), join_all(renew)).await;
-        in_order(renewals.iter().map(is_batched), each_of(batch.len(), answers), others)
+            (_, is_ours) => self.kept(is_ours?),
+        }
     }
 
     /// Renews a Redisson lock whose keys are at two nodes of a cluster, while their slot moves. Its queue stays
     /// unchanged.
-    async fn renew_holders(&mut self, renewal: Renewal<'_>) -> Result<bool, Fault> {
+    async fn renew_holders(&mut self, renewal: &Renewal<'_>) -> Result<bool, Fault> {
         let (keys, common) = (renewal.keys, self.common());
         let fill = |words: &mut Words<'_>, _: u64| {
             words.arg(1).arg(keys.lock());
@@ -194,9 +170,6 @@ impl Connection<'_> {
 
     /// Same as [`Self::release_together`].
     pub(crate) async fn renew_together(&mut self, renewals: &[Renewal<'_>]) -> Each {
-        if renewals.is_empty() {
-            return Ok(Vec::new());
-        }
         let together = self.renew_batch(renewals).await;
         if !refused_for_one(&together, renewals.len()) {
             return together;
@@ -263,22 +236,6 @@ type Each = Result<Vec<Result<bool, Fault>>, Fault>;
 /// Whether each question has to be asked alone.
 pub(crate) fn refused_for_one<A>(answers: &Result<Vec<A>, Fault>, asked: usize) -> bool {
     asked > 1 && matches!(answers, Err(Fault::Permission(_)))
-}
-
-/// A fault of a request is a fault of every question in it.
-fn each_of(asked: usize, answer: Each) -> Vec<Result<bool, Fault>> {
-    answer.unwrap_or_else(|fault| vec![Err(fault); asked])
-}
-
-/// The answers about plain locks and about others, in the order of the questions.
-fn in_order(
-    are_batched: impl Iterator<Item = bool>,
-    batch: Vec<Result<bool, Fault>>,
-    others: Vec<Result<bool, Fault>>,
-) -> Vec<Result<bool, Fault>> {
-    let (mut batch, mut others) = (batch.into_iter(), others.into_iter());
-    let next = |is_batched| if is_batched { batch.next() } else { others.next() };
-    are_batched.map(next).map(|answer| answer.unwrap_or_else(|| Err(strange(&"nothing")))).collect()
 }
 
 fn only(answer: Each) -> Result<bool, Fault> {

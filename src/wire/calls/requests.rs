@@ -5,14 +5,24 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::meters;
-use crate::wire::calls::gathering::{Answer, Answered, Batch, Gathering};
+use crate::wire::calls::gathering::{Answered, Batch, Gathering};
 use crate::wire::calls::questions::refused_for_one;
 use crate::wire::calls::{Acquire, Acquired, Release};
 use crate::wire::commands::Commands;
 use crate::wire::fault::Fault;
 
 /// Handles an acquire whose caller has left: it was answered, or is never sent (`None`).
-type Orphanage = Arc<dyn Fn(&Acquire, Option<Answer<Acquired>>) + Send + Sync>;
+type Orphanage = Arc<dyn Fn(&Acquire, Option<Answer>) + Send + Sync>;
+
+/// The answer to an acquire, with what its caller has to know of the request.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The time before the request was sent.
+    pub(crate) sent: Instant,
+    /// The connection on which it was sent.
+    pub(crate) sent_on: u64,
+    pub(crate) result: Result<Acquired, Fault>,
+}
 
 /// The acquires and releases of a client.
 #[derive(Clone)]
@@ -25,7 +35,7 @@ pub(crate) struct Requests {
 impl Requests {
     pub(crate) fn new(
         commands: &Commands,
-        orphaned: impl Fn(&Acquire, Option<Answer<Acquired>>) + Send + Sync + 'static,
+        orphaned: impl Fn(&Acquire, Option<Answer>) + Send + Sync + 'static,
     ) -> Self {
         let orphaned: Orphanage = Arc::new(orphaned);
         let singles = Acquires { commands: commands.clone(), orphaned: Arc::clone(&orphaned) };
@@ -53,12 +63,12 @@ pub(crate) struct Acquires<const N: usize> {
 
 impl<const N: usize> Batch for Acquires<N> {
     type Question = Acquire;
-    type Answer = Acquired;
+    type Answer = Answer;
     const MOST: usize = N;
     const STRAIGHT: usize = if N == 1 { 64 } else { 1 };
     const WINDOW: usize = 64;
 
-    async fn send(&self, questions: &[Acquire]) -> Vec<Answer<Acquired>> {
+    async fn send(&self, questions: &[Acquire]) -> Vec<Answer> {
         if N > 1 {
             meters::batch("acquire", questions.len());
         }
@@ -82,7 +92,8 @@ impl<const N: usize> Batch for Acquires<N> {
             }
             Err(fault) => (0, Err(fault)),
         };
-        answers(sent, sent_on, results, questions.len())
+        let answer = |result| Answer { sent, sent_on, result };
+        each(results, questions.len()).into_iter().map(answer).collect()
     }
 
     fn orphan(&self, Answered { question, answer }: Answered<Self>) {
@@ -103,19 +114,18 @@ pub(crate) struct Releases {
 
 impl Batch for Releases {
     type Question = Release;
-    type Answer = bool;
+    type Answer = Result<bool, Fault>;
     const MOST: usize = 64;
     const STRAIGHT: usize = 1;
     const WINDOW: usize = 64;
 
-    async fn send(&self, questions: &[Release]) -> Vec<Answer<bool>> {
+    async fn send(&self, questions: &[Release]) -> Vec<Result<bool, Fault>> {
         meters::batch("release", questions.len());
-        let sent = Instant::now();
         let results = match self.commands.connection(&questions[0].keys) {
             Ok(mut connection) => connection.release(questions).await,
             Err(fault) => Err(fault),
         };
-        answers(sent, 0, results, questions.len())
+        each(results, questions.len())
     }
 
     /// A caller that left before the answer has left its release to the background.
@@ -125,15 +135,6 @@ impl Batch for Releases {
 }
 
 /// If the batch failed, each request in it failed.
-fn answers<A>(
-    sent: Instant,
-    sent_on: u64,
-    results: Result<Vec<Result<A, Fault>>, Fault>,
-    asked: usize,
-) -> Vec<Answer<A>> {
-    let answer = |result| Answer { sent, sent_on, result };
-    match results {
-        Ok(results) => results.into_iter().map(answer).collect(),
-        Err(fault) => (0..asked).map(|_| answer(Err(fault.clone()))).collect(),
-    }
+fn each<A>(results: Result<Vec<Result<A, Fault>>, Fault>, asked: usize) -> Vec<Result<A, Fault>> {
+    results.unwrap_or_else(|fault| (0..asked).map(|_| Err(fault.clone())).collect())
 }
