@@ -483,7 +483,7 @@ mod tests {
         const STRAIGHT: usize = 0;
         const WINDOW: usize = 1_000;
 
-        async fn send(&self, questions: &[u64]) -> Vec<Answer<()>> {
+        async fn send(&self, questions: &[u64]) -> Vec<()> {
             self.0.send(questions[0]).await.unwrap();
             std::future::pending().await
         }
