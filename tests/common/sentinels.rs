@@ -13,6 +13,10 @@ use super::wait::eventually;
 /// Sentinels know each other after two seconds.
 const START: Duration = Duration::from_secs(40);
 
+/// A failover takes some seconds. But a sentinel that had no processor for two seconds does nothing for the next thirty: Redis
+/// calls that TILT.
+const FAILOVER: Duration = Duration::from_secs(120);
+
 /// How the sentinels call the primary.
 pub const SERVICE: &str = "orders";
 
@@ -100,7 +104,7 @@ impl Watched {
                 new = told(&admin, "port").await.unwrap_or_default();
                 !new.is_empty() && new != old
             };
-            eventually(START, "the sentinels name another primary", switched).await;
+            eventually(FAILOVER, "the sentinels name another primary", switched).await;
         }
         let is_it = |server: &Server| server.port().to_string() == new;
         self.servers.iter().position(is_it).expect("one of ours")
