@@ -201,7 +201,8 @@ impl Stand {
     /// Tells the court this, and all that has happened since.
     fn send(&mut self, mut piece: Piece) {
         self.logs.try_iter().for_each(|log| piece.log.add(log));
-        self.tally.late.extend(self.silences.try_iter());
+        self.tally.silences.extend(self.silences.try_iter());
+        self.tally.late.extend_from_slice(&self.tally.silences);
         piece.at = clock::now();
         piece.crew = self.crew.names();
         piece.gone = take(&mut self.crew.gone);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::child::{self, Child};
 use crate::judge::{Claim, Epochs, Operation, operation};
-use crate::settings::{self, FELT, Kind, SEVERAL, bare};
+use crate::settings::{self, Kind, SEVERAL, bare};
 use crate::verdict::Tally;
 
 /// How that begins which the other checker could not judge.
@@ -59,14 +59,14 @@ impl Witness {
         Self { program, folder, pieces: 0, asked: None }
     }
 
-    /// Asks about a piece, once it has answered about the one before.
-    pub fn judge(&mut self, told: Vec<Operation>, tally: &mut Tally) {
+    /// Asks about a piece, once it has answered about the one before. What nobody knows is felt for so many nanoseconds.
+    pub fn judge(&mut self, told: Vec<Operation>, felt: u64, tally: &mut Tally) {
         self.hear(tally);
         self.pieces += 1;
         let history = self.folder.join(format!("history-{}.tsv", self.pieces));
         operation::write(&history, told).expect("a writable file");
         let mut command = child::command("nice");
-        command.arg(&self.program).args(["-felt", &format!("{FELT}ns")]);
+        command.arg(&self.program).args(["-felt", &format!("{felt}ns")]);
         command.arg("-pages").arg(&self.folder).arg(&history);
         self.asked = Some((history, Child::start(command)));
     }

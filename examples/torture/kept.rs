@@ -1,5 +1,6 @@
 //! The keeper's lock as a server sees it.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
@@ -17,10 +18,14 @@ pub async fn confirmed(admin: &Admin, key: &str) -> Option<String> {
     let until = Instant::now() + PATIENCE;
     let (mut owner, mut ttl, mut renewals) = (owner(admin, key).await, i64::MAX, 0);
     while Instant::now() < until {
-        let (now, left) = (self::owner(admin, key).await, admin.pttl(key).await);
+        let (now, left) = (self::owner(admin, key).await, ttl_of(admin, key).await);
         if now != owner {
             (owner, ttl, renewals) = (now, i64::MAX, 0);
         }
+        let Some(left) = left else {
+            sleep(LOOK).await;
+            continue;
+        };
         renewals += u32::from(left > ttl);
         if renewals == 2 {
             // It writes down what it knows each few looks of ours.
@@ -45,6 +50,12 @@ pub async fn changed(admin: &Admin, key: &str, from: &str) -> bool {
     false
 }
 
+/// `None` also if the server does not know: a cluster may be down for a moment.
 async fn owner(admin: &Admin, key: &str) -> Option<String> {
-    admin.hgetall(key).await.into_keys().next()
+    let hash: BTreeMap<String, String> = admin.try_cmd(&["HGETALL", key]).await.ok()?;
+    hash.into_keys().next()
+}
+
+async fn ttl_of(admin: &Admin, key: &str) -> Option<i64> {
+    admin.try_cmd(&["PTTL", key]).await.ok()
 }

@@ -183,6 +183,8 @@ fn demanded(topology: Topology) -> Vec<&'static str> {
 
 /// How long, in nanoseconds, something explains what is judged later.
 const MEMORY: u64 = 60_000_000_000;
+/// How long what nobody knows is kept: the machine may stand still in the next piece, and it is felt for as much longer.
+const KEPT: u64 = 4 * FELT;
 
 /// Counters, moments worth knowing, and what was wrong without a look at the claims.
 #[derive(Debug, Default)]
@@ -192,6 +194,8 @@ pub struct Tally {
     pub moments: Vec<(u64, String)>,
     /// When the machine was too busy to be prompt.
     pub late: Vec<(u64, u64)>,
+    /// When the machine stood still, as the conductor has seen it.
+    pub silences: Vec<(u64, u64)>,
     /// For each lock, when a call for several locks may have had it before it had all.
     pub parts: HashMap<String, Vec<(u64, u64)>>,
     /// The calls that were granted nothing, or may not have been.
@@ -217,6 +221,11 @@ impl Tally {
         self.wrongs.push(what);
     }
 
+    /// How long, in nanoseconds, what nobody knows may still take effect. As long as the machine stands still, nothing arrives.
+    fn felt(&self) -> u64 {
+        FELT + self.silences.iter().map(|(from, to)| to - from).sum::<u64>()
+    }
+
     pub fn may_hold_a_part(&mut self, names: &[String], from: u64, to: u64) {
         for name in names {
             self.parts.entry(name.clone()).or_default().push((from, to));
@@ -232,6 +241,7 @@ impl Tally {
         self.wrongs.extend(other.wrongs);
         self.moments.extend(other.moments);
         self.late.extend(other.late);
+        self.silences.extend(other.silences);
     }
 }
 
@@ -339,7 +349,7 @@ impl Court {
         if let Some(witness) = &mut self.witness {
             let calls = tally.calls.iter().cloned().chain(records.under_way(cut));
             let told = history::of(&claims, calls.collect(), &epochs, self.from);
-            witness.judge(told, tally);
+            witness.judge(told, tally.felt(), tally);
         }
         self.log.spans.iter().for_each(|span| outlived(span, &fresh, tally));
         tally.add("overlaps that a failover excuses", excused(&claims, &epochs));
@@ -387,7 +397,7 @@ impl Court {
     fn forget(&mut self, claims: Vec<Claim>, cut: u64) {
         let keeps_on = |claim: &Claim| {
             let ended = claim.ended.max(claim.given_back);
-            ended.is_none_or(|at| at.saturating_add(FELT) >= cut)
+            ended.is_none_or(|at| at.saturating_add(KEPT) >= cut)
         };
         let last = rules::last(&claims);
         let known = claims.into_iter().enumerate();
@@ -401,9 +411,10 @@ impl Court {
         }
         // A call, a fault or a pause may last until after what it explains.
         let since = |to: u64| to.saturating_add(MEMORY) >= cut;
-        let Tally { moments, late, parts, calls, .. } = &mut self.tally;
+        let Tally { moments, late, silences, parts, calls, .. } = &mut self.tally;
         moments.retain(|(at, _)| since(*at));
         late.retain(|(_, to)| since(*to));
+        silences.retain(|(_, to)| since(*to));
         parts.values_mut().for_each(|times| times.retain(|(_, to)| since(*to)));
         let is_felt = |call: &Operation, felt| {
             call.returned.is_none_or(|at: u64| at.saturating_add(felt) >= cut)
@@ -411,7 +422,7 @@ impl Court {
         // The witness wants all that befell a latch, from its beginning on: all of its calls go together.
         let latches = calls.iter().filter(|call| call.kind == "latch" && is_felt(call, MEMORY));
         let latches: HashSet<String> = latches.map(|call| call.name.clone()).collect();
-        calls.retain(|call| is_felt(call, FELT) || latches.contains(&call.name));
+        calls.retain(|call| is_felt(call, KEPT) || latches.contains(&call.name));
         // What two primaries granted is in no order: those claims are judged with what replaced the one by the other.
         let is_meant = |lock: &String| oldest.get(lock.as_str());
         let befell =

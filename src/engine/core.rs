@@ -94,8 +94,9 @@ impl Memory {
     pub(crate) fn new(client: String, config: Config, releaser: UnboundedSender<Job>) -> Self {
         let started = Instant::now();
         let timetable = Arc::new(Timetable::new(started));
-        let outbox =
-            Outbox { releaser, releases: Arc::default(), timetable, jobs: TaskTracker::new() };
+        let (releases, is_lone_release) = (Arc::default(), Arc::default());
+        let jobs = TaskTracker::new();
+        let outbox = Outbox { releaser, releases, timetable, is_lone_release, jobs };
         let releases = outbox.clone();
         Self {
             client,

@@ -5,7 +5,7 @@
 
 mod condition;
 mod mark_calls;
-mod unanswered_release;
+mod unanswered_count;
 mod unlock;
 
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::wire::{Fault, Renewal};
 pub use condition::Woken;
 pub(crate) use condition::{Notice, wait_at};
 
-use unanswered_release::UnansweredRelease;
+use unanswered_count::UnansweredCount;
 
 /// The most holds of one owner. More of them indicate endless recursion.
 const MOST_HOLDS: u32 = 65_535;
@@ -89,7 +89,7 @@ impl Engine {
         let (ttl, sent) = (tenure.for_nested(lease, length, max_hold), Instant::now());
         let tellings = tenure.tellings();
         // The request may run although its answer never arrives.
-        let unanswered = UnansweredRelease::new(self, Job::count(tenure));
+        let unanswered = UnansweredCount::new(self, Job::count(tenure));
         let mut connection = self.commands.acknowledged(&tenure.keys)?;
         let written = connection.count(&tenure.keys, tenure.id, holds, ttl).await?;
         if !written {

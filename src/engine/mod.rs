@@ -31,7 +31,7 @@
 //! | a caller is dropped | `caller/pending_acquire.rs` sees it; `ghost.rs` says who releases what it may be granted; `look_after.rs` gives back what nobody waits for any more |
 //! | several locks are taken in one step | `caller/acquire_all.rs` |
 //! | a latch is changed, a condition notified | `orders.rs` repeats the request until it is answered |
-//! | a release is repeated | `holding/unanswered_release.rs` hands it to `releaser.rs`; `releaser/job.rs` |
+//! | a release is repeated | `holding/unlock.rs` leaves it to `releaser.rs`; `releaser/job.rs` |
 //! | a future is not polled, a caller's runtime does not run | `entry/lookout.rs` and `entry/alarms.rs` say whom to look at, `entry/contest.rs` since when it should have been polled; `unpolled.rs` skips or cancels |
 //! | the client closes | `close.rs`, `debts.rs` |
 

@@ -1,5 +1,5 @@
-//! The releaser: the task that releases locks in the background. `unlock.rs` is the unlock of a caller; if that gets no
-//! answer, `unanswered_release.rs` brings it here.
+//! The releaser: the task that releases locks in the background. `unlock.rs` is the unlock of a caller; it comes here if it gets no
+//! answer, or if others are on their way that it can share a request with.
 //!
 //! 1. Code that may have been granted a lock by Redis and cannot keep it leaves a job here.
 //! 2. A job is repeated until the server answers it, or until Redis itself should have freed the lock. `job.rs` says how
@@ -31,7 +31,7 @@ use crate::meters;
 use crate::pause::sleep_until_if;
 use crate::wire::{Commands, Fault};
 
-pub(crate) use job::{Job, Outcome};
+pub(crate) use job::{FirstAttempt, Job, Outcome};
 pub(crate) use outbox::Outbox;
 
 use backlog::{Answers, Backlog};

@@ -7,6 +7,7 @@ mod orders;
 mod questions;
 mod requests;
 
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ use crate::error::said;
 use crate::keys::{Keys, TenureId};
 use crate::kinds::Family;
 use crate::wire::args::{Words, millis};
+use crate::wire::calls::questions::{found, release_script, write_leave};
+use crate::wire::common_args::CommonArgs;
 use crate::wire::connection::Connection;
 use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
@@ -137,7 +140,7 @@ impl Connection<'_> {
         if !keys.row.family.is_batched() {
             return self.enter(acquire).await;
         }
-        let reply = self.call_acquire(std::slice::from_ref(acquire)).await?;
+        let reply = self.call_acquire(slice::from_ref(acquire)).await?;
         self.acquired_alone(reply)
     }
 
@@ -242,7 +245,7 @@ impl Connection<'_> {
             }
             // The script released the lock, and then could not let in the next waiter. In all of the scripts, the
             // release comes first, and a script that finds no hold does not report this.
-            Err(Fault::HalfRun(_)) => released_alone(release),
+            Err(Fault::HalfRun(_)) => released_alone(release.served.is_empty()),
             answer => answer,
         }])
     }
@@ -260,7 +263,7 @@ impl Connection<'_> {
         // Ask the owner of the slot: the lock may not have moved yet.
         self.go_back(keys)?;
         match number(self.call(script, &fill).await?)? {
-            1 => released_alone(release),
+            1 => released_alone(release.served.is_empty()),
             _ => Err(before),
         }
     }
@@ -270,39 +273,31 @@ impl Connection<'_> {
         releases: &[Release],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
         let common = self.common();
-        let first = &releases[0].keys;
-        let has_line = first.row.line.is_ours();
-        let fill = |words: &mut Words<'_>, floor: u64| {
-            if !has_line {
-                words.arg(releases.len());
-                releases.iter().for_each(|release| _ = words.arg(release.keys.lock()));
-                words.arg(common.message());
-            } else {
-                words.arg(1 + releases.len() * 3).arg(first.tokens());
-                for Release { keys, .. } in releases {
-                    words.arg(keys.lock()).arg(keys.line()).arg(keys.notes());
-                }
-                let (mut least, mut ttl) = (Buffer::new(), Buffer::new());
-                let (least, ttl) = (least.format(floor), ttl.format(millis(common.waiter_ttl)));
-                words.joined(&[
-                    least,
-                    " ",
-                    ttl,
-                    " ",
-                    common.message(),
-                    " ",
-                    first.channel_prefix(),
-                ]);
-            }
-            for Release { keys, id, .. } in releases {
-                words.arg(id.of(&common.client));
-                if !has_line {
-                    words.arg(&*keys.channel);
-                }
-            }
-        };
-        let reply = self.call(scripts_of(first).release, &fill).await?;
+        let fill =
+            |words: &mut Words<'_>, floor: u64| write_releases(words, floor, common, releases);
+        let reply = self.call(scripts_of(&releases[0].keys).release, &fill).await?;
         self.each(reply, releases.len())
+    }
+
+    /// Sends this release at once, and leaves its outcome to `then`: no caller has to be polled for it. A redirection, or a script
+    /// that the server has forgotten, is a fault here. [`release`](Self::release) knows what to do then.
+    pub(crate) fn release_then(
+        &self,
+        release: Release,
+        then: impl FnOnce(Result<bool, Fault>) + Send + 'static,
+    ) {
+        let common = self.common();
+        let fill = |words: &mut Words<'_>, floor: u64| match release.keys.row.family.is_batched() {
+            true => write_releases(words, floor, common, slice::from_ref(&release)),
+            false => write_leave(words, floor, common, &release),
+        };
+        let (script, is_alone) = (release_script(&release), release.served.is_empty());
+        self.call_then(script, &fill, move |reply| {
+            then(match found(reply) {
+                Err(Fault::HalfRun(_)) => released_alone(is_alone),
+                outcome => outcome,
+            });
+        });
     }
 
     /// Renews each of these: plain locks, or one of another kind. Returns for each whether this client still holds it.
@@ -454,10 +449,36 @@ fn acquired(reply: &[Value]) -> Result<Acquired, Fault> {
     }
 }
 
-/// The hold is released, and nothing else was done. Callers that have had the lock within this hold may still stand in line:
-/// then the job has to send the release once more.
-fn released_alone(release: &Release) -> Result<bool, Fault> {
-    match release.served.is_empty() {
+/// Writes what releases these plain locks.
+fn write_releases(words: &mut Words<'_>, floor: u64, common: &CommonArgs, releases: &[Release]) {
+    let first = &releases[0].keys;
+    let has_line = first.row.line.is_ours();
+    if !has_line {
+        words.arg(releases.len());
+        releases.iter().for_each(|release| _ = words.arg(release.keys.lock()));
+        words.arg(common.message());
+    } else {
+        words.arg(1 + releases.len() * 3).arg(first.tokens());
+        for Release { keys, .. } in releases {
+            words.arg(keys.lock()).arg(keys.line()).arg(keys.notes());
+        }
+        let (mut least, mut ttl) = (Buffer::new(), Buffer::new());
+        let (least, ttl) = (least.format(floor), ttl.format(millis(common.waiter_ttl)));
+        let (message, channels) = (common.message(), first.channel_prefix());
+        words.joined(&[least, " ", ttl, " ", message, " ", channels]);
+    }
+    for Release { keys, id, .. } in releases {
+        words.arg(id.of(&common.client));
+        if !has_line {
+            words.arg(&*keys.channel);
+        }
+    }
+}
+
+/// The hold is released, and nothing else was done. Unless `is_all`, callers that have had the lock within this hold may still
+/// stand in line: then the job has to send the release once more.
+fn released_alone(is_all: bool) -> Result<bool, Fault> {
+    match is_all {
         true => Ok(true),
         false => Err(Fault::HalfRun(said("released, but callers that have had it are in line"))),
     }

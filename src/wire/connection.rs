@@ -17,6 +17,7 @@ use crate::wire::link::Live;
 use crate::wire::passwords::shown_type;
 use crate::wire::scripts::Script;
 use crate::wire::shard::{Acks, Reign, Shard};
+use crate::wire::socket::Broken;
 
 /// Writes the keys and arguments of a script. It gets the least value that the token counter should have. It is a trait object, so
 /// that the path of a request to the socket is compiled once, and not once for each script.
@@ -189,7 +190,7 @@ impl<'a> Connection<'a> {
 
     async fn send(
         &mut self,
-        (command, script): (&str, &str),
+        command: (&str, &str),
         fill: Fill<'_>,
         is_asking: bool,
     ) -> Result<Value, Fault> {
@@ -200,7 +201,7 @@ impl<'a> Connection<'a> {
             if is_asking {
                 Words::write(bytes, |words| _ = words.arg("ASKING"));
             }
-            Words::write(bytes, |words| fill(words.arg(command).arg(script), floor));
+            write_call(bytes, command, fill, floor);
         };
         // In one piece: the permission to ask is for the next command of the connection, whichever task sends it.
         let commands = if is_asking { 2 } else { 1 };
@@ -212,11 +213,22 @@ impl<'a> Connection<'a> {
             self.short = short;
             return fault::answered(Ok(value));
         }
-        let answer = self.live.socket.ask_written(&write, commands).await;
-        if answer.is_ok() {
-            meters::round_trip(now);
-        }
-        fault::answered(answer.map(|mut answers| answers.pop().unwrap_or(Value::Nil)))
+        answered(self.live.socket.ask_written(&write, commands).await, now)
+    }
+
+    /// Sends the call of a script that the server should have cached, and leaves the answer to `then`. It does not go over the
+    /// acknowledging link.
+    pub(crate) fn call_then(
+        &self,
+        script: &Script,
+        fill: Fill<'_>,
+        then: impl FnOnce(Result<Value, Fault>) + Send + 'static,
+    ) {
+        let now = Instant::now();
+        let (command, floor) =
+            (("EVALSHA", script.hash(self.shard.dialect())), self.shard.clock.floor(now));
+        let write = |bytes: &mut Vec<u8>| write_call(bytes, command, fill, floor);
+        self.live.socket.send(&write, Box::new(move |answer| then(answered(answer, now))));
     }
 
     fn distrust(&self) {
@@ -230,6 +242,18 @@ impl<'a> Connection<'a> {
             _ => None,
         }
     }
+}
+
+fn write_call(bytes: &mut Vec<u8>, (command, script): (&str, &str), fill: Fill<'_>, floor: u64) {
+    Words::write(bytes, |words| fill(words.arg(command).arg(script), floor));
+}
+
+/// The answer to the last command of a request that was sent at this time.
+fn answered(answer: Result<Vec<Value>, Broken>, sent: Instant) -> Result<Value, Fault> {
+    if answer.is_ok() {
+        meters::round_trip(sent);
+    }
+    fault::answered(answer.map(|mut answers| answers.pop().unwrap_or(Value::Nil)))
 }
 
 /// The connection on which a request was sent last.

@@ -119,6 +119,14 @@ impl Socket {
         self.0.shared.ask(write, Until::Count(commands)).await
     }
 
+    /// Sends one command that `write` writes, and leaves its answer to `then`. So nobody has to wait for it.
+    pub(crate) fn send(&self, write: &dyn Fn(&mut Vec<u8>), then: Then) {
+        let shared = &self.0.shared;
+        let Ok(room) = shared.room.try_acquire() else { return then(Err(Broken::Unsent)) };
+        room.forget();
+        shared.send(write, Until::Count(1), Caller::Then(then));
+    }
+
     /// Sends commands that the server answers with pushes, and returns its errors.
     ///
     /// No push says which command it answers: the server also sends one of its own accord when it ends a channel. So a
@@ -191,7 +199,15 @@ struct Request {
     caller: Option<Caller>,
 }
 
-type Caller = oneshot::Sender<Result<Vec<Value>, Broken>>;
+/// Who gets the answers.
+enum Caller {
+    Waits(oneshot::Sender<Result<Vec<Value>, Broken>>),
+    /// Nobody waits: the driver does this.
+    Then(Then),
+}
+
+/// What is done with the answers to a request, on the task that reads. It must not block.
+pub(crate) type Then = Box<dyn FnOnce(Result<Vec<Value>, Broken>) + Send>;
 
 /// The answers that a request gets.
 #[derive(Clone, Copy)]
@@ -266,20 +282,17 @@ impl Shared {
         };
         // The request has the room until it is answered, also without its caller.
         room.forget();
-        let answers = self.send(write, until)?;
+        let (caller, answered) = oneshot::channel();
+        self.send(write, until, Caller::Waits(caller));
         // A caller is always told, unless the driver has panicked with its request in hand.
-        answers.await.unwrap_or(Err(Broken::Ended))
+        answered.await.unwrap_or(Err(Broken::Ended))
     }
 
-    fn send(
-        &self,
-        write: &dyn Fn(&mut Vec<u8>),
-        until: Until,
-    ) -> Result<oneshot::Receiver<Result<Vec<Value>, Broken>>, Broken> {
-        let (caller, answered) = oneshot::channel();
+    fn send(&self, write: &dyn Fn(&mut Vec<u8>), until: Until, caller: Caller) {
         let mut requests = self.requests();
         if self.ended.initialized() {
-            return Err(Broken::Unsent);
+            drop(requests);
+            return tell(Some(caller), Err(Broken::Unsent));
         }
         write(&mut requests.unsent);
         requests.unsent_requests += 1;
@@ -299,7 +312,6 @@ impl Shared {
         if sets_timer {
             self.driver.wake_by_ref();
         }
-        Ok(answered)
     }
 
     /// Writes whatever is unsent. If the stream is full or broken, the driver goes on.
@@ -378,8 +390,10 @@ impl Shared {
 
 /// A caller that has left is not there to be told.
 fn tell(caller: Option<Caller>, outcome: Result<Vec<Value>, Broken>) {
-    if let Some(caller) = caller {
-        let _ = caller.send(outcome);
+    match caller {
+        Some(Caller::Waits(caller)) => _ = caller.send(outcome),
+        Some(Caller::Then(then)) => then(outcome),
+        None => {}
     }
 }
 

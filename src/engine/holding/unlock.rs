@@ -1,22 +1,23 @@
 //! How a holder leaves: it hands the lock to the next caller of its client, or asks Redis to free it.
 //!
 //! 1. A hold ends when its holder leaves, even if the request fails. Only the last holder asks Redis to free the lock.
-//! 2. A release that gets no answer goes to the releaser (`unanswered_release.rs`, `releaser.rs`).
+//! 2. A release belongs to the client once it is sent. If it gets no answer, `releaser.rs` repeats it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::engine::core::Engine;
 use crate::engine::entry::tenure::{At, Left};
-use crate::engine::entry::{Contested, Hold, OwnerHolds, Stay, Tenure};
+use crate::engine::entry::{Hold, OwnerHolds, Stay, Tenure};
 use crate::engine::grant::Loss;
-use crate::engine::holding::unanswered_release::UnansweredRelease;
-use crate::engine::releaser::{Job, Outcome};
+use crate::engine::holding::unanswered_count::UnansweredCount;
+use crate::engine::releaser::{FirstAttempt, Job};
 use crate::error::{Error, Result};
 use crate::pause::within;
 use crate::token::FencingToken;
-use crate::wire::{Fault, Release};
+use crate::wire::Fault;
 use futures_util::future::{Either, ready};
 
 impl Engine {
@@ -166,7 +167,7 @@ impl Engine {
 
     async fn tell_count(self: Arc<Self>, hold: Hold) -> Result<()> {
         let tenure = &hold.tenure;
-        let unanswered = UnansweredRelease::new(&self, Job::count(tenure));
+        let unanswered = UnansweredCount::new(&self, Job::count(tenure));
         let holds = tenure.holds();
         if hold.outcome().is_some() {
             // Other holders have left meanwhile, and the last of them has released the tenure.
@@ -192,69 +193,58 @@ impl Engine {
 
     /// Does the job of a release, and returns its outcome.
     ///
-    /// Not an `async fn`: the future of an `async fn` has space for each argument twice. With two jobs in it, the future of
-    /// every caller that unlocks would be half as large again.
+    /// Not an `async fn`: the release is on its way when this returns, and does not depend on a caller that polls.
     fn give_back(
         self: &Arc<Self>,
         job: Job,
         (patience, token): (Duration, FencingToken),
     ) -> impl Future<Output = Result<()>> + Send + use<> {
         let keys = Arc::clone(&job.keys);
-        // If this caller is not polled, the releaser continues with the release, and what the job keeps does not stay here.
-        // A job without a permit is done in an entry of its own. A closed client makes no entry, and looks after no caller.
-        let visit = job.keeps_permit_of().or_else(|| self.visit(&job.keys, 1, true).ok());
-        let (mut job, outcome) = job.telling();
+        let (mut job, first) = job.telling();
         job.begins(&self.outbox.releases);
-        let asked = Box::pin(Arc::clone(self).ask_to_release(job));
+        self.send_release(job);
         async move {
-            let asked = match visit {
-                Some(visit) => visit.contest(asked).await,
-                None => Some(asked.await),
+            let outcome = match first.await {
+                Ok(FirstAttempt::Settled(outcome)) => outcome,
+                Ok(FirstAttempt::Failed(fault @ Fault::Permission(..), _)) => Err(fault),
+                Ok(FirstAttempt::Failed(fault, outcome)) => {
+                    let outcome = within(patience, outcome).await.and_then(std::result::Result::ok);
+                    // Otherwise the client was closed, or the time limit of this call or of the releaser is over.
+                    outcome.unwrap_or(Err(fault))
+                }
+                Err(_) => Err(Fault::late("the release is not confirmed")),
             };
-            let failed = asked.and_then(Result::err);
-            if let Some(error @ Error::Permission { .. }) = failed {
-                return Err(error);
-            }
-            let unanswered = || {
-                let late = || Fault::late("the release is not confirmed").into_unconfirmed();
-                failed.unwrap_or_else(late)
-            };
-            match within(patience, outcome).await {
-                Some(Ok(Ok(true))) => Ok(()),
-                Some(Ok(Ok(false))) => {
+            match outcome {
+                Ok(true) => Ok(()),
+                Ok(false) => {
                     keys.meters.lost(Loss::Gone.word());
                     tracing::error!(name = ?keys.name(), %token, why = Loss::Gone.reason(), "lock lost");
                     Err(Error::lost(keys.name()))
                 }
-                Some(Ok(Err(fault))) => Err(fault.into_unconfirmed()),
-                // The client was closed, or the time limit of this call or of the releaser is over.
-                Some(Err(_)) | None => Err(unanswered()),
+                Err(fault) => Err(fault.into_unconfirmed()),
             }
         }
     }
 
-    /// Sends the release once, as the work of a contest that grants nothing. If it is not answered, or the future is dropped,
-    /// the releaser takes over.
-    async fn ask_to_release(self: Arc<Self>, job: Job) -> Contested {
-        let (request, unanswered) = (job.request(), UnansweredRelease::new(&self, job));
-        let outcome = self.release_once(request).await;
-        let failed = outcome.as_ref().err().cloned();
-        unanswered.came_to(outcome);
-        failed.map_or(Ok(None), |fault| Err(fault.into_unconfirmed()))
-    }
-
-    async fn release_once(&self, request: Release) -> Outcome {
-        let releases = &self.requests.releases;
-        let mut _on_its_way = None;
-        if request.keys.row.family.is_batched() && request.keys.slot.is_none() {
-            _on_its_way = releases.send_alone();
-            if _on_its_way.is_none() {
-                return releases.join(request).await?.answer;
-            }
+    /// Sends a release from the task of its caller. While one of a plain lock is on its way like that, the releaser sends the
+    /// others together, and it repeats all that fail. The answer settles the job on the task that reads.
+    fn send_release(&self, job: Job) {
+        let is_plain = job.keys.row.family.is_batched() && job.keys.slot.is_none();
+        if is_plain && self.outbox.is_lone_release.swap(true, Ordering::Relaxed) {
+            return self.later(job);
         }
-        let mut connection = self.commands.connection(&request.keys)?;
-        // Boxed: a caller that shares a request needs no space for one of its own. See `pending_acquire.rs`.
-        let answers = Box::pin(connection.release(std::slice::from_ref(&request))).await?;
-        answers.into_iter().next().unwrap_or_else(|| Err(Fault::late("no answer for this lock")))
+        let memory = Arc::clone(&self.memory);
+        let (request, connection) = (job.request(), self.commands.connection(&job.keys));
+        let then = move |outcome| {
+            if is_plain {
+                memory.outbox.is_lone_release.store(false, Ordering::Relaxed);
+            }
+            // If this fails, the client is closed, and the lock expires with its lease.
+            job.came_to(outcome).into_iter().for_each(|job| _ = memory.outbox.put(job));
+        };
+        match connection {
+            Ok(connection) => connection.release_then(request, then),
+            Err(fault) => then(Err(fault)),
+        }
     }
 }

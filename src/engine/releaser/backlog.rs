@@ -135,6 +135,7 @@ mod tests {
     use crate::engine::debts::Debts;
     use crate::engine::entry::Tenure;
     use crate::engine::entry::tenure::tests::{NO_BUDGET, begun};
+    use crate::engine::releaser::job::FirstAttempt;
     use crate::error::said;
     use crate::wire::Fault;
 
@@ -160,11 +161,12 @@ mod tests {
 
     /// A release whose first try, in the foreground, failed with this fault.
     fn unlock(fault: &Fault) -> (Job, Receiver<Outcome>) {
-        let (mut job, told) = release().telling();
-        if fault.may_have_run() {
-            job.may_have_run();
+        let (job, mut first) = release().telling();
+        let job = job.came_to(Err(fault.clone())).expect("it goes on");
+        match first.try_recv() {
+            Ok(FirstAttempt::Failed(_, told)) => (job, told),
+            _ => panic!("its caller hears of the failure"),
         }
-        (job, told)
     }
 
     fn answer(backlog: &mut Backlog, asked: Vec<Job>, outcome: &Outcome, now: Instant) {

@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::engine::debts::Debt;
-use crate::engine::entry::{Stay, Tenure, Visit};
+use crate::engine::entry::{Stay, Tenure};
 use crate::engine::ghost::{Ghost, PATIENCE};
 use crate::engine::releaser::releases_under_way::{ReleaseUnderWay, ReleasesUnderWay};
 use crate::keys::{Keys, TenureId};
@@ -43,7 +43,7 @@ pub(crate) struct Job {
     stay: Option<Stay>,
     /// The record that this name is being released. It ends with the first answer.
     under_way: Option<ReleaseUnderWay>,
-    told: Option<oneshot::Sender<Outcome>>,
+    told: Option<Told>,
     pause: Duration,
     /// Since when it has been postponed.
     failing: Option<Instant>,
@@ -54,6 +54,21 @@ pub(crate) struct Job {
     debt: Option<Debt>,
     /// The callers that leave the line with the release.
     served: Box<[TenureId]>,
+}
+
+/// The caller that waits for the outcome.
+enum Told {
+    /// It has heard of no attempt.
+    First(oneshot::Sender<FirstAttempt>),
+    /// It has heard of a failure.
+    Again(oneshot::Sender<Outcome>),
+}
+
+/// What became of the first attempt.
+pub(crate) enum FirstAttempt {
+    Settled(Outcome),
+    /// It failed. The outcome follows.
+    Failed(Fault, oneshot::Receiver<Outcome>),
 }
 
 pub(crate) enum What {
@@ -194,11 +209,39 @@ impl Job {
         Self::new(&tenure.keys, tenure.id, what, tenure.deadline(), debt)
     }
 
-    /// Reports the outcome to a caller.
-    pub(crate) fn telling(mut self) -> (Self, oneshot::Receiver<Outcome>) {
-        let (told, outcome) = oneshot::channel();
-        self.told = Some(told);
-        (self, outcome)
+    /// Reports to a caller what comes of it.
+    pub(crate) fn telling(mut self) -> (Self, oneshot::Receiver<FirstAttempt>) {
+        let (told, first) = oneshot::channel();
+        self.told = Some(Told::First(told));
+        (self, first)
+    }
+
+    /// What comes of its first attempt. Returns the job if more attempts are needed.
+    pub(crate) fn came_to(mut self, outcome: Outcome) -> Option<Self> {
+        match &outcome {
+            Err(fault) => {
+                self.has_failed(fault);
+                Some(self)
+            }
+            Ok(_) => {
+                self.settle(outcome, Instant::now());
+                None
+            }
+        }
+    }
+
+    /// An attempt failed.
+    fn has_failed(&mut self, fault: &Fault) {
+        match fault {
+            Fault::HalfRun(_) => self.is_half_done(true),
+            Fault::Unfinished { found } => self.is_half_done(*found),
+            fault => self.may_have_run |= fault.may_have_run(),
+        }
+        if let Some(Told::First(told)) = self.told.take_if(|told| matches!(told, Told::First(_))) {
+            let (again, outcome) = oneshot::channel();
+            self.told = Some(Told::Again(again));
+            let _ = told.send(FirstAttempt::Failed(fault.clone(), outcome));
+        }
     }
 
     /// A request for the job was sent, or was about to be sent, and was not answered.
@@ -218,16 +261,12 @@ impl Job {
             // If a repetition finds nothing, the unanswered request before it has released the lock. If the key may
             // have expired, the client cannot know that: the lease was over before the release was confirmed.
             let done = self.may_have_run && now < self.deadline;
+            let outcome = outcome.map(|found| found || done);
             // If this fails, no caller waits for the outcome any more.
-            let _ = told.send(outcome.map(|found| found || done));
-        }
-    }
-
-    /// The entry whose permit is passed on when the job is done, if there is one.
-    pub(crate) fn keeps_permit_of(&self) -> Option<Visit> {
-        match &self.stay {
-            Some(Stay::Permit(permit)) => Some(permit.visit().clone()),
-            Some(Stay::Seat(_) | Stay::Kept(_)) | None => None,
+            _ = match told {
+                Told::First(told) => told.send(FirstAttempt::Settled(outcome)).is_ok(),
+                Told::Again(told) => told.send(outcome).is_ok(),
+            };
         }
     }
 
@@ -294,10 +333,8 @@ impl Job {
 
     /// The time for the next try.
     pub(crate) fn postpone(&mut self, outcome: &Outcome, now: Instant) -> Instant {
-        match outcome {
-            Err(Fault::HalfRun(_)) => self.is_half_done(true),
-            Err(Fault::Unfinished { found }) => self.is_half_done(*found),
-            outcome => self.may_have_run |= outcome.as_ref().is_err_and(Fault::may_have_run),
+        if let Err(fault) = outcome {
+            self.has_failed(fault);
         }
         self.stay = None;
         match (&self.under_way, outcome) {

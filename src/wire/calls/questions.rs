@@ -8,6 +8,7 @@ use crate::keys::{Key, Keys, TenureId};
 use crate::kinds::Family;
 use crate::wire::args::{Words, millis};
 use crate::wire::calls::{Acquire, Acquired, Manner, Release, Renewal};
+use crate::wire::common_args::CommonArgs;
 use crate::wire::connection::Connection;
 use crate::wire::family::{Renew, existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
@@ -32,12 +33,12 @@ impl Connection<'_> {
         keys: &Keys,
         fill: impl Fn(&mut Words<'_>, &str) + Sync,
     ) -> Result<Value, Fault> {
-        let all = [keys.tokens(), keys.lock(), keys.line(), keys.notes(), keys.requests()];
-        let all = match keys.row.family {
-            Family::Latch | Family::Condition => &all[..],
-            _ => &all[..4],
+        let common = self.common();
+        let fill = |words: &mut Words<'_>, floor: u64| {
+            write_question(words, floor, common, keys);
+            fill(words, &common.client);
         };
-        self.ask_of(script, keys, all, fill).await
+        self.call(script, &fill).await
     }
 
     /// Renews a hold. If only the key of the holders is touched, a cluster gets no other: the same key four times counts
@@ -50,29 +51,15 @@ impl Connection<'_> {
     ) -> Result<Value, Fault> {
         match (renew, keys.slot) {
             (Renew::Holders(script), Some(_)) => {
-                self.ask_of(script, keys, &[keys.lock(); 4], fill).await
+                let common = self.common();
+                let fill = |words: &mut Words<'_>, floor: u64| {
+                    write_question_of(words, floor, common, keys, &[keys.lock(); 4]);
+                    fill(words, &common.client);
+                };
+                self.call(script, &fill).await
             }
             _ => self.ask(renew.script(), keys, fill).await,
         }
-    }
-
-    async fn ask_of(
-        &mut self,
-        script: &'static Script,
-        keys: &Keys,
-        all: &[Key<'_>],
-        fill: impl Fn(&mut Words<'_>, &str) + Sync,
-    ) -> Result<Value, Fault> {
-        let common = self.common();
-        let (kind, capacity) = (keys.row.word, keys.kind.capacity());
-        let asked = |words: &mut Words<'_>, floor: u64| {
-            words.arg(all.len());
-            all.iter().for_each(|key| _ = words.arg(*key));
-            words.arg(floor).arg(kind).arg(capacity).arg(&*keys.channel).arg(common.message());
-            words.arg(millis(common.waiter_ttl));
-            fill(words, &common.client);
-        };
-        self.call(script, &asked).await
     }
 
     pub(crate) async fn enter(&mut self, acquire: &Acquire) -> Result<Acquired, Fault> {
@@ -117,14 +104,9 @@ impl Connection<'_> {
 
     /// Releases a lock that is not plain, or leaves its line.
     pub(crate) async fn leave(&mut self, release: &Release) -> Result<bool, Fault> {
-        let Release { keys, id, is_taken, served } = release;
-        let fill = |words: &mut Words<'_>, client: &str| {
-            words.arg(id.of(client));
-            served.iter().for_each(|served| _ = words.arg(served.of(client)));
-        };
-        let scripts = scripts_of(keys);
-        let script = scripts.taken.filter(|_| *is_taken).unwrap_or(scripts.release);
-        found(self.ask(script, keys, fill).await)
+        let common = self.common();
+        let fill = |words: &mut Words<'_>, floor: u64| write_leave(words, floor, common, release);
+        found(self.call(release_script(release), &fill).await)
     }
 
     /// Releases these plain locks in one request. The server refuses the whole request if the user may not access one of its
@@ -205,6 +187,47 @@ impl Connection<'_> {
     }
 }
 
+/// Writes the arguments that every script of a family gets.
+fn write_question(words: &mut Words<'_>, floor: u64, common: &CommonArgs, keys: &Keys) {
+    let all = [keys.tokens(), keys.lock(), keys.line(), keys.notes(), keys.requests()];
+    let all = match keys.row.family {
+        Family::Latch | Family::Condition => &all[..],
+        _ => &all[..4],
+    };
+    write_question_of(words, floor, common, keys, all);
+}
+
+fn write_question_of(
+    words: &mut Words<'_>,
+    floor: u64,
+    common: &CommonArgs,
+    keys: &Keys,
+    all: &[Key<'_>],
+) {
+    words.arg(all.len());
+    all.iter().for_each(|key| _ = words.arg(*key));
+    words.arg(floor).arg(keys.row.word).arg(keys.kind.capacity());
+    words.arg(&*keys.channel).arg(common.message()).arg(millis(common.waiter_ttl));
+}
+
+/// Writes what releases a lock that is not plain, or leaves its line.
+pub(crate) fn write_leave(
+    words: &mut Words<'_>,
+    floor: u64,
+    common: &CommonArgs,
+    release: &Release,
+) {
+    let Release { keys, id, served, .. } = release;
+    write_question(words, floor, common, keys);
+    words.arg(id.of(&common.client));
+    served.iter().for_each(|served| _ = words.arg(served.of(&common.client)));
+}
+
+pub(crate) fn release_script(release: &Release) -> &'static Script {
+    let scripts = scripts_of(&release.keys);
+    scripts.taken.filter(|_| release.is_taken).unwrap_or(scripts.release)
+}
+
 /// Writes how a request differs from that of a newcomer that waits for one part, up to the last difference. Each argument
 /// costs the server time, and most requests do not differ.
 fn unusual(words: &mut Words<'_>, acquire: &Acquire, client: &str) {
@@ -242,7 +265,7 @@ fn only(answer: Each) -> Result<bool, Fault> {
     answer?.pop().unwrap_or_else(|| Err(strange(&"nothing")))
 }
 
-fn found(answer: Result<Value, Fault>) -> Result<bool, Fault> {
+pub(crate) fn found(answer: Result<Value, Fault>) -> Result<bool, Fault> {
     match answer.and_then(number) {
         Ok(code) => released(code),
         // Another program has replaced it with another value: the lock is gone, and we do not change the value.

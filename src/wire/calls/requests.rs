@@ -1,4 +1,4 @@
-//! The two requests that callers make most, alone or together: acquire and release.
+//! What callers ask most: an acquire, alone or together with others.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::meters;
 use crate::wire::calls::gathering::{Answered, Batch, Gathering};
 use crate::wire::calls::questions::refused_for_one;
-use crate::wire::calls::{Acquire, Acquired, Release};
+use crate::wire::calls::{Acquire, Acquired};
 use crate::wire::commands::Commands;
 use crate::wire::fault::Fault;
 
@@ -24,12 +24,11 @@ pub(crate) struct Answer {
     pub(crate) result: Result<Acquired, Fault>,
 }
 
-/// The acquires and releases of a client.
+/// The acquires of a client.
 #[derive(Clone)]
 pub(crate) struct Requests {
     pub(crate) acquires: Arc<Gathering<Acquires<64>>>,
     pub(crate) singles: Arc<Gathering<Acquires<1>>>,
-    pub(crate) releases: Arc<Gathering<Releases>>,
 }
 
 impl Requests {
@@ -40,17 +39,15 @@ impl Requests {
         let orphaned: Orphanage = Arc::new(orphaned);
         let singles = Acquires { commands: commands.clone(), orphaned: Arc::clone(&orphaned) };
         let acquires = Acquires { commands: commands.clone(), orphaned };
-        let releases = Releases { commands: commands.clone() };
         Self {
             acquires: Arc::new(Gathering::new(acquires)),
             singles: Arc::new(Gathering::new(singles)),
-            releases: Arc::new(Gathering::new(releases)),
         }
     }
 
     /// Gathers requests forever.
     pub(crate) async fn run(self) {
-        tokio::join!(self.acquires.run(), self.singles.run(), self.releases.run());
+        tokio::join!(self.acquires.run(), self.singles.run());
     }
 }
 
@@ -105,33 +102,6 @@ impl<const N: usize> Batch for Acquires<N> {
     fn unsent(&self, question: Acquire) {
         (self.orphaned)(&question, None);
     }
-}
-
-/// Releases that share a batch.
-pub(crate) struct Releases {
-    commands: Commands,
-}
-
-impl Batch for Releases {
-    type Question = Release;
-    type Answer = Result<bool, Fault>;
-    const MOST: usize = 64;
-    const STRAIGHT: usize = 1;
-    const WINDOW: usize = 64;
-
-    async fn send(&self, questions: &[Release]) -> Vec<Result<bool, Fault>> {
-        meters::batch("release", questions.len());
-        let results = match self.commands.connection(&questions[0].keys) {
-            Ok(mut connection) => connection.release(questions).await,
-            Err(fault) => Err(fault),
-        };
-        each(results, questions.len())
-    }
-
-    /// A caller that left before the answer has left its release to the background.
-    fn orphan(&self, _: Answered<Self>) {}
-
-    fn unsent(&self, _: Release) {}
 }
 
 /// If the batch failed, each request in it failed.
