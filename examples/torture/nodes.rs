@@ -25,7 +25,7 @@ const PATIENT: &str = "15000";
 const BRISK: &str = "1000";
 
 /// Longer than anything takes that the nodes agree on among themselves.
-const AGREED: Duration = Duration::from_secs(60);
+const AGREED: Duration = Duration::from_secs(180);
 /// A polite failover that takes longer is given up by the replica, and has to be asked for again.
 const AGAIN: Duration = Duration::from_secs(6);
 /// A slot stands open under the keeper for so much longer than a lease.

@@ -81,7 +81,7 @@ pub(crate) struct Entry {
     state: Mutex<State>,
 }
 
-/// The outcome of a contest: the hold; `None` after a release, or if one attempt was not enough; or an error.
+/// The outcome of a contest: the hold; `None` if one attempt was not enough; or an error.
 pub(crate) type Contested = Result<Option<Hold>>;
 
 impl Entry {

@@ -2,8 +2,8 @@
 //!
 //! 1. A caller writes its request to the stream itself. A request that comes while another task writes goes with that
 //!    task's bytes.
-//! 2. The driver, a task of the client, reads the answers and passes them on. It also writes what a full stream has not
-//!    taken.
+//! 2. The driver, a task of the client, reads the answers and passes them on, or does what is to be done with them
+//!    ([`Then`]). It also writes what a full stream has not taken.
 //! 3. Requests are due in the order in which they were sent. So the driver needs one timer, and the callers none.
 //! 4. A request that has been sent keeps its place until it is answered, whether or not its caller has left.
 //! 5. When the connection ends, a request that no task had begun to write does not run, and its caller learns so. Any

@@ -1,14 +1,13 @@
 //! The work of the caller that has the permit. It lies in the entry of the lock, where the client can cancel it.
 //!
 //! A contender whose future is not polled would keep the permit, an answer that it does not read, or a grant that it
-//! does not take. An `unlock()` would keep the permit after its release was answered. So such a future has two parts.
-//! The caller has the outer one. The inner one does everything that needs the permit, and lies here. The outer one
-//! polls the inner one.
+//! does not take. So such a future has two parts. The caller has the outer one. The inner one does everything that
+//! needs the permit, and lies here. The outer one polls the inner one.
 //!
 //! 1. The lookout can drop the work that lies here: a silent contender is cancelled, as if its caller had dropped its
 //!    future. So it gives up what every cancelled contender gives up: the permit, its place in line, and what its request
-//!    may have been granted. A release continues in the background. A contender keeps its place instead, as long as it
-//!    only waits in line, and no other caller of its client waits at this name. (Each caller of a fair lock keeps its own.)
+//!    may have been granted. A contender keeps its place instead, as long as it only waits in line, and no other caller
+//!    of its client waits at this name. (Each caller of a fair lock keeps its own.)
 //! 2. A poll takes the work out of here, and puts it back when it is pending. So nobody drops the work during a poll,
 //!    and nobody polls it after it was dropped. A tenure begins within a poll: before the work is dropped, or never. The
 //!    state of the entry is locked before and after a poll, and never during one: the work locks it too.

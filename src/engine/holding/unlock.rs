@@ -239,8 +239,13 @@ impl Engine {
             if is_plain {
                 memory.outbox.is_lone_release.store(false, Ordering::Relaxed);
             }
+            let goes_on = match outcome {
+                // It has not been tried where the lock is, or not with the text of the script. The releaser does that.
+                Err(Fault::NoScript | Fault::Redirected(..)) => Some(job),
+                outcome => job.came_to(outcome),
+            };
             // If this fails, the client is closed, and the lock expires with its lease.
-            job.came_to(outcome).into_iter().for_each(|job| _ = memory.outbox.put(job));
+            goes_on.into_iter().for_each(|job| _ = memory.outbox.put(job));
         };
         match connection {
             Ok(connection) => connection.release_then(request, then),

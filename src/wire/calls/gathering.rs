@@ -1,6 +1,6 @@
-//! Acquires and releases of several callers at the same moment share a batch. `requests.rs` says which, and how many in a
+//! Acquires of several callers at the same moment share a batch. `requests.rs` says which, and how many in a
 //! batch; `engine/caller/pending_acquire.rs` says which acquires go alone. Renewals share requests in `engine/watchdog.rs`,
-//! releases in the background in `engine/releaser/backlog.rs`.
+//! releases in `engine/releaser/backlog.rs`.
 //!
 //! 1. If nothing is gathered, a caller sends its request at once, on its own task.
 //! 2. At most `STRAIGHT` requests that callers have sent themselves are in flight. Further requests gather. The task of the
