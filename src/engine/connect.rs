@@ -1,7 +1,7 @@
 //! How a client is made: its connections, its tasks, and what happens when one of its tasks ends.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -125,7 +125,6 @@ impl Engine {
             owned: Owned::default(),
             rhythm: rhythm(&memory.config),
             budget: Budget::new(&memory.config),
-            orphaned: AtomicBool::new(false),
             tenures: AtomicU64::new(0),
             orders: AtomicU64::new(0),
             outages: Arc::new(Outages::new(Arc::clone(&waiters))),

@@ -57,7 +57,6 @@ pub(crate) struct Core {
     pub(crate) owned: Owned,
     pub(crate) rhythm: Rhythm,
     pub(crate) budget: Budget,
-    pub(crate) orphaned: AtomicBool,
     pub(crate) tenures: AtomicU64,
     pub(crate) orders: AtomicU64,
     pub(crate) waiters: Arc<AtomicUsize>,
@@ -88,6 +87,8 @@ pub(crate) struct Memory {
     pub(crate) tried: Tried,
     pub(crate) debts: Debts,
     pub(crate) tasks: TaskTracker,
+    /// A job was left to a releaser that had ended.
+    orphaned: AtomicBool,
 }
 
 impl Memory {
@@ -109,7 +110,15 @@ impl Memory {
             tried: Tried::default(),
             debts: Debts::default(),
             tasks: TaskTracker::new(),
+            orphaned: AtomicBool::new(false),
             config,
+        }
+    }
+
+    /// Leaves a job to the releaser.
+    pub(crate) fn later(&self, job: Job) {
+        if !self.outbox.put(job) && !self.orphaned.swap(true, Ordering::Relaxed) {
+            tracing::warn!("the client is closed: locks that it held expire with their leases");
         }
     }
 }
@@ -295,13 +304,6 @@ impl Engine {
             if Instant::now() >= until {
                 return Err(Error::unanswered(self.config.response()));
             }
-        }
-    }
-
-    /// Leaves a job to the releaser.
-    pub(crate) fn later(&self, job: Job) {
-        if !self.outbox.put(job) && !self.orphaned.swap(true, Ordering::Relaxed) {
-            tracing::warn!("the client is closed: locks that it held expire with their leases");
         }
     }
 

@@ -20,7 +20,7 @@ use crate::error::said;
 use crate::keys::{Keys, TenureId};
 use crate::kinds::Family;
 use crate::wire::args::{Words, millis};
-use crate::wire::calls::questions::{found, release_script, write_leave};
+use crate::wire::calls::questions::{found, only, release_script, write_leave};
 use crate::wire::common_args::CommonArgs;
 use crate::wire::connection::Connection;
 use crate::wire::family::{existing, scripts_of};
@@ -287,13 +287,18 @@ impl Connection<'_> {
         then: impl FnOnce(Result<bool, Fault>) + Send + 'static,
     ) {
         let common = self.common();
-        let fill = |words: &mut Words<'_>, floor: u64| match release.keys.row.family.is_batched() {
+        let is_batched = release.keys.row.family.is_batched();
+        let fill = |words: &mut Words<'_>, floor: u64| match is_batched {
             true => write_releases(words, floor, common, slice::from_ref(&release)),
             false => write_leave(words, floor, common, &release),
         };
         let (script, is_alone) = (release_script(&release), release.served.is_empty());
         self.call_then(script, &fill, move |reply| {
-            then(match found(reply) {
+            let outcome = match is_batched {
+                true => reply.and_then(|reply| each(reply, 1)).and_then(only),
+                false => found(reply),
+            };
+            then(match outcome {
                 Err(Fault::HalfRun(_)) => released_alone(is_alone),
                 outcome => outcome,
             });
@@ -403,27 +408,34 @@ impl Connection<'_> {
     }
 
     fn each(&self, reply: Value, asked: usize) -> Result<Vec<Result<bool, Fault>>, Fault> {
-        let items = match reply {
-            Value::Int(_) => vec![reply],
-            reply => items(reply)?,
-        };
-        if items.len() != asked {
-            return Err(strange(&items.len()));
-        }
-        Ok(items.iter().map(|item| self.still_ours(item)).collect())
+        let answers = each(reply, asked)?;
+        answers
+            .iter()
+            .filter_map(|answer| answer.as_ref().err())
+            .for_each(|fault| self.heed(fault));
+        Ok(answers)
     }
+}
 
-    fn still_ours(&self, item: &Value) -> Result<bool, Fault> {
-        match entry(item) {
-            Ok(code) => released(code),
-            // Another program has replaced our lock with another value: the lock is gone, and we do not change the
-            // value.
-            Err(Fault::WrongType) => Ok(false),
-            Err(fault) => {
-                self.heed(&fault);
-                Err(fault)
-            }
-        }
+/// The answers about so many plain locks.
+fn each(reply: Value, asked: usize) -> Result<Vec<Result<bool, Fault>>, Fault> {
+    let items = match reply {
+        Value::Int(_) => vec![reply],
+        reply => items(reply)?,
+    };
+    if items.len() != asked {
+        return Err(strange(&items.len()));
+    }
+    Ok(items.iter().map(still_ours).collect())
+}
+
+fn still_ours(item: &Value) -> Result<bool, Fault> {
+    match entry(item) {
+        Ok(code) => released(code),
+        // Another program has replaced our lock with another value: the lock is gone, and we do not change the
+        // value.
+        Err(Fault::WrongType) => Ok(false),
+        Err(fault) => Err(fault),
     }
 }
 

@@ -228,7 +228,13 @@ impl<'a> Connection<'a> {
         let (command, floor) =
             (("EVALSHA", script.hash(self.shard.dialect())), self.shard.clock.floor(now));
         let write = |bytes: &mut Vec<u8>| write_call(bytes, command, fill, floor);
-        self.live.socket.send(&write, Box::new(move |answer| then(answered(answer, now))));
+        // Until the answer has come, the connection stays, and so do the passwords that the answer must not show.
+        let live = self.live.clone();
+        let then = move |answer| {
+            then(answered(answer, now));
+            drop(live);
+        };
+        self.live.socket.send(&write, Box::new(then));
     }
 
     fn distrust(&self) {

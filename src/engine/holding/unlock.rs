@@ -240,12 +240,12 @@ impl Engine {
                 memory.outbox.is_lone_release.store(false, Ordering::Relaxed);
             }
             let goes_on = match outcome {
-                // It has not been tried where the lock is, or not with the text of the script. The releaser does that.
-                Err(Fault::NoScript | Fault::Redirected(..)) => Some(job),
+                // It was not tried: not where the lock is, not with the text of the script, or not at all, since the connection
+                // was full. The releaser does that.
+                Err(Fault::NoScript | Fault::Redirected(..) | Fault::NotSent(_)) => Some(job),
                 outcome => job.came_to(outcome),
             };
-            // If this fails, the client is closed, and the lock expires with its lease.
-            goes_on.into_iter().for_each(|job| _ = memory.outbox.put(job));
+            goes_on.into_iter().for_each(|job| memory.later(job));
         };
         match connection {
             Ok(connection) => connection.release_then(request, then),

@@ -58,8 +58,8 @@ pub(crate) struct Job {
 
 /// The caller that waits for the outcome.
 enum Told {
-    /// It has heard of no attempt.
-    First(oneshot::Sender<FirstAttempt>),
+    /// It has heard of no attempt. Afterwards the job counts among these.
+    First(oneshot::Sender<FirstAttempt>, Option<TaskTracker>),
     /// It has heard of a failure.
     Again(oneshot::Sender<Outcome>),
 }
@@ -135,8 +135,16 @@ impl Job {
         }
     }
 
+    /// The releaser has it. As long as its caller has heard of no attempt, the caller counts, and not the job.
     pub(crate) fn counts_among(&mut self, jobs: &TaskTracker) {
-        self.counted = self.debt.as_ref().map(|_| jobs.token());
+        match &mut self.told {
+            Some(Told::First(_, among)) => *among = Some(jobs.clone()),
+            _ => self.count_among(Some(jobs)),
+        }
+    }
+
+    fn count_among(&mut self, jobs: Option<&TaskTracker>) {
+        self.counted = self.debt.as_ref().zip(jobs).map(|(_, jobs)| jobs.token());
     }
 
     /// Releases a tenure that has ended, and then its permit or its seat. After an unanswered renewal, the server may
@@ -212,7 +220,7 @@ impl Job {
     /// Reports to a caller what comes of it.
     pub(crate) fn telling(mut self) -> (Self, oneshot::Receiver<FirstAttempt>) {
         let (told, first) = oneshot::channel();
-        self.told = Some(Told::First(told));
+        self.told = Some(Told::First(told, None));
         (self, first)
     }
 
@@ -237,9 +245,11 @@ impl Job {
             Fault::Unfinished { found } => self.is_half_done(*found),
             fault => self.may_have_run |= fault.may_have_run(),
         }
-        if let Some(Told::First(told)) = self.told.take_if(|told| matches!(told, Told::First(_))) {
+        let first = self.told.take_if(|told| matches!(told, Told::First(..)));
+        if let Some(Told::First(told, among)) = first {
             let (again, outcome) = oneshot::channel();
             self.told = Some(Told::Again(again));
+            self.count_among(among.as_ref());
             let _ = told.send(FirstAttempt::Failed(fault.clone(), outcome));
         }
     }
@@ -264,7 +274,7 @@ impl Job {
             let outcome = outcome.map(|found| found || done);
             // If this fails, no caller waits for the outcome any more.
             _ = match told {
-                Told::First(told) => told.send(FirstAttempt::Settled(outcome)).is_ok(),
+                Told::First(told, _) => told.send(FirstAttempt::Settled(outcome)).is_ok(),
                 Told::Again(told) => told.send(outcome).is_ok(),
             };
         }

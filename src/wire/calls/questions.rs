@@ -117,7 +117,7 @@ impl Connection<'_> {
             return together;
         }
         let alone = releases.iter().map(async |release| {
-            only(self.again().release_batch(std::slice::from_ref(release)).await)
+            self.again().release_batch(std::slice::from_ref(release)).await.and_then(only)
         });
         Ok(join_all(alone).await)
     }
@@ -157,7 +157,7 @@ impl Connection<'_> {
             return together;
         }
         let alone = renewals.iter().map(async |renewal| {
-            only(self.again().renew_batch(std::slice::from_ref(renewal)).await)
+            self.again().renew_batch(std::slice::from_ref(renewal)).await.and_then(only)
         });
         Ok(join_all(alone).await)
     }
@@ -261,8 +261,9 @@ pub(crate) fn refused_for_one<A>(answers: &Result<Vec<A>, Fault>, asked: usize) 
     asked > 1 && matches!(answers, Err(Fault::Permission(_)))
 }
 
-fn only(answer: Each) -> Result<bool, Fault> {
-    answer?.pop().unwrap_or_else(|| Err(strange(&"nothing")))
+/// The answer to the only question.
+pub(crate) fn only(mut answers: Vec<Result<bool, Fault>>) -> Result<bool, Fault> {
+    answers.pop().unwrap_or_else(|| Err(strange(&"nothing")))
 }
 
 pub(crate) fn found(answer: Result<Value, Fault>) -> Result<bool, Fault> {
