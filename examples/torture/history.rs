@@ -59,7 +59,8 @@ impl Witness {
         Self { program, folder, pieces: 0, asked: None }
     }
 
-    /// Asks about a piece, once it has answered about the one before. What nobody knows is felt for so many nanoseconds.
+    /// Asks about a piece, once it has answered about the one before. A call of unknown outcome may take effect until `felt`
+    /// nanoseconds after its return.
     pub fn judge(&mut self, told: Vec<Operation>, felt: u64, tally: &mut Tally) {
         self.hear(tally);
         self.pieces += 1;

@@ -183,7 +183,8 @@ fn demanded(topology: Topology) -> Vec<&'static str> {
 
 /// How long, in nanoseconds, something explains what is judged later.
 const MEMORY: u64 = 60_000_000_000;
-/// How long what nobody knows is kept: the machine may stand still in the next piece, and it is felt for as much longer.
+/// How long, in nanoseconds, a call of unknown outcome is kept for the next piece. The machine may stand still there, and the
+/// call take effect later than `FELT`.
 const KEPT: u64 = 4 * FELT;
 
 /// Counters, moments worth knowing, and what was wrong without a look at the claims.
@@ -221,7 +222,8 @@ impl Tally {
         self.wrongs.push(what);
     }
 
-    /// How long, in nanoseconds, what nobody knows may still take effect. As long as the machine stands still, nothing arrives.
+    /// How long, in nanoseconds, a call of unknown outcome may still take effect. It arrives later by as much as the machine
+    /// stands still.
     fn felt(&self) -> u64 {
         FELT + self.silences.iter().map(|(from, to)| to - from).sum::<u64>()
     }

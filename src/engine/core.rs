@@ -87,6 +87,8 @@ pub(crate) struct Memory {
     pub(crate) tried: Tried,
     pub(crate) debts: Debts,
     pub(crate) tasks: TaskTracker,
+    /// A release of a plain lock is on its way that its caller has sent alone.
+    pub(crate) is_lone_release: AtomicBool,
     /// A job was left to a releaser that had ended.
     orphaned: AtomicBool,
 }
@@ -95,9 +97,8 @@ impl Memory {
     pub(crate) fn new(client: String, config: Config, releaser: UnboundedSender<Job>) -> Self {
         let started = Instant::now();
         let timetable = Arc::new(Timetable::new(started));
-        let (releases, is_lone_release) = (Arc::default(), Arc::default());
-        let jobs = TaskTracker::new();
-        let outbox = Outbox { releaser, releases, timetable, is_lone_release, jobs };
+        let outbox =
+            Outbox { releaser, releases: Arc::default(), timetable, jobs: TaskTracker::new() };
         let releases = outbox.clone();
         Self {
             client,
@@ -110,6 +111,7 @@ impl Memory {
             tried: Tried::default(),
             debts: Debts::default(),
             tasks: TaskTracker::new(),
+            is_lone_release: AtomicBool::new(false),
             orphaned: AtomicBool::new(false),
             config,
         }

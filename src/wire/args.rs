@@ -56,12 +56,6 @@ impl Word for &str {
     }
 }
 
-impl Word for &String {
-    fn write(self, words: &mut Words<'_>) {
-        words.joined(&[self]);
-    }
-}
-
 macro_rules! numbers {
     ($($number:ty)*) => {
         $(impl Word for $number {

@@ -230,15 +230,11 @@ impl Connection<'_> {
         &mut self,
         releases: &[Release],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
-        let answers = match releases {
-            [release] if !release.keys.row.family.is_batched() => {
-                Ok(vec![Box::pin(self.leave(release)).await])
-            }
-            releases => self.release_together(releases).await,
+        let [release] = releases else { return self.release_together(releases).await };
+        let answer = match release.keys.row.family.is_batched() {
+            true => self.release_batch(releases).await.and_then(only),
+            false => Box::pin(self.leave(release)).await,
         };
-        let [release] = releases else { return answers };
-        let answer =
-            answers.and_then(|mut only| only.pop().unwrap_or_else(|| Err(strange(&"nothing"))));
         Ok(vec![match answer {
             Err(fault @ Fault::Redirected(Redirect::TryAgain, _)) => {
                 Box::pin(self.release_alone(release, fault)).await
@@ -292,14 +288,14 @@ impl Connection<'_> {
             true => write_releases(words, floor, common, slice::from_ref(&release)),
             false => write_leave(words, floor, common, &release),
         };
-        let (script, is_alone) = (release_script(&release), release.served.is_empty());
+        let (script, is_all) = (release_script(&release), release.served.is_empty());
         self.call_then(script, &fill, move |reply| {
             let outcome = match is_batched {
                 true => reply.and_then(|reply| each(reply, 1)).and_then(only),
                 false => found(reply),
             };
             then(match outcome {
-                Err(Fault::HalfRun(_)) => released_alone(is_alone),
+                Err(Fault::HalfRun(_)) => released_alone(is_all),
                 outcome => outcome,
             });
         });

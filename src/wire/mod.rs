@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a URL is read, a connection is made and made again | `target.rs`, `address.rs`, `address/dial.rs`, `address/encryption.rs`, `address/hello.rs`, `link.rs` |
 //! | the connection of a lock is found | `commands.rs`, `cluster.rs`, `shard.rs` |
-//! | a script is called | `calls.rs` and `calls/questions.rs` write the call, `connection.rs` finds the way, and `socket.rs` sends it. Callers that share one: `calls/gathering.rs`. A call that takes effect once, however often it is sent: `calls/orders.rs` |
+//! | a script is called | `calls.rs` and `calls/questions.rs` write the call, word by word into the bytes of `args.rs`; `connection.rs` finds the way, and `socket.rs` sends it. Callers that share one: `calls/gathering.rs`. A call that takes effect once, however often it is sent: `calls/orders.rs` |
 //! | the server's time is known | `shard/clock.rs` |
 //! | a leader or an interval is marked | `calls/marks.rs` |
 //! | the client describes itself | `card.rs` |

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use crate::judge::claim::Claim;
 use crate::judge::history::Hold;
 
-/// By so long, in nanoseconds, a renewal is usually answered.
+/// A renewal is usually answered within this time, in nanoseconds.
 const UNDER_WAY: u64 = 50_000_000;
 
 /// Redis lost one lock, or all of them.
@@ -90,8 +90,9 @@ impl Epochs {
     ///
     /// A replica that is promoted may know the holder as a waiter. It lets another in, and then the old holder once more,
     /// under the same owner field. Neither the holder nor this judge can tell that from a hold that was never
-    /// interrupted. So behind a failover a hold counts from its last confirmation on. That request ran between its sending,
-    /// which is all that is recorded, and its answer: so it counts a little later, and not at all if it ends before.
+    /// interrupted. So behind a failover a hold counts from its last confirmation on. The record has the sending of that
+    /// request, and not its answer. The server may have let the holder in again in between: so the hold counts from a little
+    /// later, and not at all if it ends before.
     pub fn holds(&self, claims: &[Claim]) -> Vec<Hold> {
         let mut grants: HashMap<_, &Claim> = HashMap::new();
         let alone = || claims.iter().filter(|claim| claim.of == 1);
@@ -109,9 +110,11 @@ impl Epochs {
                 // A nested hold keeps the lock from its call on: the outer guard may end before that call returns.
                 let nested = claim.called.clamp(grant.acquired, claim.acquired);
                 let hold = Hold { acquired: nested, ..claim.hold(epoch) };
-                let known = claim.last_confirmed.saturating_add(UNDER_WAY);
-                let hold = if outlived { hold.outliving(known) } else { hold };
-                (!outlived || hold.ended.is_none_or(|ended| ended > hold.acquired)).then_some(hold)
+                if !outlived {
+                    return Some(hold);
+                }
+                let hold = hold.outliving(claim.last_confirmed.saturating_add(UNDER_WAY));
+                hold.ended.is_none_or(|ended| ended > hold.acquired).then_some(hold)
             };
             // What Redis first confirmed of a nested hold was the outer one.
             self.sure_since(first, claim).into_iter().filter_map(hold).collect::<Vec<_>>()

@@ -226,22 +226,24 @@ impl Engine {
         }
     }
 
-    /// Sends a release from the task of its caller. While one of a plain lock is on its way like that, the releaser sends the
-    /// others together, and it repeats all that fail. The answer settles the job on the task that reads.
+    /// Sends a release from the task of its caller. The task that reads the answer settles the job.
+    ///
+    /// While the release of a plain lock is on its way like that, further ones go to the releaser, which sends them together.
+    /// The releaser also repeats a release that fails.
     fn send_release(&self, job: Job) {
         let is_plain = job.keys.row.family.is_batched() && job.keys.slot.is_none();
-        if is_plain && self.outbox.is_lone_release.swap(true, Ordering::Relaxed) {
+        if is_plain && self.is_lone_release.swap(true, Ordering::Relaxed) {
             return self.later(job);
         }
         let memory = Arc::clone(&self.memory);
         let (request, connection) = (job.request(), self.commands.connection(&job.keys));
         let then = move |outcome| {
             if is_plain {
-                memory.outbox.is_lone_release.store(false, Ordering::Relaxed);
+                memory.is_lone_release.store(false, Ordering::Relaxed);
             }
             let goes_on = match outcome {
-                // It was not tried: not where the lock is, not with the text of the script, or not at all, since the connection
-                // was full. The releaser does that.
+                // It was not tried: the lock is elsewhere, the server has forgotten the script, or there is no connection, or no
+                // room on it. The releaser makes the first attempt.
                 Err(Fault::NoScript | Fault::Redirected(..) | Fault::NotSent(_)) => Some(job),
                 outcome => job.came_to(outcome),
             };

@@ -58,7 +58,7 @@ pub(crate) struct Job {
 
 /// The caller that waits for the outcome.
 enum Told {
-    /// It has heard of no attempt. Afterwards the job counts among these.
+    /// It has heard of no attempt. Once it has, the job counts among these.
     First(oneshot::Sender<FirstAttempt>, Option<TaskTracker>),
     /// It has heard of a failure.
     Again(oneshot::Sender<Outcome>),
@@ -260,7 +260,7 @@ impl Job {
     }
 
     /// The lock is released, and only its line is left to do. The caller need not wait for that.
-    pub(crate) fn is_half_done(&mut self, found: bool) {
+    fn is_half_done(&mut self, found: bool) {
         (self.stay, self.under_way) = (None, None);
         self.tell(Ok(found), Instant::now());
         self.may_have_run();

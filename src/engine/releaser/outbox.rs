@@ -1,7 +1,6 @@
 //! The outbox: how any part of the client leaves a job to the releaser, and gives back what no caller needs any more.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::task::TaskTracker;
@@ -16,8 +15,6 @@ pub(crate) struct Outbox {
     pub(crate) releaser: UnboundedSender<Job>,
     pub(crate) releases: Arc<ReleasesUnderWay>,
     pub(crate) timetable: Arc<Timetable>,
-    /// A release of a plain lock is on its way that its caller has sent alone.
-    pub(crate) is_lone_release: Arc<AtomicBool>,
     /// The jobs that are debts. Some last as long as a lease: a request that was not answered may still run.
     pub(crate) jobs: TaskTracker,
 }
