@@ -10,12 +10,12 @@
 
 mod acquire_all;
 mod ask;
+mod attempt;
 mod contend;
 mod contender;
 mod known;
 mod lined_up_for_condition;
 mod options;
-mod pending_acquire;
 mod pick_up;
 
 use std::pin::Pin;
@@ -41,8 +41,8 @@ pub(crate) use contender::Contender;
 pub(crate) use lined_up_for_condition::LinedUp;
 pub(crate) use options::{AcquireOptions, Keepers, Past, Patience};
 
+use attempt::Attempt;
 use known::Known;
-use pending_acquire::Attempt;
 use pick_up::{Coming, Offer};
 
 /// A waiter stands in the line of a condition until it is notified. Sets `lined_up` as soon as the waiter stands there.

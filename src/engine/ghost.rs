@@ -2,8 +2,8 @@
 //! another owner field. The acquire may have run, or may still run, so what it may have been granted has to be released. (A
 //! caller that exists, but is not polled, is a matter for `unpolled.rs`.)
 //!
-//! 1. A request whose caller is dropped becomes a ghost (`PendingAcquire` in `pending_acquire.rs`). If the request was sent
-//!    in a batch, the batch goes on without the caller. `Job::for_orphan` in `job.rs` then releases what the answer granted.
+//! 1. A request goes on without its caller. `Job::for_orphan` in `job.rs` releases what the answer grants. If there is no
+//!    answer, the request becomes a ghost, whether its caller is there or not.
 //! 2. The releaser repeats the release of a ghost until `Job::is_settled_by` says that nothing can come any more.
 //! 3. `listener.rs` releases a grant that comes by message for a caller that has gone.
 //! 4. When the last waiting caller of an entry goes, `Engine::look_after` in `look_after.rs` gives up its place in line.

@@ -123,7 +123,7 @@ async fn release(commands: &Commands, jobs: &[Job]) -> (u64, Vec<Outcome>) {
     let (generation, answer) = match connection {
         Ok(mut connection) => {
             let answer = connection.release(&releases).await;
-            (connection.generation(), answer)
+            (connection.peer().generation(), answer)
         }
         Err(fault) => (0, Err(fault)),
     };

@@ -20,14 +20,16 @@ use crate::error::said;
 use crate::keys::{Keys, TenureId};
 use crate::kinds::Family;
 use crate::wire::args::{Words, millis};
-use crate::wire::calls::questions::{found, only, release_script, write_leave};
+use crate::wire::calls::questions::{
+    found, only, release_script, write_acquire_in_line, write_acquire_without_line, write_leave,
+};
 use crate::wire::common_args::CommonArgs;
-use crate::wire::connection::Connection;
+use crate::wire::connection::{Connection, Peer};
 use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
 use crate::wire::proof::Secret;
 use crate::wire::replies::{entry, items, number, released, strange};
-use crate::wire::scripts::{COUNT, RENEW};
+use crate::wire::scripts::{COUNT, RENEW, Script};
 
 pub(crate) use gathering::{Answered, Batch, Gathering};
 pub(crate) use marks::Claim;
@@ -120,15 +122,20 @@ pub(crate) struct Renewal<'a> {
     pub(crate) ttl: Duration,
 }
 
+impl Acquire {
+    /// Redisson's layout has no call that releases and takes in one step.
+    pub(crate) fn takes_two_calls(&self) -> bool {
+        self.keys.row.layout == Layout::Redisson && self.old.is_some()
+    }
+}
+
 impl Connection<'_> {
     /// Asks for one lock of any kind.
     pub(crate) async fn acquire(&mut self, acquire: &Acquire) -> Result<Acquired, Fault> {
         let Acquire { keys, old, .. } = acquire;
-        if keys.row.layout == Layout::Native {
-            return self.enter(acquire).await;
-        }
-        // Redisson's layout has no call that releases and takes in one step.
-        if let Some(id) = *old {
+        if let Some(id) = *old
+            && acquire.takes_two_calls()
+        {
             let given_back =
                 [Release { keys: Arc::clone(keys), id, is_taken: false, served: Box::default() }];
             for answer in Box::pin(self.release(&given_back)).await? {
@@ -137,11 +144,31 @@ impl Connection<'_> {
             // The release has just woken a waiter of another client, which may go first.
             return Ok(Acquired::Contended);
         }
-        if !keys.row.family.is_batched() {
-            return self.enter(acquire).await;
-        }
-        let reply = self.call_acquire(slice::from_ref(acquire)).await?;
-        self.acquired_alone(reply)
+        let common = self.common();
+        let fill = |words: &mut Words<'_>, floor: u64| write_acquire(words, floor, common, acquire);
+        let reply = self.call(acquire_script(keys)?, &fill).await?;
+        self.acquired(self.peer().acquired_alone(reply))
+    }
+
+    /// Sends this acquire at once, and leaves its outcome to `then`: no caller has to be polled for it. A redirection, or a script
+    /// that the server has forgotten, is a fault here. [`acquire`](Self::acquire) knows what to do then.
+    pub(crate) fn acquire_then(
+        &self,
+        acquire: Acquire,
+        then: impl FnOnce(Acquire, Result<Acquired, Fault>, u64) + Send + 'static,
+    ) {
+        let script = match acquire_script(&acquire.keys) {
+            Ok(script) => script,
+            Err(fault) => return then(acquire, Err(fault), self.peer().generation()),
+        };
+        let common = self.common();
+        let fill = |acquire: &Acquire, words: &mut Words<'_>, floor: u64| {
+            write_acquire(words, floor, common, acquire);
+        };
+        self.call_then(script, acquire, fill, |acquire, reply, peer| {
+            let acquired = reply.and_then(|reply| peer.acquired_alone(reply));
+            then(acquire, acquired, peer.generation());
+        });
     }
 
     /// Takes those of these plain locks, two at least, that are free and have no waiter. Returns an answer for each lock: a refusal of
@@ -150,40 +177,23 @@ impl Connection<'_> {
         &mut self,
         acquires: &[Acquire],
     ) -> Result<Vec<Result<Acquired, Fault>>, Fault> {
-        let items = items(self.call_acquire(acquires).await?)?;
+        let (first, common) = (&acquires[0].keys, self.common());
+        let script = existing(scripts_of(first).acquire_each, first)?;
+        let fill = |words: &mut Words<'_>, floor: u64| {
+            write_acquires(words, floor, common, acquires);
+        };
+        let items = items(self.call(script, &fill).await?)?;
         if items.len() != acquires.len() * 2 {
             return Err(strange(&items.len()));
         }
-        Ok(items.chunks(2).map(|answer| self.acquired(answer)).collect())
-    }
-
-    async fn call_acquire(&mut self, acquires: &[Acquire]) -> Result<Value, Fault> {
-        let first = &acquires[0].keys;
-        let has_line = first.row.line.is_ours();
-        let common = self.common();
-        let fill = |words: &mut Words<'_>, floor: u64| {
-            let keys_of_each = if has_line { 2 } else { 1 };
-            words.arg(1 + acquires.len() * keys_of_each).arg(first.tokens());
-            for Acquire { keys, .. } in acquires {
-                words.arg(keys.lock());
-                if has_line {
-                    words.arg(keys.line());
-                }
-            }
-            words.arg(floor);
-            for Acquire { id, lease, .. } in acquires {
-                words.arg(id.of(&common.client)).arg(millis(*lease));
-            }
-        };
-        let script = existing(scripts_of(first).acquire_each, first)?;
-        self.call(script, &fill).await
+        Ok(items.chunks(2).map(|answer| self.acquired(self.peer().acquired(answer))).collect())
     }
 
     /// Takes all of these plain locks, or none. Returns the answer and the index of the lock that it is about. The
     /// grant is that of the first lock, and increases by one from lock to lock.
     pub(crate) async fn acquire_all(
         &mut self,
-        acquires: &[&Acquire],
+        acquires: &[Acquire],
     ) -> Result<(usize, Result<Acquired, Fault>), Fault> {
         let first = &acquires[0].keys;
         let has_line = first.row.line.is_ours();
@@ -213,9 +223,9 @@ impl Connection<'_> {
         let [code, Value::Int(which), value] = reply.as_slice() else {
             return Err(strange(&reply));
         };
-        let answer = self.acquired(&[code.clone(), value.clone()]);
+        let answer = self.acquired(self.peer().acquired(&[code.clone(), value.clone()]));
         if let Ok(Acquired::Granted { number: first, .. }) = answer {
-            self.granted(first + acquires.len() as u64 - 1);
+            self.peer().granted(first + acquires.len() as u64 - 1);
         }
         let which = usize::try_from(*which).ok().filter(|which| *which <= acquires.len());
         match answer {
@@ -284,18 +294,17 @@ impl Connection<'_> {
     ) {
         let common = self.common();
         let is_batched = release.keys.row.family.is_batched();
-        let fill = |words: &mut Words<'_>, floor: u64| match is_batched {
-            true => write_releases(words, floor, common, slice::from_ref(&release)),
-            false => write_leave(words, floor, common, &release),
+        let fill = |release: &Release, words: &mut Words<'_>, floor: u64| match is_batched {
+            true => write_releases(words, floor, common, slice::from_ref(release)),
+            false => write_leave(words, floor, common, release),
         };
-        let (script, is_all) = (release_script(&release), release.served.is_empty());
-        self.call_then(script, &fill, move |reply| {
+        self.call_then(release_script(&release), release, fill, move |release, reply, _| {
             let outcome = match is_batched {
                 true => reply.and_then(|reply| each(reply, 1)).and_then(only),
                 false => found(reply),
             };
             then(match outcome {
-                Err(Fault::HalfRun(_)) => released_alone(is_all),
+                Err(Fault::HalfRun(_)) => released_alone(release.served.is_empty()),
                 outcome => outcome,
             });
         });
@@ -384,22 +393,11 @@ impl Connection<'_> {
         self.counts(gone == 1)
     }
 
-    /// The answer to a request for one lock. If the lock was free, the reply is a single number.
-    pub(crate) fn acquired_alone(&self, reply: Value) -> Result<Acquired, Fault> {
-        match reply {
-            Value::Int(_) => self.acquired(&[Value::Int(1), reply]),
-            reply => self.acquired(&items(reply)?),
-        }
-    }
-
-    pub(crate) fn acquired(&self, reply: &[Value]) -> Result<Acquired, Fault> {
-        let acquired = acquired(reply).inspect_err(|fault| self.heed(fault));
-        match acquired {
-            Ok(Acquired::Granted { number, .. }) => {
-                self.granted(number);
-                self.counts(acquired?)
-            }
-            acquired => acquired,
+    /// A grant counts only if enough replicas have it.
+    fn acquired(&self, acquired: Result<Acquired, Fault>) -> Result<Acquired, Fault> {
+        match acquired? {
+            granted @ Acquired::Granted { .. } => self.counts(granted),
+            acquired => Ok(acquired),
         }
     }
 
@@ -408,8 +406,26 @@ impl Connection<'_> {
         answers
             .iter()
             .filter_map(|answer| answer.as_ref().err())
-            .for_each(|fault| self.heed(fault));
+            .for_each(|fault| self.peer().heed(fault));
         Ok(answers)
+    }
+}
+
+impl Peer {
+    /// The answer to a request for one lock. If the lock was free, the reply is a single number.
+    fn acquired_alone(&self, reply: Value) -> Result<Acquired, Fault> {
+        match reply {
+            Value::Int(_) => self.acquired(&[Value::Int(1), reply]),
+            reply => self.acquired(&items(reply)?),
+        }
+    }
+
+    fn acquired(&self, reply: &[Value]) -> Result<Acquired, Fault> {
+        let acquired = acquired(reply).inspect_err(|fault| self.heed(fault));
+        if let Ok(Acquired::Granted { number, .. }) = acquired {
+            self.granted(number);
+        }
+        acquired
     }
 }
 
@@ -454,6 +470,48 @@ fn acquired(reply: &[Value]) -> Result<Acquired, Fault> {
             Err(entry(refusal).map_or_else(|fault| fault, |number| strange(&number)))
         }
         _ => Err(strange(&reply)),
+    }
+}
+
+fn acquire_script(keys: &Keys) -> Result<&'static Script, Fault> {
+    let scripts = scripts_of(keys);
+    match asks_in_a_batch(keys) {
+        true => existing(scripts.acquire_each, keys),
+        false => Ok(scripts.acquire),
+    }
+}
+
+/// Redisson's plain lock is asked for with the script of a batch, since its script does nothing else.
+fn asks_in_a_batch(keys: &Keys) -> bool {
+    keys.row.layout == Layout::Redisson && keys.row.family.is_batched()
+}
+
+/// Writes what asks for one lock of any kind.
+fn write_acquire(words: &mut Words<'_>, floor: u64, common: &CommonArgs, acquire: &Acquire) {
+    if asks_in_a_batch(&acquire.keys) {
+        write_acquires(words, floor, common, slice::from_ref(acquire));
+    } else if acquire.keys.row.line.is_ours() {
+        write_acquire_in_line(words, floor, common, acquire);
+    } else {
+        write_acquire_without_line(words, floor, common, acquire);
+    }
+}
+
+/// Writes what asks for these plain locks.
+fn write_acquires(words: &mut Words<'_>, floor: u64, common: &CommonArgs, acquires: &[Acquire]) {
+    let first = &acquires[0].keys;
+    let has_line = first.row.line.is_ours();
+    let keys_of_each = if has_line { 2 } else { 1 };
+    words.arg(1 + acquires.len() * keys_of_each).arg(first.tokens());
+    for Acquire { keys, .. } in acquires {
+        words.arg(keys.lock());
+        if has_line {
+            words.arg(keys.line());
+        }
+    }
+    words.arg(floor);
+    for Acquire { id, lease, .. } in acquires {
+        words.arg(id.of(&common.client)).arg(millis(*lease));
     }
 }
 

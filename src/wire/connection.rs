@@ -1,7 +1,6 @@
 //! One connection to one server, and the requests that it carries.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::{Value, cmd};
 use tokio::time::Instant;
@@ -65,16 +64,39 @@ impl Way {
     }
 }
 
-/// One connection, for one request or a few related requests, about one lock.
-pub(crate) struct Connection<'a> {
+/// A server, and the connection on which it answers.
+#[derive(Clone)]
+pub(crate) struct Peer {
     live: Live,
     shard: Arc<Shard>,
+}
+
+impl Peer {
+    /// The generation of the connection. Requests of one generation reach the server in the order in which they were
+    /// sent.
+    pub(crate) fn generation(&self) -> u64 {
+        self.live.generation
+    }
+
+    pub(crate) fn granted(&self, number: u64) {
+        self.shard.clock.granted(number, Instant::now());
+    }
+
+    /// An entry of an answer may report a fault of the whole server: then the link reacts as if the whole answer did.
+    pub(crate) fn heed(&self, fault: &Fault) {
+        if matches!(fault, Fault::Distrusted(_)) {
+            // All links of the shard lead to the same server.
+            self.shard.links().for_each(|link| link.suspect(self.live.generation));
+        }
+    }
+}
+
+/// One connection, for one request or a few related requests, about one lock.
+pub(crate) struct Connection<'a> {
+    peer: Peer,
     way: Way,
     /// Too few replicas have acknowledged the last request.
     short: Option<Fault>,
-    /// The connection on which a request was last sent: for a redirected request, the one on which it may run. `None`: nobody
-    /// needs to know.
-    sent_on: Option<Arc<AtomicU64>>,
     servers: &'a Servers,
     common: &'a Arc<CommonArgs>,
 }
@@ -86,26 +108,13 @@ impl<'a> Connection<'a> {
         servers: &'a Servers,
         common: &'a Arc<CommonArgs>,
     ) -> Result<Self, Fault> {
-        let live = way.live(&shard)?;
-        Ok(Self { live, shard, way, short: None, sent_on: None, servers, common })
+        let peer = Peer { live: way.live(&shard)?, shard };
+        Ok(Self { peer, way, short: None, servers, common })
     }
 
-    /// The generation of the connection. Requests of one generation reach the server in the order in which they were
-    /// sent.
-    pub(crate) fn generation(&self) -> u64 {
-        self.live.generation
-    }
-
-    /// Same as [`generation`](Self::generation), for the owner of what a request in flight may be granted: each hop is
-    /// recorded before the request is sent there.
-    pub(crate) fn sent_on(&mut self) -> SentOn {
-        let generation = self.live.generation;
-        let shared = self.sent_on.get_or_insert_with(|| Arc::new(AtomicU64::new(generation)));
-        SentOn::Shared(Arc::clone(shared))
-    }
-
-    pub(crate) fn granted(&self, number: u64) {
-        self.shard.clock.granted(number, Instant::now());
+    /// The server that the last request has reached, however often it was redirected.
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
     }
 
     pub(crate) fn common(&self) -> &'a CommonArgs {
@@ -114,16 +123,15 @@ impl<'a> Connection<'a> {
 
     /// The same connection, for another request at the same time.
     pub(crate) fn again(&self) -> Self {
-        let (live, shard) = (self.live.clone(), Arc::clone(&self.shard));
         let (servers, common) = (self.servers, self.common);
-        Self { live, shard, way: self.way, short: None, sent_on: None, servers, common }
+        Self { peer: self.peer.clone(), way: self.way, short: None, servers, common }
     }
 
     /// Calls a script, whether or not the server has it cached, on whichever node of a cluster has the lock.
     pub(crate) async fn call(&mut self, script: &Script, fill: Fill<'_>) -> Result<Value, Fault> {
         let (mut hops, mut is_asking, mut is_cached) = (0, false, true);
         loop {
-            let dialect = self.shard.dialect();
+            let dialect = self.peer.shard.dialect();
             let command = match is_cached {
                 true => ("EVALSHA", script.hash(dialect)),
                 false => ("EVAL", script.text(dialect)),
@@ -139,7 +147,7 @@ impl<'a> Connection<'a> {
                     (is_asking, is_cached) = (Box::pin(self.follow(fault)).await?, true);
                 }
                 answer => {
-                    answer.as_ref().err().iter().for_each(|fault| self.heed(fault));
+                    answer.as_ref().err().iter().for_each(|fault| self.peer.heed(fault));
                     return answer;
                 }
             }
@@ -149,7 +157,7 @@ impl<'a> Connection<'a> {
     /// Switches to the node that a redirection names. Returns whether only this one request may go there.
     async fn follow(&mut self, fault: Fault) -> Result<bool, Fault> {
         let Servers::Cluster(cluster) = self.servers else { return Err(fault) };
-        let hop = next_hop(cluster, &self.shard, fault).await?;
+        let hop = next_hop(cluster, &self.peer.shard, fault).await?;
         self.switch(hop.shard)?;
         Ok(hop.is_asking)
     }
@@ -160,11 +168,7 @@ impl<'a> Connection<'a> {
     }
 
     fn switch(&mut self, shard: Arc<Shard>) -> Result<(), Fault> {
-        self.live = self.way.live(&shard)?;
-        self.shard = shard;
-        if let Some(generation) = &self.sent_on {
-            generation.store(self.live.generation, Ordering::Relaxed);
-        }
+        self.peer = Peer { live: self.way.live(&shard)?, shard };
         Ok(())
     }
 
@@ -181,13 +185,6 @@ impl<'a> Connection<'a> {
         if is_ours { self.counts(true) } else { Ok(false) }
     }
 
-    /// An entry of an answer may report a fault of the whole server: then the link reacts as if the whole answer did.
-    pub(crate) fn heed(&self, fault: &Fault) {
-        if matches!(fault, Fault::Distrusted(_)) {
-            self.distrust();
-        }
-    }
-
     async fn send(
         &mut self,
         command: (&str, &str),
@@ -195,8 +192,9 @@ impl<'a> Connection<'a> {
         is_asking: bool,
     ) -> Result<Value, Fault> {
         let now = Instant::now();
-        let acks = self.way.acks(&self.shard);
-        let floor = acks.map_or(&self.shard.clock, |(acks, _)| &acks.clock).floor(now);
+        let Peer { live, shard } = &self.peer;
+        let acks = self.way.acks(shard);
+        let floor = acks.map_or(&shard.clock, |(acks, _)| &acks.clock).floor(now);
         let write = |bytes: &mut Vec<u8>| {
             if is_asking {
                 Words::write(bytes, |words| _ = words.arg("ASKING"));
@@ -208,49 +206,56 @@ impl<'a> Connection<'a> {
         if let Some((acks, waits)) = acks {
             let mut bytes = Vec::new();
             write(&mut bytes);
-            let (value, short) = acks.send(self.live.clone(), bytes, commands, waits).await?;
+            let (value, short) = acks.send(live.clone(), bytes, commands, waits).await?;
             meters::round_trip(now);
             self.short = short;
             return fault::answered(Ok(value));
         }
-        answered(self.live.socket.ask_written(&write, commands).await, now)
+        answered(live.socket.ask_written(&write, commands).await, now)
     }
 
-    /// Sends the call of a script that the server should have cached, and leaves the answer to `then`. It does not go over the
-    /// acknowledging link.
-    pub(crate) fn call_then(
+    /// Whether answers to this request count only when replicas have acknowledged it.
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        self.way.acks(&self.peer.shard).is_some()
+    }
+
+    /// Sends the call of a script that the server should have cached, and leaves the answer to `then`: no caller has to be
+    /// polled for it. The call does not go over the acknowledging link.
+    pub(crate) fn call_then<R: Send + 'static>(
         &self,
         script: &Script,
-        fill: Fill<'_>,
-        then: impl FnOnce(Result<Value, Fault>) + Send + 'static,
+        request: R,
+        fill: impl Fn(&R, &mut Words<'_>, u64),
+        then: impl FnOnce(R, Result<Value, Fault>, &Peer) + Send + 'static,
     ) {
-        let now = Instant::now();
-        let (command, floor) =
-            (("EVALSHA", script.hash(self.shard.dialect())), self.shard.clock.floor(now));
-        let write = |bytes: &mut Vec<u8>| write_call(bytes, command, fill, floor);
+        let (now, shard) = (Instant::now(), &self.peer.shard);
+        let (command, floor) = (("EVALSHA", script.hash(shard.dialect())), shard.clock.floor(now));
         // Until the answer has come, the connection stays, and so do the passwords that the answer must not show.
-        let live = self.live.clone();
-        let then = move |answer| {
-            then(answered(answer, now));
-            drop(live);
-        };
-        self.live.socket.send(&write, Box::new(then));
-    }
-
-    fn distrust(&self) {
-        // All lead to the same server.
-        self.shard.links().for_each(|link| link.suspect(self.live.generation));
+        let peer = self.peer.clone();
+        self.peer.live.socket.send(|bytes| {
+            write_call(bytes, command, &|words, floor| fill(&request, words, floor), floor);
+            Box::new(move |answer| {
+                let answer = answered(answer, now);
+                answer.as_ref().err().iter().for_each(|fault| peer.heed(fault));
+                then(request, answer, &peer);
+            })
+        });
     }
 
     pub(crate) async fn type_of(self, key: &str) -> Option<String> {
-        match self.live.socket.ask(cmd("TYPE").arg(key)).await {
+        match self.peer.live.socket.ask(cmd("TYPE").arg(key)).await {
             Ok(Value::SimpleString(kind)) => Some(shown_type(kind)),
             _ => None,
         }
     }
 }
 
-fn write_call(bytes: &mut Vec<u8>, (command, script): (&str, &str), fill: Fill<'_>, floor: u64) {
+fn write_call(
+    bytes: &mut Vec<u8>,
+    (command, script): (&str, &str),
+    fill: &dyn Fn(&mut Words<'_>, u64),
+    floor: u64,
+) {
     Words::write(bytes, |words| fill(words.arg(command).arg(script), floor));
 }
 
@@ -260,22 +265,4 @@ fn answered(answer: Result<Vec<Value>, Broken>, sent: Instant) -> Result<Value, 
         meters::round_trip(sent);
     }
     fault::answered(answer.map(|mut answers| answers.pop().unwrap_or(Value::Nil)))
-}
-
-/// The connection on which a request was sent last.
-#[derive(Debug, Clone)]
-pub(crate) enum SentOn {
-    /// It was answered there.
-    Answered(u64),
-    /// It may still be redirected.
-    Shared(Arc<AtomicU64>),
-}
-
-impl SentOn {
-    pub(crate) fn generation(&self) -> u64 {
-        match self {
-            Self::Answered(generation) => *generation,
-            Self::Shared(generation) => generation.load(Ordering::Relaxed),
-        }
-    }
 }

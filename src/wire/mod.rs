@@ -54,7 +54,7 @@ pub(crate) use card::Card;
 pub(crate) use cluster::{Cluster, Crew};
 pub(crate) use commands::Commands;
 pub(crate) use common_args::CommonArgs;
-pub(crate) use connection::{Connection, SentOn};
+pub(crate) use connection::Connection;
 pub(crate) use destination::Destination;
 pub(crate) use failover_watch::watch_failovers;
 pub(crate) use fault::Fault;

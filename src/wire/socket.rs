@@ -119,12 +119,14 @@ impl Socket {
         self.0.shared.ask(write, Until::Count(commands)).await
     }
 
-    /// Sends one command that `write` writes, and leaves its answer to `then`. So nobody has to wait for it.
-    pub(crate) fn send(&self, write: &dyn Fn(&mut Vec<u8>), then: Then) {
+    /// Sends one command. `write` writes it, and returns what is done with the answer. So nobody has to wait for it.
+    pub(crate) fn send(&self, write: impl FnOnce(&mut Vec<u8>) -> Then) {
         let shared = &self.0.shared;
-        let Ok(room) = shared.room.try_acquire() else { return then(Err(Broken::Unsent)) };
+        let Ok(room) = shared.room.try_acquire() else {
+            return write(&mut Vec::new())(Err(Broken::Unsent));
+        };
         room.forget();
-        shared.send(write, Until::Count(1), Caller::Then(then));
+        shared.send(Until::Count(1), |bytes| Caller::Then(write(bytes)));
     }
 
     /// Sends commands that the server answers with pushes, and returns its errors.
@@ -283,18 +285,21 @@ impl Shared {
         // The request has the room until it is answered, also without its caller.
         room.forget();
         let (caller, answered) = oneshot::channel();
-        self.send(write, until, Caller::Waits(caller));
+        self.send(until, |bytes| {
+            write(bytes);
+            Caller::Waits(caller)
+        });
         // A caller is always told, unless the driver has panicked with its request in hand.
         answered.await.unwrap_or(Err(Broken::Ended))
     }
 
-    fn send(&self, write: &dyn Fn(&mut Vec<u8>), until: Until, caller: Caller) {
+    fn send(&self, until: Until, write: impl FnOnce(&mut Vec<u8>) -> Caller) {
         let mut requests = self.requests();
         if self.ended.initialized() {
             drop(requests);
-            return tell(Some(caller), Err(Broken::Unsent));
+            return tell(Some(write(&mut Vec::new())), Err(Broken::Unsent));
         }
-        write(&mut requests.unsent);
+        let caller = write(&mut requests.unsent);
         requests.unsent_requests += 1;
         let due = Instant::now() + self.patience;
         let answers = match until {

@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use crate::engine::caller::Contender;
+use crate::engine::caller::attempt::{AttemptAll, attempt_all};
 use crate::engine::caller::options::Patience;
-use crate::engine::caller::pending_acquire::{AttemptAll, attempt_all};
 use crate::engine::core::Engine;
 use crate::engine::entry::Hold;
 use crate::engine::grant::{Grant, Lease, Wish};

@@ -1,4 +1,4 @@
-//! How a caller asks Redis once, and what it makes of the answer. `pending_acquire.rs` sends the request.
+//! How a caller asks Redis once, and what it makes of the answer. `attempt.rs` sends the request.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::engine::caller::attempt::{Attempt, attempt};
 use crate::engine::caller::known::Known;
-use crate::engine::caller::pending_acquire::{Attempt, attempt};
 use crate::engine::caller::pick_up::Offer;
 use crate::engine::caller::{Caller, contest};
 use crate::engine::core::RETRY_PAUSE;

@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::engine::caller::Caller;
 use crate::engine::caller::ask::Short;
+use crate::engine::caller::attempt::Attempt;
 use crate::engine::caller::contender::Contender;
-use crate::engine::caller::pending_acquire::Attempt;
 use crate::engine::caller::pick_up::{Coming, Offer};
 use crate::engine::core::{Counted, Engine};
 use crate::engine::entry::{Entry, EntryPermit, Hold};

@@ -2,18 +2,19 @@
 //! batch; `engine/caller/pending_acquire.rs` says which acquires go alone. Renewals share requests in `engine/watchdog.rs`,
 //! releases in `engine/releaser/backlog.rs`.
 //!
-//! 1. If nothing is gathered, a caller sends its request at once, on its own task.
+//! 1. If nothing is gathered, a caller sends its request at once, on its own task. The task that reads the connection
+//!    passes the answer on.
 //! 2. At most `STRAIGHT` requests that callers have sent themselves are in flight. Further requests gather. The task of the
 //!    gathering sends them in their order of arrival. While `SEVERAL` or more are in flight, it waits until fewer are, a
 //!    batch is full, or one round trip has passed. It never has more than `WINDOW` batches in flight.
-//! 3. Gathered requests belong to the task of the gathering. A dropped caller strands no other, and a grant to it is
+//! 3. A request belongs to the gathering, never to its caller. A dropped caller strands no other, and a grant to it is
 //!    reported as an orphan.
 //! 4. A gathering limits its requests in flight. Otherwise the last of ten thousand answers would come after its caller's
 //!    response timeout. The caller would ask again, and the server would only ever answer too late.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -33,7 +34,7 @@ const SEVERAL: usize = 3;
 const SLOWEST: Duration = Duration::from_millis(5);
 
 /// A kind of request that can share a batch.
-pub(crate) trait Batch: Send + Sync {
+pub(crate) trait Batch: Send + Sync + 'static {
     type Question: Send + Sync;
     type Answer: Send;
 
@@ -42,12 +43,19 @@ pub(crate) trait Batch: Send + Sync {
     const MOST: usize;
     /// With this many requests of callers in flight, later callers do not send their own requests themselves.
     const STRAIGHT: usize;
-    /// The most requests in flight that the task of the gathering has sent. Requests sent by callers do not count: one
-    /// that is not polled any more would count forever.
+    /// The most requests in flight that the task of the gathering has sent.
     const WINDOW: usize;
 
     /// Sends all of these questions in one request.
     fn send(&self, questions: &[Self::Question]) -> impl Future<Output = Vec<Self::Answer>> + Send;
+
+    /// Sends a question from the task of its caller. `then` gets it back with its answer; with `None` if it was not tried, so
+    /// that the task of the gathering has to send it.
+    fn send_alone(
+        &self,
+        question: Self::Question,
+        then: impl FnOnce(Self::Question, Option<Self::Answer>) + Send + 'static,
+    );
 
     /// Handles an answer that no caller waits for any more.
     fn orphan(&self, answered: Answered<Self>)
@@ -111,52 +119,81 @@ impl<F: Batch> Gathering<F> {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// The right to send a request alone, if few are in flight. While the task of the gathering sends, it may still
-    /// have an earlier request to send: then a caller does not send before it.
-    pub(crate) fn send_alone(&self) -> Option<OnItsWay<'_, F>> {
-        let mut state = self.state();
-        let is_first = state.gathered == 0 && state.waiting.is_empty();
-        let free = is_first && state.alone < F::STRAIGHT && !state.closed;
-        if free {
-            state.alone += 1;
-        }
-        drop(state);
-        free.then(|| OnItsWay { gathering: self, since: Instant::now(), is_alone: true })
-    }
-
-    /// Waits for the next batch, and for its answer.
+    /// Sends a question, alone or with others, and waits for its answer.
     ///
     /// # Cancel safety
     /// A question that was not sent yet is never sent: see [`Batch::unsent`]. The answer to a question that was sent is
     /// an orphan.
     ///
-    /// Not an `async fn`: its future would have space for the question.
-    pub(crate) fn join(
-        &self,
+    /// Not an `async fn`: the question is on its way when this returns.
+    pub(crate) fn ask(
+        self: &Arc<Self>,
         question: F::Question,
     ) -> impl Future<Output = Result<Answered<F>, Fault>> + Send + use<'_, F> {
-        let mut ticket = self.queue(question);
+        let (told, answered) = oneshot::channel();
+        let mut ticket = Ticket { batch: &self.batch, answered };
+        let pending = Pending { question, told };
+        match self.goes_alone() {
+            true => self.send_alone(pending),
+            false => self.queue(pending),
+        }
         async move { (&mut ticket.answered).await.map_err(|_| Fault::Closed) }
     }
 
-    fn queue(&self, question: F::Question) -> Ticket<'_, F> {
-        let (told, answered) = oneshot::channel();
-        let ticket = Ticket { batch: &self.batch, answered };
+    /// Whether a caller may send its request itself, since few are in flight. While the task of the gathering sends, it may
+    /// still have an earlier request to send: then a caller does not send before it.
+    fn goes_alone(&self) -> bool {
+        let mut state = self.state();
+        let is_first = state.gathered == 0 && state.waiting.is_empty();
+        let goes = is_first && state.alone < F::STRAIGHT && !state.closed;
+        if goes {
+            state.alone += 1;
+        }
+        goes
+    }
+
+    fn send_alone(self: &Arc<Self>, Pending { question, told }: Pending<F>) {
+        let (gathering, since) = (Arc::clone(self), Instant::now());
+        self.batch.send_alone(question, move |question, answer| {
+            gathering.landed(since, |state| &mut state.alone);
+            match answer {
+                Some(answer) => tell(&gathering.batch, told, Answered { question, answer }),
+                None => gathering.queue(Pending { question, told }),
+            }
+        });
+    }
+
+    fn queue(&self, pending: Pending<F>) {
         let mut state = self.state();
         if state.closed {
-            // The sender is gone, and the question with it: there will be no answer.
-            return ticket;
+            // The sender is gone, and the question goes with it: there will be no answer.
+            return;
         }
         if state.waiting.is_empty() {
             state.since = Instant::now();
         }
-        state.waiting.push_back(Pending { question, told });
+        state.waiting.push_back(pending);
         let news = state.waiting.len() == 1 || state.waiting.len() == F::MOST;
         drop(state);
         if news {
             self.changed.notify_one();
         }
-        ticket
+    }
+
+    /// A request that was sent at `since` is no longer in flight.
+    fn landed(&self, since: Instant, count: impl FnOnce(&mut State<F>) -> &mut usize) {
+        // The limit excludes a server that does not answer: that is no round trip.
+        let took = since.elapsed().min(SLOWEST).as_micros() as u64;
+        let before = self.round_trip.load(Ordering::Relaxed);
+        // An eighth of the new to seven of the old, as TCP does (RFC 6298).
+        self.round_trip.store(before - before / 8 + took / 8, Ordering::Relaxed);
+        let mut state = self.state();
+        *count(&mut state) -= 1;
+        let awaited = !state.waiting.is_empty();
+        drop(state);
+        if awaited {
+            self.changed.notify_one();
+        }
     }
 
     /// Sends batches forever. When this ends, no caller is left waiting.
@@ -181,9 +218,7 @@ impl<F: Batch> Gathering<F> {
         loop {
             let until = match self.board(Instant::now()) {
                 Ok(waiting_for) => {
-                    let on_their_way =
-                        OnItsWay { gathering: self, since: Instant::now(), is_alone: false };
-                    return (waiting_for, on_their_way);
+                    return (waiting_for, OnItsWay { gathering: self, since: Instant::now() });
                 }
                 Err(until) => until,
             };
@@ -240,31 +275,22 @@ impl<F: Batch> Drop for Ticket<'_, F> {
     }
 }
 
-/// Counts a request as in flight, until it is dropped.
-pub(crate) struct OnItsWay<'a, F: Batch> {
+/// Counts a batch as in flight, until it is dropped.
+struct OnItsWay<'a, F: Batch> {
     gathering: &'a Gathering<F>,
     since: Instant,
-    is_alone: bool,
 }
 
 impl<F: Batch> Drop for OnItsWay<'_, F> {
     fn drop(&mut self) {
-        // The limit excludes a caller that is not polled, or a server that does not answer: neither is a round trip.
-        let took = self.since.elapsed().min(SLOWEST).as_micros() as u64;
-        let smoothed = &self.gathering.round_trip;
-        let before = smoothed.load(Ordering::Relaxed);
-        // An eighth of the new to seven of the old, as TCP does (RFC 6298).
-        smoothed.store(before - before / 8 + took / 8, Ordering::Relaxed);
-        let mut state = self.gathering.state();
-        match self.is_alone {
-            true => state.alone -= 1,
-            false => state.gathered -= 1,
-        }
-        let awaited = !state.waiting.is_empty();
-        drop(state);
-        if awaited {
-            self.gathering.changed.notify_one();
-        }
+        self.gathering.landed(self.since, |state| &mut state.gathered);
+    }
+}
+
+/// Tells a caller the answer, if the caller is still there.
+fn tell<F: Batch>(batch: &F, told: oneshot::Sender<Answered<F>>, answered: Answered<F>) {
+    if let Err(answered) = told.send(answered) {
+        batch.orphan(answered);
     }
 }
 
@@ -281,15 +307,12 @@ async fn carry<F: Batch>(batch: &F, waiting_for: Vec<Pending<F>>, air: OnItsWay<
     let answers = batch.send(&questions).await;
     drop(air);
     for ((question, told), answer) in questions.into_iter().zip(told).zip(answers) {
-        if let Err(answered) = told.send(Answered { question, answer }) {
-            batch.orphan(answered);
-        }
+        tell(batch, told, Answered { question, answer });
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::task::{Context, Waker};
 
     use super::*;
@@ -301,7 +324,11 @@ mod tests {
         orphans: Mutex<Vec<u64>>,
         unsent: Mutex<Vec<u64>>,
         held: tokio::sync::Mutex<()>,
+        /// Questions that callers have sent themselves, and what is done with the answers; `None`: callers cannot.
+        alone: Mutex<Option<Vec<Lone>>>,
     }
+
+    type Lone = (u64, Box<dyn FnOnce(u64, Option<u64>) + Send>);
 
     impl Batch for Doubling {
         type Question = u64;
@@ -314,6 +341,13 @@ mod tests {
             self.batches.lock().unwrap().push(questions.len());
             let _released = self.held.lock().await;
             questions.iter().map(|question| question * 2).collect()
+        }
+
+        fn send_alone(&self, question: u64, then: impl FnOnce(u64, Option<u64>) + Send + 'static) {
+            match &mut *self.alone.lock().unwrap() {
+                Some(alone) => alone.push((question, Box::new(then))),
+                None => then(question, None),
+            }
         }
 
         fn orphan(&self, answered: Answered<Self>) {
@@ -338,13 +372,13 @@ mod tests {
     fn all_on_their_way(gathering: &Doublings) -> Vec<OnItsWay<'_, Doubling>> {
         gathering.round_trip.store(60_000_000, Ordering::Relaxed);
         gathering.state().gathered = SEVERAL;
-        let on_its_way = |_| OnItsWay { gathering, since: Instant::now(), is_alone: false };
+        let on_its_way = |_| OnItsWay { gathering, since: Instant::now() };
         (0..SEVERAL).map(on_its_way).collect()
     }
 
     fn ask(gathering: &Doublings, question: u64) -> tokio::task::JoinHandle<u64> {
         let gathering = Arc::clone(gathering);
-        let asked = async move { gathering.join(question).await.unwrap().answer };
+        let asked = async move { gathering.ask(question).await.unwrap().answer };
         tokio::spawn(asked)
     }
 
@@ -355,14 +389,54 @@ mod tests {
         }
     }
 
+    /// Callers send their own requests. Returns the first of them.
+    fn take_alone(gathering: &Doublings) -> Lone {
+        gathering.batch.alone.lock().unwrap().as_mut().unwrap().remove(0)
+    }
+
     #[tokio::test]
     async fn a_request_goes_alone_only_if_no_other_is_on_its_way() {
         let gathering = gathering();
-        let first = gathering.send_alone();
-        assert!(first.is_some());
-        assert!(gathering.send_alone().is_none());
-        drop(first);
-        assert!(gathering.send_alone().is_some());
+        *gathering.batch.alone.lock().unwrap() = Some(Vec::new());
+        let first = ask(&gathering, 1);
+        settle().await;
+        assert_eq!(ask(&gathering, 2).await.unwrap(), 4, "it is gathered");
+        assert_eq!(*gathering.batch.batches.lock().unwrap(), [1]);
+        let (question, then) = take_alone(&gathering);
+        then(question, Some(question * 2));
+        assert_eq!(first.await.unwrap(), 2);
+        let third = ask(&gathering, 3);
+        settle().await;
+        let (question, then) = take_alone(&gathering);
+        then(question, Some(question * 2));
+        assert_eq!(third.await.unwrap(), 6);
+        assert_eq!(*gathering.batch.batches.lock().unwrap(), [1]);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_could_not_go_alone_is_gathered() {
+        let gathering = gathering();
+        *gathering.batch.alone.lock().unwrap() = Some(Vec::new());
+        let asked = ask(&gathering, 1);
+        settle().await;
+        let (question, then) = take_alone(&gathering);
+        then(question, None);
+        assert_eq!(asked.await.unwrap(), 2);
+        assert_eq!(*gathering.batch.batches.lock().unwrap(), [1]);
+        assert_eq!(gathering.state().alone, 0);
+    }
+
+    #[tokio::test]
+    async fn the_answer_to_a_request_that_went_alone_is_an_orphan_without_its_caller() {
+        let gathering = gathering();
+        *gathering.batch.alone.lock().unwrap() = Some(Vec::new());
+        let gone = ask(&gathering, 1);
+        settle().await;
+        gone.abort();
+        assert!(gone.await.unwrap_err().is_cancelled());
+        let (question, then) = take_alone(&gathering);
+        then(question, Some(question * 2));
+        assert_eq!(*gathering.batch.orphans.lock().unwrap(), [1]);
     }
 
     #[tokio::test]
@@ -386,26 +460,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn callers_that_are_not_polled_leave_the_window_open() {
-        let gathering = gathering();
-        gathering.state().alone = 1_000;
-        assert!(gathering.send_alone().is_none());
-        assert_eq!(ask(&gathering, 1).await.unwrap(), 2);
-    }
-
-    #[tokio::test]
     async fn nobody_waits_for_a_gathering_that_has_ended() {
         let gathering = Arc::new(Gathering::new(Doubling::default()));
         let runs = Arc::clone(&gathering);
         let running = tokio::spawn(async move { runs.run().await });
         let _others = all_on_their_way(&gathering);
         let gathered = Arc::clone(&gathering);
-        let waiting = tokio::spawn(async move { gathered.join(1).await.map(drop) });
+        let waiting = tokio::spawn(async move { gathered.ask(1).await.map(drop) });
         settle().await;
         running.abort();
         assert!(matches!(waiting.await.unwrap(), Err(Fault::Closed)));
-        assert!(matches!(gathering.join(2).await.map(drop), Err(Fault::Closed)));
-        assert!(gathering.send_alone().is_none());
+        assert!(matches!(gathering.ask(2).await.map(drop), Err(Fault::Closed)));
+        assert!(!gathering.goes_alone());
     }
 
     #[tokio::test]
@@ -464,7 +530,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_arrives_while_its_caller_goes_is_an_orphan_too() {
         let gathering = gathering();
-        let mut asked = Box::pin(gathering.join(1));
+        let mut asked = Box::pin(gathering.ask(1));
         let mut context = Context::from_waker(Waker::noop());
         assert!(asked.as_mut().poll(&mut context).is_pending());
         settle().await;
@@ -488,6 +554,10 @@ mod tests {
             std::future::pending().await
         }
 
+        fn send_alone(&self, question: u64, then: impl FnOnce(u64, Option<()>) + Send + 'static) {
+            then(question, None);
+        }
+
         fn orphan(&self, _: Answered<Self>) {}
 
         fn unsent(&self, _: u64) {}
@@ -497,7 +567,7 @@ mod tests {
     async fn many_requests_are_sent_in_their_order() {
         let (sender, mut sent) = tokio::sync::mpsc::channel(1_000);
         let gathering = Arc::new(Gathering::new(Sending(sender)));
-        let tickets: Vec<_> = (0..600).map(|question| gathering.queue(question)).collect();
+        let tickets: Vec<_> = (0..600).map(|question| gathering.ask(question)).collect();
         let runs = Arc::clone(&gathering);
         let running = tokio::spawn(async move { runs.run().await });
         let mut order = Vec::new();

@@ -7,7 +7,7 @@ use redis::Value;
 use crate::keys::{Key, Keys, TenureId};
 use crate::kinds::Family;
 use crate::wire::args::{Words, millis};
-use crate::wire::calls::{Acquire, Acquired, Manner, Release, Renewal};
+use crate::wire::calls::{Acquire, Manner, Release, Renewal};
 use crate::wire::common_args::CommonArgs;
 use crate::wire::connection::Connection;
 use crate::wire::family::{Renew, existing, scripts_of};
@@ -60,46 +60,6 @@ impl Connection<'_> {
             }
             _ => self.ask(renew.script(), keys, fill).await,
         }
-    }
-
-    pub(crate) async fn enter(&mut self, acquire: &Acquire) -> Result<Acquired, Fault> {
-        let reply = if acquire.keys.row.line.is_ours() {
-            self.ask_line(acquire).await?
-        } else {
-            // Boxed: in most kinds a request needs no space for it.
-            Box::pin(self.ask_without_line(acquire)).await?
-        };
-        self.acquired_alone(reply)
-    }
-
-    /// Asks for a lock of a kind that has a line.
-    async fn ask_line(&mut self, acquire: &Acquire) -> Result<Value, Fault> {
-        let Acquire { keys, id, lease, secret, .. } = acquire;
-        let common = self.common();
-        let fill = |words: &mut Words<'_>, floor: u64| {
-            words.arg(4).arg(keys.tokens()).arg(keys.lock()).arg(keys.line()).arg(keys.notes());
-            words.arg(floor);
-            if !keys.row.family.is_batched() {
-                words.arg(keys.row.word).arg(keys.kind.capacity());
-            }
-            words.arg(id.of(&common.client)).arg(millis(*lease));
-            let (mut digits, mut stamp) = (Buffer::new(), Buffer::new());
-            let [digits, stamp] = secret.parts(&mut digits, &mut stamp);
-            words.joined(&[&common.line_terms, digits, stamp, " ", &keys.channel]);
-            unusual(words, acquire, &common.client);
-        };
-        self.call(scripts_of(keys).acquire, &fill).await
-    }
-
-    async fn ask_without_line(&mut self, acquire: &Acquire) -> Result<Value, Fault> {
-        let Acquire { keys, id, lease, manner, permits, within, place, .. } = acquire;
-        let fill = |words: &mut Words<'_>, client: &str| {
-            words.arg(id.of(client)).arg(*permits).arg(millis(*lease)).arg(manner.word());
-            or_nobody(words, *within, client);
-            // Without a line, no message grants anything, and nothing has to be proved.
-            words.arg(*place).arg(0);
-        };
-        self.ask(scripts_of(keys).acquire, keys, fill).await
     }
 
     /// Releases a lock that is not plain, or leaves its line.
@@ -208,6 +168,40 @@ fn write_question_of(
     all.iter().for_each(|key| _ = words.arg(*key));
     words.arg(floor).arg(keys.row.word).arg(keys.kind.capacity());
     words.arg(&*keys.channel).arg(common.message()).arg(millis(common.waiter_ttl));
+}
+
+/// Writes what asks for a lock of a kind that has a line.
+pub(crate) fn write_acquire_in_line(
+    words: &mut Words<'_>,
+    floor: u64,
+    common: &CommonArgs,
+    acquire: &Acquire,
+) {
+    let Acquire { keys, id, lease, secret, .. } = acquire;
+    words.arg(4).arg(keys.tokens()).arg(keys.lock()).arg(keys.line()).arg(keys.notes());
+    words.arg(floor);
+    if !keys.row.family.is_batched() {
+        words.arg(keys.row.word).arg(keys.kind.capacity());
+    }
+    words.arg(id.of(&common.client)).arg(millis(*lease));
+    let (mut digits, mut stamp) = (Buffer::new(), Buffer::new());
+    let [digits, stamp] = secret.parts(&mut digits, &mut stamp);
+    words.joined(&[&common.line_terms, digits, stamp, " ", &keys.channel]);
+    unusual(words, acquire, &common.client);
+}
+
+pub(crate) fn write_acquire_without_line(
+    words: &mut Words<'_>,
+    floor: u64,
+    common: &CommonArgs,
+    acquire: &Acquire,
+) {
+    let Acquire { keys, id, lease, manner, permits, within, place, .. } = acquire;
+    write_question(words, floor, common, keys);
+    words.arg(id.of(&common.client)).arg(*permits).arg(millis(*lease)).arg(manner.word());
+    or_nobody(words, *within, &common.client);
+    // Without a line, no message grants anything, and nothing has to be proved.
+    words.arg(*place).arg(0);
 }
 
 /// Writes what releases a lock that is not plain, or leaves its line.

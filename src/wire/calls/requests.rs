@@ -16,12 +16,19 @@ type Orphanage = Arc<dyn Fn(&Acquire, Option<Answer>) + Send + Sync>;
 
 /// The answer to an acquire, with what its caller has to know of the request.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Answer<A = Acquired> {
     /// The time before the request was sent.
     pub(crate) sent: Instant,
     /// The connection on which it was sent.
     pub(crate) sent_on: u64,
-    pub(crate) result: Result<Acquired, Fault>,
+    pub(crate) result: Result<A, Fault>,
+}
+
+/// Sends acquires, and hands over those whose caller has left.
+#[derive(Clone)]
+struct Desk {
+    commands: Commands,
+    orphaned: Orphanage,
 }
 
 /// The acquires of a client.
@@ -29,6 +36,7 @@ pub(crate) struct Answer {
 pub(crate) struct Requests {
     pub(crate) acquires: Arc<Gathering<Acquires<64>>>,
     pub(crate) singles: Arc<Gathering<Acquires<1>>>,
+    pub(crate) together: Arc<Gathering<Together>>,
 }
 
 impl Requests {
@@ -36,27 +44,23 @@ impl Requests {
         commands: &Commands,
         orphaned: impl Fn(&Acquire, Option<Answer>) + Send + Sync + 'static,
     ) -> Self {
-        let orphaned: Orphanage = Arc::new(orphaned);
-        let singles = Acquires { commands: commands.clone(), orphaned: Arc::clone(&orphaned) };
-        let acquires = Acquires { commands: commands.clone(), orphaned };
+        let desk = Desk { commands: commands.clone(), orphaned: Arc::new(orphaned) };
         Self {
-            acquires: Arc::new(Gathering::new(acquires)),
-            singles: Arc::new(Gathering::new(singles)),
+            acquires: Arc::new(Gathering::new(Acquires(desk.clone()))),
+            singles: Arc::new(Gathering::new(Acquires(desk.clone()))),
+            together: Arc::new(Gathering::new(Together(desk))),
         }
     }
 
     /// Gathers requests forever.
     pub(crate) async fn run(self) {
-        tokio::join!(self.acquires.run(), self.singles.run());
+        tokio::join!(self.acquires.run(), self.singles.run(), self.together.run());
     }
 }
 
 /// Acquires that share a batch of at most `N`, of plain locks; or with an `N` of one, those that are sent alone, each as one
 /// script call.
-pub(crate) struct Acquires<const N: usize> {
-    commands: Commands,
-    orphaned: Orphanage,
-}
+pub(crate) struct Acquires<const N: usize>(Desk);
 
 impl<const N: usize> Batch for Acquires<N> {
     type Question = Acquire;
@@ -70,7 +74,7 @@ impl<const N: usize> Batch for Acquires<N> {
             meters::batch("acquire", questions.len());
         }
         let sent = Instant::now();
-        let (sent_on, results) = match self.commands.acknowledged(&questions[0].keys) {
+        let (sent_on, results) = match self.0.commands.acknowledged(&questions[0].keys) {
             Ok(mut connection) => {
                 let mut results = match questions {
                     // A lone question uses the script that also puts the caller in line if the lock is not free.
@@ -85,7 +89,7 @@ impl<const N: usize> Batch for Acquires<N> {
                     }
                     results = Ok(singly);
                 }
-                (connection.generation(), results)
+                (connection.peer().generation(), results)
             }
             Err(fault) => (0, Err(fault)),
         };
@@ -93,14 +97,88 @@ impl<const N: usize> Batch for Acquires<N> {
         each(results, questions.len()).into_iter().map(answer).collect()
     }
 
+    fn send_alone(
+        &self,
+        question: Acquire,
+        then: impl FnOnce(Acquire, Option<Answer>) + Send + 'static,
+    ) {
+        let sent = Instant::now();
+        let connection = match self.0.commands.acknowledged(&question.keys) {
+            Ok(connection) if connection.is_acknowledged() || question.takes_two_calls() => {
+                return then(question, None);
+            }
+            Ok(connection) => connection,
+            Err(fault) => {
+                return then(question, Some(Answer { sent, sent_on: 0, result: Err(fault) }));
+            }
+        };
+        connection.acquire_then(question, move |question, result, sent_on| {
+            let answer = match result {
+                // It was not tried: the lock is elsewhere, the server has forgotten the script, or there is no connection, or no
+                // room on it.
+                Err(Fault::NoScript | Fault::Redirected(..) | Fault::NotSent(_)) => None,
+                result => Some(Answer { sent, sent_on, result }),
+            };
+            then(question, answer);
+        });
+    }
+
     fn orphan(&self, Answered { question, answer }: Answered<Self>) {
-        (self.orphaned)(&question, Some(answer));
+        (self.0.orphaned)(&question, Some(answer));
     }
 
     /// The caller relies on this task to clean up after its request. If the request was a sign of life, the place in line is
     /// given up.
     fn unsent(&self, question: Acquire) {
-        (self.orphaned)(&question, None);
+        (self.0.orphaned)(&question, None);
+    }
+}
+
+/// Acquires of several plain locks in one step, all of them or none. The answer has the index of the lock that it is about.
+pub(crate) struct Together(Desk);
+
+impl Batch for Together {
+    type Question = Vec<Acquire>;
+    type Answer = Answer<(usize, Result<Acquired, Fault>)>;
+    const MOST: usize = 1;
+    const STRAIGHT: usize = 0;
+    const WINDOW: usize = 64;
+
+    async fn send(&self, questions: &[Vec<Acquire>]) -> Vec<Self::Answer> {
+        let (sent, acquires) = (Instant::now(), &questions[0]);
+        let (sent_on, result) = match self.0.commands.acknowledged(&acquires[0].keys) {
+            Ok(mut connection) => {
+                let answer = connection.acquire_all(acquires).await;
+                (connection.peer().generation(), answer)
+            }
+            Err(fault) => (0, Err(fault)),
+        };
+        vec![Answer { sent, sent_on, result }]
+    }
+
+    fn send_alone(
+        &self,
+        question: Vec<Acquire>,
+        then: impl FnOnce(Vec<Acquire>, Option<Self::Answer>) + Send + 'static,
+    ) {
+        then(question, None);
+    }
+
+    fn orphan(&self, Answered { question, answer }: Answered<Self>) {
+        let Answer { sent, sent_on, result } = answer;
+        for acquire in &question {
+            let result = match &result {
+                Ok((_, Ok(acquired))) => Ok(*acquired),
+                // The server refused one of them, so it granted none.
+                Ok((_, Err(_))) => Ok(Acquired::Contended),
+                Err(fault) => Err(fault.clone()),
+            };
+            (self.0.orphaned)(acquire, Some(Answer { sent, sent_on, result }));
+        }
+    }
+
+    fn unsent(&self, question: Vec<Acquire>) {
+        question.iter().for_each(|acquire| (self.0.orphaned)(acquire, None));
     }
 }
 

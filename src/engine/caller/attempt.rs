@@ -1,0 +1,182 @@
+//! A request that may take one lock or several, and what its answer is worth. `caller/ask.rs` makes one. It belongs to the
+//! client until it is answered (`wire/calls/gathering.rs`): if its caller has gone by then, the client releases what the
+//! request has taken (`Job::for_orphan`).
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::engine::core::Engine;
+use crate::engine::entry::Entry;
+use crate::engine::ghost::Ghost;
+use crate::engine::grant::{Grant, deadline};
+use crate::engine::releaser::{Job, Outbox};
+use crate::keys::{Keys, TenureId};
+use crate::kinds::Holders;
+use crate::wire::{Acquire, Acquired, Answer, Answered, Batch, Fault, Gathering};
+
+/// The answer to an attempt.
+pub(crate) enum Attempt {
+    Granted(Grant),
+    /// An answer that is no grant. [`Acquired::Contended`]: the offered tenure was released, and a waiter of another client may
+    /// have been woken: it goes first.
+    Other(Acquired),
+}
+
+/// The answer to an attempt to take several locks at once.
+pub(crate) enum AttemptAll {
+    /// All of them, in the order of the request.
+    Granted(Vec<Grant>),
+    /// None: another caller has this one, or stands in line for it.
+    Busy(usize),
+    /// None: the client that has this one may keep it idle. If it does, it gives the lock back.
+    Kept(usize),
+    /// None: the server refused this one.
+    Refused(usize, Fault),
+}
+
+/// Tries once. Callers that try at the same time share one request.
+///
+/// # Cancel safety
+/// If the future is dropped and Redis grants the lock, the client releases it in the background.
+pub(crate) async fn attempt(
+    engine: &Engine,
+    mut acquire: Acquire,
+    entry: &Entry,
+) -> Result<Attempt, Fault> {
+    // A lock that is known to be contended is requested alone, and so is every lock in a cluster.
+    let is_alone =
+        acquire.keys.row.holders != Holders::Plain || acquire.old.is_some() || acquire.place > 0;
+    if !is_alone && !engine.commands.is_scattered() {
+        let caller = [Caller::of(engine, &acquire)];
+        let Answered { question, answer } =
+            asked(&engine.requests.acquires, acquire, caller).await?;
+        if !matches!(answer.result, Ok(Acquired::Contended)) {
+            return worth(engine, &question, answer, entry);
+        }
+        // The script that takes several locks puts nobody in line. For that, ask for this lock alone.
+        acquire = question;
+    }
+    let caller = [Caller::of(engine, &acquire)];
+    let Answered { question, answer } = asked(&engine.requests.singles, acquire, caller).await?;
+    worth(engine, &question, answer, entry)
+}
+
+/// Tries once to take plain locks in one step, one or several: all of them or none.
+///
+/// # Cancel safety
+/// Same as [`attempt`], for each of them.
+pub(crate) async fn attempt_all(
+    engine: &Engine,
+    acquires: Vec<Acquire>,
+) -> Result<AttemptAll, Fault> {
+    let callers: Vec<_> = acquires.iter().map(|acquire| Caller::of(engine, acquire)).collect();
+    let Answered { question: acquires, answer } =
+        asked(&engine.requests.together, acquires, callers).await?;
+    let Answer { sent, sent_on, result } = answer;
+    let attempt = result.and_then(|answer| match answer {
+        (_, Ok(Acquired::Granted { number, .. })) => {
+            granted(&acquires, number, sent).map(AttemptAll::Granted)
+        }
+        (which, Ok(Acquired::Kept(_))) => Ok(AttemptAll::Kept(which)),
+        (which, Ok(_)) => Ok(AttemptAll::Busy(which)),
+        (which, Err(fault)) => Ok(AttemptAll::Refused(which, fault)),
+    });
+    if attempt.as_ref().is_err_and(Fault::may_hold) {
+        acquires.iter().for_each(|one| engine.later(Job::ghost(Ghost::new(one, sent_on))));
+    }
+    attempt
+}
+
+/// The grants of a step that granted all locks.
+fn granted(acquires: &[Acquire], first: u64, sent: Instant) -> Result<Vec<Grant>, Fault> {
+    let now = Instant::now();
+    if acquires.iter().any(|acquire| now >= deadline(sent, acquire.lease)) {
+        return Err(Fault::late("the grants arrived after a lease had expired"));
+    }
+    let grant = |(acquire, number): (&Acquire, u64)| {
+        let Acquire { id, lease, ref debt, .. } = *acquire;
+        Grant { id, number, awaited: true, lease, sent, debt: debt.clone() }
+    };
+    Ok(acquires.iter().zip(first..).map(grant).collect())
+}
+
+/// Sends a request, and waits for its answer.
+///
+/// Not an `async fn`: its future would have space for the request several times.
+fn asked<'a, F: Batch>(
+    gathering: &'a Arc<Gathering<F>>,
+    question: F::Question,
+    callers: impl AsMut<[Caller<'a>]> + Send,
+) -> impl Future<Output = Result<Answered<F>, Fault>> + Send {
+    let answered = gathering.ask(question);
+    async move {
+        let mut answered = pin!(answered);
+        // They are dropped before `answered`: so the release is expected before the answer can become an orphan.
+        let mut callers = callers;
+        let answered = answered.as_mut().await;
+        callers.as_mut().iter_mut().for_each(|caller| caller.keys = None);
+        answered
+    }
+}
+
+/// A caller that waits for the answer to a request. If it is dropped before, its name counts as being released.
+struct Caller<'a> {
+    outbox: &'a Outbox,
+    /// `None` once it has the answer.
+    keys: Option<Arc<Keys>>,
+    id: TenureId,
+}
+
+impl<'a> Caller<'a> {
+    fn of(engine: &'a Engine, acquire: &Acquire) -> Self {
+        let (outbox, keys) = (&engine.outbox, Some(Arc::clone(&acquire.keys)));
+        Self { outbox, keys, id: acquire.id }
+    }
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        self.keys.iter().for_each(|keys| self.outbox.releases.expect(keys, self.id));
+    }
+}
+
+/// What an answer means for its caller, which is there.
+fn worth(
+    engine: &Engine,
+    acquire: &Acquire,
+    answer: Answer,
+    entry: &Entry,
+) -> Result<Attempt, Fault> {
+    let Answer { sent, sent_on, result } = answer;
+    let Acquire { keys, id, lease, place, debt, .. } = acquire;
+    let fault = match result {
+        // The grant came so late that its lease is over: the client releases it, as if it had not been answered.
+        Ok(Acquired::Granted { .. }) if Instant::now() >= deadline(sent, *lease) => {
+            Fault::late("the grant arrived after its lease had expired")
+        }
+        Ok(Acquired::Granted { number, awaited }) => {
+            let (id, lease, debt) = (*id, *lease, debt.clone());
+            return Ok(Attempt::Granted(Grant { id, number, awaited, lease, sent, debt }));
+        }
+        // `close` has given up the places of all waiters that it found. This place came after that.
+        Ok(Acquired::Waits { .. }) if engine.debts.is_closed() => {
+            engine.later(Job::leave_line(keys, *id, debt.clone()));
+            return Err(Fault::Closed);
+        }
+        Ok(other) => return Ok(Attempt::Other(other)),
+        Err(fault) => fault,
+    };
+    if fault.may_hold() {
+        let ghost = Ghost::new(acquire, sent_on);
+        // A contender with a place in line asks again, under another owner field. The client releases the old owner field
+        // after that. If it did so before, the place would be free in between, and the waiters behind it would be let in. A
+        // caller that asks beside the contender has no place: what its request was granted is released at once.
+        match fault.may_have_run() && *place > 0 && entry.has_place() {
+            true => entry.hold_back(ghost),
+            false => engine.later(Job::ghost(ghost)),
+        }
+    }
+    Err(fault)
+}
