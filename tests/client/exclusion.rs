@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::fixture::{client, server_and_client};
 use common::{Site, Worker, WorkerSide, connect, timeout};
-use parklock::{Client, FencingToken};
+use parklock::{Client, Config, FencingToken};
 use redis::aio::MultiplexedConnection;
 use redis::pipe;
 use tokio::task::JoinSet;
@@ -14,6 +14,10 @@ use tokio::task::JoinSet;
 const PROCESSES: usize = 8;
 const TASKS: usize = 16;
 const TOTAL: u64 = 20_000;
+
+/// A lock that a message has granted is lost unless its holder confirms it in this time. Nothing stops a worker that has lost
+/// the lock from writing, so none may lose it, even on a machine that lets it rest for seconds.
+const LONG: Duration = Duration::from_secs(60);
 
 /// What the lock protects lies in one slot of a cluster.
 const VALUE: &str = "{own}:value";
@@ -61,7 +65,8 @@ async fn count_up(client: Client, mut redis: MultiplexedConnection) -> u64 {
 async fn worker_that_counts_up() {
     let Some(mut boss) = WorkerSide::here() else { return };
     let url = boss.variable("URL");
-    let client = common::fixture::comes_in(&url, parklock::Config::default()).await;
+    let config = Config::default().watchdog_timeout(LONG * 2).waiter_ttl(LONG);
+    let client = common::fixture::comes_in(&url, config).await;
     let redis = connect(&boss.variable("STORE")).await;
     boss.tell("ready");
     boss.order().await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parklock::{Client, Error};
 use parklock_testing::Redis;
-use redis::cmd;
+use redis::{AsyncConnectionConfig, cmd};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -26,7 +26,9 @@ async fn clients_over_the_port_and_within_the_process_share_the_server() {
 async fn other_programs_read_and_write_over_the_port() {
     let redis = Redis::start();
     let other = redis::Client::open(redis.url()).unwrap();
-    let mut other = other.get_multiplexed_async_connection().await.unwrap();
+    // Its default, half a second, is short on a busy machine.
+    let patient = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(60)));
+    let mut other = other.get_multiplexed_async_connection_with_config(&patient).await.unwrap();
     cmd("SET").arg("key").arg("value").exec_async(&mut other).await.unwrap();
     let value: String = cmd("GET").arg("key").query_async(&mut other).await.unwrap();
     assert_eq!(value, "value");
