@@ -14,7 +14,7 @@
 //! | what happens | where |
 //! |---|---|
 //! | `lock().await` | `caller.rs`: it queues in its client (`entry/queue.rs`), asks (`caller/ask.rs`), waits (`caller/contend.rs` drives, `waiting.rs` decides what it does and how long it parks) |
-//! | an acquire gets no answer, or replicas do not acknowledge it | `caller/ask.rs` rides it out, and asks again under a new owner field (`Entry::ask`). If its caller has gone, `caller/pending_acquire.rs` leaves a ghost. If it was a nested hold: `holding.rs` |
+//! | an acquire gets no answer, or replicas do not acknowledge it | `caller/ask.rs` rides it out, and asks again under a new owner field (`Entry::ask`). `caller/attempt.rs` leaves a ghost. If it was a nested hold: `holding.rs` |
 //! | a waiter shows a sign of life | when: `waiting.rs`; sent: `caller/ask.rs`; its secret: `secrets.rs`. The server's half is `lua/line/acquire.lua` |
 //! | a message arrives | `listener.rs` finds whom it concerns. A message to all clients, or of Redisson, makes every contender on its channel ask: `hear_of_all` there |
 //! | a message is lost | `Waiting::next` in `waiting.rs` limits each park: `max_park`, `DEAF`, `ENDLESS`. In `entry/table.rs`, one far contender asks for all |
@@ -28,7 +28,7 @@
 //! | the log says that a server fails | `outages.rs`: the watchdog and `caller/ask.rs` report to it |
 //! | a leader or an interval is marked | `holding/mark_calls.rs` |
 //! | a holder waits for a condition | `holding/condition.rs` |
-//! | a caller is dropped | `caller/pending_acquire.rs` sees it; `ghost.rs` says who releases what it may be granted; `look_after.rs` gives back what nobody waits for any more |
+//! | a caller is dropped | its request goes on without it, and `Job::for_orphan` in `releaser/job.rs` releases what that is granted; `look_after.rs` gives back what nobody waits for any more |
 //! | several locks are taken in one step | `caller/acquire_all.rs` |
 //! | a latch is changed, a condition notified | `orders.rs` repeats the request until it is answered |
 //! | a release is repeated | `holding/unlock.rs` leaves it to `releaser.rs`; `releaser/job.rs` |

@@ -1,5 +1,5 @@
 //! Acquires of several callers at the same moment share a batch. `requests.rs` says which, and how many in a
-//! batch; `engine/caller/pending_acquire.rs` says which acquires go alone. Renewals share requests in `engine/watchdog.rs`,
+//! batch; `engine/caller/attempt.rs` says which acquires go alone. Renewals share requests in `engine/watchdog.rs`,
 //! releases in `engine/releaser/backlog.rs`.
 //!
 //! 1. If nothing is gathered, a caller sends its request at once, on its own task. The task that reads the connection
