@@ -239,6 +239,12 @@ impl Fault {
         self.may_have_run() || matches!(self, Self::Unacknowledged(_))
     }
 
+    /// Whether a request that its caller has sent itself was not tried: the lock is elsewhere, the server has forgotten the
+    /// script, or there is no connection, or no room on it. A task of the client then makes the first attempt.
+    pub(crate) fn was_not_tried(&self) -> bool {
+        matches!(self, Self::NoScript | Self::Redirected(..) | Self::NotSent(_))
+    }
+
     /// Whether retrying may help.
     pub(crate) fn is_passing(&self) -> bool {
         match self {

@@ -13,7 +13,7 @@ use crate::engine::entry::tenure::{At, Left};
 use crate::engine::entry::{Hold, OwnerHolds, Stay, Tenure};
 use crate::engine::grant::Loss;
 use crate::engine::holding::unanswered_count::UnansweredCount;
-use crate::engine::releaser::{FirstAttempt, Job};
+use crate::engine::releaser::{FirstAttempt, Job, Outcome};
 use crate::error::{Error, Result};
 use crate::pause::within;
 use crate::token::FencingToken;
@@ -237,14 +237,12 @@ impl Engine {
         }
         let memory = Arc::clone(&self.memory);
         let (request, connection) = (job.request(), self.commands.connection(&job.keys));
-        let then = move |outcome| {
+        let then = move |outcome: Outcome| {
             if is_plain {
                 memory.is_lone_release.store(false, Ordering::Relaxed);
             }
             let goes_on = match outcome {
-                // It was not tried: the lock is elsewhere, the server has forgotten the script, or there is no connection, or no
-                // room on it. The releaser makes the first attempt.
-                Err(Fault::NoScript | Fault::Redirected(..) | Fault::NotSent(_)) => Some(job),
+                Err(fault) if fault.was_not_tried() => Some(job),
                 outcome => job.came_to(outcome),
             };
             goes_on.into_iter().for_each(|job| memory.later(job));

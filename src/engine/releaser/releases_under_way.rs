@@ -1,7 +1,7 @@
 //! The names that this client is releasing: no caller has them any more, but Redis has not answered yet. A caller that only
 //! tries waits for that answer, since this client itself is nobody else. `unlock.rs` and `releaser.rs` do the work.
-//! `ghost.rs` says who gives back a grant that comes for a dropped caller. For a caller that shared a batch, the release
-//! is recorded here when the caller goes. It is sent when the batch is answered.
+//! `ghost.rs` says who gives back a grant that comes for a dropped caller. That release is recorded here when the caller
+//! goes, and sent when the request is answered.
 
 use std::array::from_fn;
 use std::collections::{BTreeMap, VecDeque};

@@ -1,5 +1,5 @@
-//! Acquires of several callers at the same moment share a batch. `requests.rs` says which, and how many in a
-//! batch; `engine/caller/attempt.rs` says which acquires go alone. Renewals share requests in `engine/watchdog.rs`,
+//! How an acquire goes to the server: at once, or in a batch with others of the same moment. `requests.rs` says which, and how many
+//! in a batch; `engine/caller/attempt.rs` says which acquires go alone. Renewals share requests in `engine/watchdog.rs`,
 //! releases in `engine/releaser/backlog.rs`.
 //!
 //! 1. If nothing is gathered, a caller sends its request at once, on its own task. The task that reads the connection

@@ -113,13 +113,8 @@ impl<const N: usize> Batch for Acquires<N> {
             }
         };
         connection.acquire_then(question, move |question, result, sent_on| {
-            let answer = match result {
-                // It was not tried: the lock is elsewhere, the server has forgotten the script, or there is no connection, or no
-                // room on it.
-                Err(Fault::NoScript | Fault::Redirected(..) | Fault::NotSent(_)) => None,
-                result => Some(Answer { sent, sent_on, result }),
-            };
-            then(question, answer);
+            let is_answer = !result.as_ref().is_err_and(Fault::was_not_tried);
+            then(question, is_answer.then_some(Answer { sent, sent_on, result }));
         });
     }
 
