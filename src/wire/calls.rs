@@ -300,7 +300,7 @@ impl Connection<'_> {
         };
         self.call_then(release_script(&release), release, fill, move |release, reply, _| {
             let outcome = match is_batched {
-                true => reply.and_then(|reply| each(reply, 1)).and_then(only),
+                true => reply.and_then(alone),
                 false => found(reply),
             };
             then(match outcome {
@@ -439,6 +439,14 @@ fn each(reply: Value, asked: usize) -> Result<Vec<Result<bool, Fault>>, Fault> {
         return Err(strange(&items.len()));
     }
     Ok(items.iter().map(still_ours).collect())
+}
+
+/// The answer about the only plain lock of a request. It seldom is a list.
+fn alone(reply: Value) -> Result<bool, Fault> {
+    match reply {
+        Value::Int(_) => still_ours(&reply),
+        reply => each(reply, 1).and_then(only),
+    }
 }
 
 fn still_ours(item: &Value) -> Result<bool, Fault> {
