@@ -275,7 +275,6 @@ impl Caller {
             // It is held now, so it was held since this caller came: no need to read the clock in each turn.
             visit.entry.note_holder_since(self.started);
         }
-        visit.have_contender_watched();
         queued
     }
 

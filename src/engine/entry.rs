@@ -111,12 +111,10 @@ impl Entry {
     fn change<R>(self: &Arc<Self>, change: impl FnOnce(&mut State, &mut After) -> R) -> R {
         let mut after = After::default();
         let result = change(&mut self.state(), &mut after);
-        let lookout = self.table.lookout();
-        after.uncounted.take().into_iter().for_each(|age| lookout.end(age));
         after.called.take().into_iter().for_each(Waker::wake);
         after.all.drain(..).for_each(Waker::wake);
         if after.watch {
-            lookout.watch(self);
+            self.table.lookout().watch(self);
         }
         result
     }

@@ -36,11 +36,9 @@ async fn look(engine: Weak<Core>) {
             // Its own timer rings at the same moment: look once later.
             entry.have_watched();
         }
-        let (watched, takes_long) = lookout.next(pause.max(SHORTEST)).await;
+        let watched = lookout.next(pause.max(SHORTEST)).await;
         let Some(engine) = Engine::of(&engine) else { return };
         let now = Instant::now();
-        let due = if takes_long { engine.table.due(now) } else { Vec::new() };
-        due.iter().for_each(Entry::have_watched);
         for entry in watched.iter().filter_map(Weak::upgrade) {
             entry.end_watch();
             if engine.look_at(&entry, now) {

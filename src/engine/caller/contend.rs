@@ -120,7 +120,7 @@ impl Caller {
     }
 
     /// The caller has to wait. If it waits for a condition, tells the holder that it stands in line. Tells the caller
-    /// right ahead in line who comes next, and the lookout whom to watch.
+    /// right ahead in line who comes next.
     fn has_to_wait(
         &self,
         contender: &Contender,
@@ -140,7 +140,6 @@ impl Caller {
         {
             self.engine.table.stands_behind(entry, ahead);
         }
-        contender.visit().have_contender_watched();
         Ok(())
     }
 

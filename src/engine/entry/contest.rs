@@ -153,11 +153,6 @@ impl Contest {
         self.woken && self.work.is_some()
     }
 
-    /// Whether the work should be polled soon, or should have been.
-    pub(crate) fn is_due(&self, now: Instant) -> bool {
-        (self.woken || !self.sleeps(now)) && self.work.is_some()
-    }
-
     fn sleeps(&self, now: Instant) -> bool {
         self.asleep.is_some_and(|until| until > now.into())
     }
@@ -252,10 +247,6 @@ mod tests {
             self.contest(|contest| contest.is_late())
         }
 
-        fn is_due(&self, now: Instant) -> bool {
-            self.contest(|contest| contest.is_due(now))
-        }
-
         fn take_silent(&self) -> Option<Work> {
             self.contest(Contest::take_silent)
         }
@@ -332,7 +323,6 @@ mod tests {
         assert_eq!(poll(&sleeper, &mut part), Poll::Pending);
         assert_eq!([(); 9].map(|()| sleeper.look(now)), [Look::Well; 9]);
         assert_eq!(sleeper.look_at(), Some(until));
-        assert!(!sleeper.is_due(now) && sleeper.is_due(until));
         assert_eq!(sleeper.look(until), Look::Late);
         assert!(sleeper.is_late(), "it was woken");
         assert_eq!(sleeper.look_at(), None);
@@ -366,7 +356,6 @@ mod tests {
         let mut part = Part::New(work);
         for _ in 0..2 {
             assert_eq!(poll(&contest, &mut part), Poll::Pending);
-            assert!(contest.is_due(Instant::now()));
             assert_eq!(looks(&contest), [Look::Late; 4]);
             assert!(contest.is_late(), "it was woken");
         }

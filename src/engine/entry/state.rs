@@ -15,8 +15,7 @@ use crate::engine::compact_instant::CompactInstant;
 use crate::engine::entry::Tenure;
 use crate::engine::entry::alarms::Alarm;
 use crate::engine::entry::behind::Behind;
-use crate::engine::entry::contest::{Contest, Part, Work};
-use crate::engine::entry::lookout::Age;
+use crate::engine::entry::contest::{Contest, Work};
 use crate::engine::entry::queue::{Queue, Ticket};
 use crate::engine::entry::side_by_side::SideBySide;
 use crate::engine::ghost::Ghost;
@@ -67,11 +66,6 @@ pub(super) struct Watched {
     /// Whether the lookout watches it.
     pub(super) is_so: bool,
     pub(super) alarm: Alarm,
-    /// Whether the lookout is notified when the contender is woken. Not as long as the contender is alone.
-    pub(super) is_told: bool,
-    /// How long the contender has had no answer, and how many contenders were counted.
-    age: Option<Age>,
-    counted: u32,
 }
 
 /// What a change of the state leaves to be done when the state is unlocked.
@@ -82,8 +76,6 @@ pub(super) struct After {
     pub(super) all: Vec<Waker>,
     /// Whether the lookout has to watch the entry from now on.
     pub(super) watch: bool,
-    /// A contender that is not counted any more.
-    pub(super) uncounted: Option<Age>,
     /// To be dropped. The drop of work passes the permit on.
     pub(super) work: Option<Work>,
     pub(super) tenure: Option<Arc<Tenure>>,
@@ -103,55 +95,10 @@ pub(crate) struct Forsaken {
     pub(crate) resting: Vec<Arc<Tenure>>,
 }
 
-/// The count of one contender. When its caller leaves, its entry may have counted the next contender already.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Stamp(u32);
-
 impl State {
     /// Has the lookout watch the entry, if it does not yet.
     pub(super) fn watch(&mut self, after: &mut After) {
         after.watch |= !replace(&mut self.lookout.is_so, true);
-    }
-
-    /// Same as [`watch`](Self::watch), unless the contender is alone.
-    pub(super) fn watch_contender(&mut self, after: &mut After) {
-        if self.lookout.is_told {
-            self.watch(after);
-        }
-    }
-
-    /// A caller comes, or has to wait. So the lookout is notified from now on when the contender is woken.
-    pub(super) fn tell_lookout(&mut self, after: &mut After) {
-        self.lookout.is_told = true;
-        self.uncount(after);
-        // The contender may have been woken already.
-        self.watch(after);
-    }
-
-    /// The contender is cancelled, and not counted any more.
-    pub(super) fn uncount(&mut self, after: &mut After) {
-        after.uncounted = self.lookout.age.take();
-    }
-
-    /// Counts a contender that has no answer yet. The count of the one before ends.
-    pub(super) fn count(&mut self, age: Age, after: &mut After) -> Stamp {
-        self.lookout.counted = self.lookout.counted.wrapping_add(1);
-        after.uncounted = self.lookout.age.replace(age);
-        Stamp(self.lookout.counted)
-    }
-
-    /// The contender has left, with its work. If the lookout has cancelled that work, the next contender may be counted by now,
-    /// and that count goes on.
-    pub(super) fn end_contest(
-        &mut self,
-        counted: Option<Stamp>,
-        part: &mut Part,
-        after: &mut After,
-    ) {
-        if counted.is_some_and(|Stamp(stamp)| stamp == self.lookout.counted) {
-            self.uncount(after);
-        }
-        after.work = self.contest.end(part);
     }
 
     /// Gives the permit up, and calls the next caller.
@@ -180,7 +127,7 @@ impl State {
     /// There is an event for the contender.
     pub(super) fn wake(&mut self, after: &mut After) {
         after.called = self.contest.wake();
-        self.watch_contender(after);
+        self.watch(after);
     }
 
     /// Rejects all callers.
@@ -351,7 +298,6 @@ mod tests {
     use super::*;
     use crate::config::Layout;
     use crate::engine::debts::Debts;
-    use crate::engine::entry::lookout::Lookout;
     use crate::keys::Keys;
     use crate::kinds::Kind;
 
@@ -370,21 +316,5 @@ mod tests {
         assert_eq!(after.ghosts.len(), MOST_HELD_BACK - 1);
         let kept: Vec<_> = state.take_held_back().iter().map(|ghost| ghost.id.0).collect();
         assert_eq!(kept, [0, MOST_HELD_BACK as u64]);
-    }
-
-    #[test]
-    fn a_contender_that_was_cancelled_does_not_end_the_count_of_the_next_one() {
-        let (lookout, mut state) = (Lookout::default(), State::default());
-        let ends = |state: &mut State, stamp| {
-            let mut after = After::default();
-            state.end_contest(Some(stamp), &mut Part::Over, &mut after);
-            after.uncounted.is_some()
-        };
-        let mut after = After::default();
-        let cancelled = state.count(lookout.begin(), &mut after);
-        let next = state.count(lookout.begin(), &mut after);
-        assert!(after.uncounted.is_some(), "the count of the one before ends");
-        assert!(!ends(&mut state, cancelled));
-        assert!(ends(&mut state, next) && !ends(&mut state, next));
     }
 }

@@ -312,14 +312,6 @@ impl Table {
         entries
     }
 
-    /// The entries whose contender should be polled soon, or should have been, and which are not watched yet.
-    pub(crate) fn due(&self, now: Instant) -> Vec<Arc<Entry>> {
-        self.sorted(|entry| {
-            let state = entry.state();
-            !state.lookout.is_so && state.contest.is_due(now)
-        })
-    }
-
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.locks.len() + self.others.len()

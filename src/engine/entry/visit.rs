@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::engine::entry::contest::{self, Part, Work};
 use crate::engine::entry::queue::Ticket;
-use crate::engine::entry::state::{After, Forsaken, Stamp, State};
+use crate::engine::entry::state::{After, Forsaken, State};
 use crate::engine::entry::{Contested, Entry, EntryPermit, Seat, Stay, Tenure};
 use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::waiting::{Next, Rules};
@@ -109,11 +109,6 @@ impl Visit {
         InQueue { visit: self, ticket }
     }
 
-    /// From now on the lookout is notified when the contender is woken.
-    pub(crate) fn have_contender_watched(&self) {
-        self.entry.change(State::tell_lookout);
-    }
-
     /// See [`State::forsake`].
     pub(crate) fn forsake(&self) -> Option<(Forsaken, Option<EntryPermit>)> {
         let left = self.entry.state().forsake()?;
@@ -139,8 +134,6 @@ impl Visit {
     /// Cancels a contender that is not polled, as if its caller had dropped its future: the drop passes the permit on.
     pub(crate) fn cancel(&self, work: Work) {
         tracing::debug!(name = ?self.entry.keys.name(), "a caller is cancelled: its time has come, but it is not polled");
-        // It still has the permit, so no other one is counted.
-        self.entry.change(State::uncount);
         drop(work);
     }
 
@@ -156,21 +149,8 @@ impl Visit {
     /// # Cancel safety
     /// Dropping the future drops the work.
     pub(crate) fn contest(&self, work: Work) -> Contesting<'_> {
-        let counted = self.count();
         let waker = Waker::from(Arc::clone(&self.entry));
-        Contesting { visit: self, counted, waker, part: Part::New(work) }
-    }
-
-    /// Counts the contender, as long as the lookout is not notified when it is woken.
-    fn count(&self) -> Option<Stamp> {
-        // A statement of its own: the lookout is woken when the entry is not locked.
-        let is_told = self.entry.state().lookout.is_told;
-        if is_told {
-            return None;
-        }
-        let age = self.entry.table.lookout().begin();
-        // Only a contender with the permit begins, so no other one is counted in between.
-        Some(self.entry.change(|state, after| state.count(age, after)))
+        Contesting { visit: self, waker, part: Part::New(work) }
     }
 }
 
@@ -191,12 +171,10 @@ impl Drop for Visit {
     }
 }
 
-/// The caller's side of a contest. The lookout counts the contender from the call on, not from the first poll.
+/// The caller's side of a contest.
 #[must_use = "the work is dropped with it"]
 pub(crate) struct Contesting<'a> {
     visit: &'a Visit,
-    /// Its count in the lookout, if it was counted.
-    counted: Option<Stamp>,
     /// The waker for the work.
     waker: Waker,
     part: Part,
@@ -211,7 +189,7 @@ impl Future for Contesting<'_> {
         let polled = contest::poll(&**entry, part, waker, context);
         if polled.is_pending() {
             // The work may never be woken: the lookout has to see for how long it sleeps.
-            entry.change(State::watch_contender);
+            entry.change(State::watch);
         }
         polled
     }
@@ -219,8 +197,8 @@ impl Future for Contesting<'_> {
 
 impl Drop for Contesting<'_> {
     fn drop(&mut self) {
-        let Self { visit, counted, part, .. } = self;
-        visit.entry.change(|state, after| state.end_contest(*counted, part, after));
+        let Self { visit, part, .. } = self;
+        visit.entry.change(|state, after| after.work = state.contest.end(part));
     }
 }
 
