@@ -1306,7 +1306,9 @@ async fn in_redissons_layout_deadlines_follow_the_threads_of_java_before_and_aft
             assert_eq!(ours.len(), 80);
             for (place, field) in ours.iter().enumerate() {
                 let left = left(field) - may_take_off;
-                assert!(left > OURS / 2.0 && left <= OURS + 10.0, "{left} at {place}");
+                // Before version 7.2 the clock goes on within a script. A server that stands still between its two looks at
+                // the clock allows for so much more; a thread of Java that is counted wrongly, for minutes.
+                assert!(left > OURS / 2.0 && left < OURS * 2.0, "{left} at {place}");
             }
             let after = left(last) - left(ours[79]);
             assert!((after - THEIR_WAIT).abs() < 1.0, "{after} after the last of ours");
