@@ -15,6 +15,7 @@ mod resp;
 
 use std::collections::VecDeque;
 use std::mem::{replace, swap, take};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
@@ -393,13 +394,14 @@ impl Shared {
     }
 }
 
-/// A caller that has left is not there to be told.
+/// A caller that has left is not there to be told. If the waker of one panics, the others are told all the same: some of them
+/// have to give a lock back.
 fn tell(caller: Option<Caller>, outcome: Result<Vec<Value>, Broken>) {
-    match caller {
+    let _ = catch_unwind(AssertUnwindSafe(|| match caller {
         Some(Caller::Waits(caller)) => _ = caller.send(outcome),
         Some(Caller::Then(then)) => then(outcome),
         None => {}
-    }
+    }));
 }
 
 struct Reader {
@@ -709,6 +711,33 @@ mod tests {
         }
         join_all(callers).await.into_iter().for_each(|ended| ended.unwrap());
         assert_eq!(socket.0.shared.room.available_permits(), MOST_UNANSWERED);
+    }
+
+    /// A waker may be the user's own.
+    #[tokio::test(start_paused = true)]
+    async fn a_waker_that_panics_keeps_nobody_from_being_told() {
+        for is_late in [false, true] {
+            let (socket, mut server, _) = connected(1024);
+            let told = Arc::<AtomicUsize>::default();
+            for number in 0..3 {
+                let told = Arc::clone(&told);
+                socket.send(|bytes| {
+                    echo(number).write_packed_command(bytes);
+                    Box::new(move |_| {
+                        told.fetch_add(1, Ordering::Relaxed);
+                        assert!(number > 0, "this panic belongs to the test");
+                    })
+                });
+            }
+            server.next().await.unwrap();
+            match is_late {
+                true => sleep(PATIENCE * 2).await,
+                false => drop(server),
+            }
+            while told.load(Ordering::Relaxed) < 3 {
+                sleep(PATIENCE).await;
+            }
+        }
     }
 
     #[tokio::test]

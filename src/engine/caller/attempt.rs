@@ -11,7 +11,7 @@ use crate::engine::core::Engine;
 use crate::engine::entry::Entry;
 use crate::engine::ghost::Ghost;
 use crate::engine::grant::{Grant, deadline};
-use crate::engine::releaser::{Job, Outbox};
+use crate::engine::releaser::Job;
 use crate::keys::{Keys, TenureId};
 use crate::kinds::Holders;
 use crate::wire::{Acquire, Acquired, Answer, Answered, Batch, Fault, Gathering};
@@ -123,22 +123,30 @@ fn asked<'a, F: Batch>(
 
 /// A caller that waits for the answer to a request. If it is dropped before, its name counts as being released.
 struct Caller<'a> {
-    outbox: &'a Outbox,
+    engine: &'a Engine,
     /// `None` once it has the answer.
     keys: Option<Arc<Keys>>,
     id: TenureId,
+    has_place: bool,
 }
 
 impl<'a> Caller<'a> {
     fn of(engine: &'a Engine, acquire: &Acquire) -> Self {
-        let (outbox, keys) = (&engine.outbox, Some(Arc::clone(&acquire.keys)));
-        Self { outbox, keys, id: acquire.id }
+        let Acquire { ref keys, id, place, .. } = *acquire;
+        Self { engine, keys: Some(Arc::clone(keys)), id, has_place: place > 0 }
     }
 }
 
 impl Drop for Caller<'_> {
     fn drop(&mut self) {
-        self.keys.iter().for_each(|keys| self.outbox.releases.expect(keys, self.id));
+        let Some(keys) = &self.keys else { return };
+        self.engine.outbox.releases.expect(keys, self.id);
+        // What the request is granted is released when it is answered. A release right behind it frees the lock one round trip
+        // earlier, and before the next caller of this client is refused. It may find nothing: a request that is sent
+        // again comes after it. A place in line stays for the next contender.
+        if !self.has_place {
+            self.engine.leave_line(keys, self.id);
+        }
     }
 }
 

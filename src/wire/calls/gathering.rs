@@ -8,11 +8,12 @@
 //!    gathering sends them in their order of arrival. While `SEVERAL` or more are in flight, it waits until fewer are, a
 //!    batch is full, or one round trip has passed. It never has more than `WINDOW` batches in flight.
 //! 3. A request belongs to the gathering, never to its caller. A dropped caller strands no other, and a grant to it is
-//!    reported as an orphan.
+//!    reported as an orphan ([`Batch::orphan`]).
 //! 4. A gathering limits its requests in flight. Otherwise the last of ten thousand answers would come after its caller's
 //!    response timeout. The caller would ask again, and the server would only ever answer too late.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -55,15 +56,12 @@ pub(crate) trait Batch: Send + Sync + 'static {
         &self,
         question: Self::Question,
         then: impl FnOnce(Self::Question, Option<Self::Answer>) + Send + 'static,
-    );
+    ) {
+        then(question, None);
+    }
 
-    /// Handles an answer that no caller waits for any more.
-    fn orphan(&self, answered: Answered<Self>)
-    where
-        Self: Sized;
-
-    /// Handles a question that is not sent because its caller has left.
-    fn unsent(&self, question: Self::Question);
+    /// Handles a question whose caller has left: it was answered, or is never sent (`None`).
+    fn orphan(&self, question: Self::Question, answer: Option<Self::Answer>);
 }
 
 /// A question and its answer.
@@ -122,8 +120,7 @@ impl<F: Batch> Gathering<F> {
     /// Sends a question, alone or with others, and waits for its answer.
     ///
     /// # Cancel safety
-    /// A question that was not sent yet is never sent: see [`Batch::unsent`]. The answer to a question that was sent is
-    /// an orphan.
+    /// A question that was not sent yet is never sent. In any case it is an orphan: see [`Batch::orphan`].
     ///
     /// Not an `async fn`: the question is on its way when this returns.
     pub(crate) fn ask(
@@ -269,8 +266,8 @@ impl<F: Batch> Drop for Ticket<'_, F> {
     fn drop(&mut self) {
         // Close it first: a later answer finds no receiver, and the sender makes it an orphan.
         self.answered.close();
-        if let Ok(answered) = self.answered.try_recv() {
-            self.batch.orphan(answered);
+        if let Ok(Answered { question, answer }) = self.answered.try_recv() {
+            self.batch.orphan(question, Some(answer));
         }
     }
 }
@@ -287,10 +284,12 @@ impl<F: Batch> Drop for OnItsWay<'_, F> {
     }
 }
 
-/// Tells a caller the answer, if the caller is still there.
+/// Tells a caller the answer, if the caller is still there. If its waker panics, the caller has the answer, and other callers
+/// get theirs.
 fn tell<F: Batch>(batch: &F, told: oneshot::Sender<Answered<F>>, answered: Answered<F>) {
-    if let Err(answered) = told.send(answered) {
-        batch.orphan(answered);
+    let sent = catch_unwind(AssertUnwindSafe(|| told.send(answered)));
+    if let Ok(Err(Answered { question, answer })) = sent {
+        batch.orphan(question, Some(answer));
     }
 }
 
@@ -298,7 +297,7 @@ async fn carry<F: Batch>(batch: &F, waiting_for: Vec<Pending<F>>, air: OnItsWay<
     // A caller that left while it waited needs no answer, and must not be granted a lock.
     let (gone, staying): (Vec<_>, Vec<_>) =
         waiting_for.into_iter().partition(|caller| caller.told.is_closed());
-    gone.into_iter().for_each(|caller| batch.unsent(caller.question));
+    gone.into_iter().for_each(|caller| batch.orphan(caller.question, None));
     let (questions, told): (Vec<_>, Vec<_>) =
         staying.into_iter().map(|caller| (caller.question, caller.told)).unzip();
     if questions.is_empty() {
@@ -321,8 +320,7 @@ mod tests {
     #[derive(Default)]
     struct Doubling {
         batches: Mutex<Vec<usize>>,
-        orphans: Mutex<Vec<u64>>,
-        unsent: Mutex<Vec<u64>>,
+        orphans: Mutex<Vec<(u64, Option<u64>)>>,
         held: tokio::sync::Mutex<()>,
         /// Questions that callers have sent themselves, and what is done with the answers; `None`: callers cannot.
         alone: Mutex<Option<Vec<Lone>>>,
@@ -350,12 +348,8 @@ mod tests {
             }
         }
 
-        fn orphan(&self, answered: Answered<Self>) {
-            self.orphans.lock().unwrap().push(answered.question);
-        }
-
-        fn unsent(&self, question: u64) {
-            self.unsent.lock().unwrap().push(question);
+        fn orphan(&self, question: u64, answer: Option<u64>) {
+            self.orphans.lock().unwrap().push((question, answer));
         }
     }
 
@@ -436,7 +430,7 @@ mod tests {
         assert!(gone.await.unwrap_err().is_cancelled());
         let (question, then) = take_alone(&gathering);
         then(question, Some(question * 2));
-        assert_eq!(*gathering.batch.orphans.lock().unwrap(), [1]);
+        assert_eq!(*gathering.batch.orphans.lock().unwrap(), [(1, Some(2))]);
     }
 
     #[tokio::test]
@@ -511,7 +505,7 @@ mod tests {
         drop(others);
         assert_eq!(stays.await.unwrap(), 4);
         assert_eq!(*gathering.batch.batches.lock().unwrap(), [1]);
-        assert_eq!(*gathering.batch.unsent.lock().unwrap(), [1]);
+        assert_eq!(*gathering.batch.orphans.lock().unwrap(), [(1, None)]);
     }
 
     #[tokio::test]
@@ -524,7 +518,7 @@ mod tests {
         assert!(gone.await.unwrap_err().is_cancelled());
         drop(held);
         assert_eq!(stays.await.unwrap(), 4);
-        assert_eq!(*gathering.batch.orphans.lock().unwrap(), [1]);
+        assert_eq!(*gathering.batch.orphans.lock().unwrap(), [(1, Some(2))]);
     }
 
     #[tokio::test]
@@ -536,7 +530,7 @@ mod tests {
         settle().await;
         assert_eq!(*gathering.batch.batches.lock().unwrap(), [1]);
         drop(asked);
-        assert_eq!(*gathering.batch.orphans.lock().unwrap(), [1]);
+        assert_eq!(*gathering.batch.orphans.lock().unwrap(), [(1, Some(2))]);
     }
 
     /// Sends each question alone through a channel, as a connection does. Nobody answers.
@@ -554,13 +548,7 @@ mod tests {
             std::future::pending().await
         }
 
-        fn send_alone(&self, question: u64, then: impl FnOnce(u64, Option<()>) + Send + 'static) {
-            then(question, None);
-        }
-
-        fn orphan(&self, _: Answered<Self>) {}
-
-        fn unsent(&self, _: u64) {}
+        fn orphan(&self, _: u64, _: Option<()>) {}
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::meters;
-use crate::wire::calls::gathering::{Answered, Batch, Gathering};
+use crate::wire::calls::gathering::{Batch, Gathering};
 use crate::wire::calls::questions::refused_for_one;
 use crate::wire::calls::{Acquire, Acquired};
 use crate::wire::commands::Commands;
@@ -118,14 +118,8 @@ impl<const N: usize> Batch for Acquires<N> {
         });
     }
 
-    fn orphan(&self, Answered { question, answer }: Answered<Self>) {
-        (self.0.orphaned)(&question, Some(answer));
-    }
-
-    /// The caller relies on this task to clean up after its request. If the request was a sign of life, the place in line is
-    /// given up.
-    fn unsent(&self, question: Acquire) {
-        (self.0.orphaned)(&question, None);
+    fn orphan(&self, question: Acquire, answer: Option<Answer>) {
+        (self.0.orphaned)(&question, answer);
     }
 }
 
@@ -151,29 +145,19 @@ impl Batch for Together {
         vec![Answer { sent, sent_on, result }]
     }
 
-    fn send_alone(
-        &self,
-        question: Vec<Acquire>,
-        then: impl FnOnce(Vec<Acquire>, Option<Self::Answer>) + Send + 'static,
-    ) {
-        then(question, None);
-    }
-
-    fn orphan(&self, Answered { question, answer }: Answered<Self>) {
-        let Answer { sent, sent_on, result } = answer;
-        for acquire in &question {
-            let result = match &result {
+    fn orphan(&self, question: Vec<Acquire>, answer: Option<Self::Answer>) {
+        let of_one = |Answer { sent, sent_on, result }: &Self::Answer| {
+            let result = match result {
                 Ok((_, Ok(acquired))) => Ok(*acquired),
                 // The server refused one of them, so it granted none.
                 Ok((_, Err(_))) => Ok(Acquired::Contended),
                 Err(fault) => Err(fault.clone()),
             };
-            (self.0.orphaned)(acquire, Some(Answer { sent, sent_on, result }));
+            Answer { sent: *sent, sent_on: *sent_on, result }
+        };
+        for acquire in &question {
+            (self.0.orphaned)(acquire, answer.as_ref().map(of_one));
         }
-    }
-
-    fn unsent(&self, question: Vec<Acquire>) {
-        question.iter().for_each(|acquire| (self.0.orphaned)(acquire, None));
     }
 }
 

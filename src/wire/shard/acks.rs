@@ -133,7 +133,8 @@ impl Pipes {
     pub(crate) async fn run(mut self) {
         let mut requests = Vec::new();
         while self.queue.recv_many(&mut requests, MOST).await > 0 {
-            // A caller that has left must not be granted anything.
+            // Nobody wants these any more. The gathering always waits for an acquire, so an acquire is sent although its caller
+            // has left meanwhile, and then released.
             requests.retain(|request| !request.told.is_closed());
             let same = |one: &Request, next: &Request| one.live.generation == next.live.generation;
             let mut pipes: Vec<Vec<Request>> = Vec::new();
