@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::engine::caller::Caller;
 use crate::engine::core::Engine;
-use crate::engine::entry::tenure::{PickUp, Taken};
+use crate::engine::entry::tenure::PickUp;
 use crate::engine::entry::{Entry, EntryPermit, Hold, Tenure, Visit};
 use crate::engine::releaser::Job;
 use crate::keys::TenureId;
@@ -96,14 +96,14 @@ impl Caller {
                 comes_in(&visit.entry, expected_by);
                 return Some(self.hold(read, hand_over));
             };
-            match tenure.take_up(self.holder(), budget, is_fresh) {
-                Taken::Held(hand_over) => {
+            match tenure.pick_up(&mut None, self.holder(), budget, is_fresh) {
+                PickUp::Held(hand_over) => {
                     comes_in(&visit.entry, expected_by);
                     visit.entry.note_holder_since(Instant::now());
                     return Some(self.hold(tenure, hand_over));
                 }
-                Taken::Nothing => {}
-                Taken::Ended(stay) => {
+                PickUp::Nothing => {}
+                PickUp::Ended(stay) => {
                     self.engine.outbox.timetable.leave(&tenure);
                     self.engine.later(Job::release(&tenure, stay));
                 }
@@ -150,18 +150,22 @@ impl Caller {
         let is_checked = entry.may_keep() || waits_alone;
         let budget = if is_checked { budget.unwanted() } else { budget };
         let in_line = waits_alone.then(|| permit.visit().clone());
-        match tenure.pick_up(permit, self.holder(), budget) {
+        let mut permit = Some(permit);
+        let picked_up = tenure.pick_up(&mut permit, self.holder(), budget, false);
+        let permit = || permit.expect("it is taken only with the tenure");
+        match picked_up {
             PickUp::Held(hand_over) => {
                 in_line.iter().for_each(|visit| self.stays_in_line(visit, &tenure));
                 self.engine.owned.enter(self.options.wish.owner, &tenure);
                 Coming::Held(self.hold(tenure, hand_over))
             }
-            PickUp::Nothing(permit) => Coming::Permit(permit, None),
-            PickUp::Ended(permit) => {
+            PickUp::Nothing => Coming::Permit(permit(), None),
+            // What it had is at most the visit of a kept tenure: the permit is this caller's.
+            PickUp::Ended(_) => {
                 self.engine.outbox.timetable.leave(&tenure);
                 let offer = Offer { engine: Arc::clone(&self.engine), tenure: Some(tenure) };
                 // An acquire would not take the callers out of the line that have had this tenure. A release does.
-                Coming::Permit(permit, Some(offer).filter(|_| in_line.is_none()))
+                Coming::Permit(permit(), Some(offer).filter(|_| in_line.is_none()))
             }
         }
     }

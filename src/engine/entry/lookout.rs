@@ -12,7 +12,6 @@
 //!    contender that is cancelled queues again, before the callers of its client that came after it. It may lose its place in the
 //!    server's line.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -28,7 +27,7 @@ const FEW: usize = 64;
 #[derive(Default)]
 pub(crate) struct Lookout {
     watched: Mutex<Watched>,
-    asleep: AtomicBool,
+    /// An entry is watched, and none was before.
     first: Notify,
 }
 
@@ -41,36 +40,33 @@ struct Watched {
 }
 
 impl Watched {
-    fn put(&mut self, entry: &Arc<Entry>) {
+    /// Returns whether it is the only one.
+    fn put(&mut self, entry: &Arc<Entry>) -> bool {
         if self.entries.len() >= self.most {
             self.entries.retain(|entry| entry.strong_count() > 0);
             self.most = FEW.max(self.entries.len() * 2);
         }
         self.entries.push(Arc::downgrade(entry));
+        self.entries.len() == 1
     }
 }
 
 impl Lookout {
     /// Watches an entry, which is not watched yet.
     pub(crate) fn watch(&self, entry: &Arc<Entry>) {
-        self.watched().put(entry);
-        if self.asleep.load(Ordering::SeqCst) {
+        if self.watched().put(entry) {
             self.first.notify_one();
         }
     }
 
     /// Sleeps as long as there is nothing to look at, and until the next alarm at most.
     pub(crate) async fn sleep(&self, alarm: Option<Instant>) {
-        // Announce the sleep, and then check: an entry that arrives in between wakes it.
-        self.asleep.store(true, Ordering::SeqCst);
-        if self.watched().entries.is_empty() {
-            let first = self.first.notified();
-            match alarm {
-                Some(at) => _ = timeout_at(at, first).await,
-                None => first.await,
-            }
+        // An entry that has come since the last look has left a word here.
+        let first = self.first.notified();
+        match alarm {
+            Some(at) => _ = timeout_at(at, first).await,
+            None => first.await,
         }
-        self.asleep.store(false, Ordering::SeqCst);
     }
 
     /// Pauses. Returns all entries that are watched by then.

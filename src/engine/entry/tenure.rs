@@ -38,7 +38,7 @@ use crate::owner::OwnerId;
 use crate::token::FencingToken;
 
 pub(crate) use hand_off_budget::{Budget, Idle};
-pub(crate) use hand_over::{Left, PickUp, Taken};
+pub(crate) use hand_over::{Left, PickUp};
 pub(crate) use owner_holds::{At, OwnerHolds};
 pub(crate) use renewal::Due;
 pub(crate) use timetable::Timetable;
@@ -457,6 +457,16 @@ pub(crate) mod tests {
         }
     }
 
+    /// What a caller with this permit, that asks for this lease, gets of the tenure.
+    fn picked_up(
+        hold: &Hold,
+        permit: impl Into<Option<EntryPermit>>,
+        lease: Lease,
+        budget: Budget,
+    ) -> PickUp {
+        hold.tenure.pick_up(&mut permit.into(), holder(lease), budget, false)
+    }
+
     /// A tenure with this deadline.
     fn hold(lease: Lease, deadline: Instant) -> (Arc<Table>, Hold) {
         let table = Arc::new(Table::default());
@@ -675,8 +685,7 @@ pub(crate) mod tests {
         for _ in 0..BUDGET.hand_overs {
             let permit = handed_on(&last);
             assert_eq!(last.outcome(), Some(Ended::Released));
-            let PickUp::Held(next) = last.tenure.pick_up(permit, holder(Lease::Watched), BUDGET)
-            else {
+            let PickUp::Held(next) = picked_up(&last, permit, Lease::Watched, BUDGET) else {
                 panic!("not picked up")
             };
             let next = of_same(&last, next);
@@ -685,7 +694,7 @@ pub(crate) mod tests {
             last = next;
         }
         let permit = handed_on(&last);
-        let spent = last.tenure.pick_up(permit, holder(Lease::Watched), BUDGET);
+        let spent = picked_up(&last, permit, Lease::Watched, BUDGET);
         assert!(matches!(spent, PickUp::Ended(..)));
         drop((spent, next));
         drop(visitor);
@@ -705,7 +714,7 @@ pub(crate) mod tests {
             let visitor = visitor(&table);
             let _next = visitor.wait();
             let permit = handed_on(&hold);
-            assert!(matches!(hold.tenure.pick_up(permit, holder(to), BUDGET), PickUp::Ended(..)));
+            assert!(matches!(picked_up(&hold, permit, to, BUDGET), PickUp::Ended(..)));
         }
     }
 
@@ -720,8 +729,8 @@ pub(crate) mod tests {
         let now = Instant::now();
         let idle = Idle { pickup: Duration::ZERO, ..IDLE };
         assert_eq!(hold.tenure.due(now, None, idle), Due::Unclaimed);
-        let late = hold.tenure.pick_up(permit, holder(Lease::Watched), BUDGET);
-        assert!(matches!(late, PickUp::Nothing(_)));
+        let late = picked_up(&hold, permit, Lease::Watched, BUDGET);
+        assert!(matches!(late, PickUp::Nothing));
     }
 
     /// A read that others may join, and the table of its seat.
@@ -784,12 +793,11 @@ pub(crate) mod tests {
         let next = visitor.wait();
         for _ in 0..BUDGET.hand_overs {
             assert!(matches!(hold.tenure.leave(hold.hand_over, BUDGET), Left::Rests(_)));
-            let Taken::Held(again) = hold.tenure.take_up(holder(Lease::Watched), BUDGET, false)
-            else {
+            let PickUp::Held(again) = picked_up(&hold, None, Lease::Watched, BUDGET) else {
                 panic!("not taken up")
             };
-            let twice = hold.tenure.take_up(holder(Lease::Watched), BUDGET, false);
-            assert!(matches!(twice, Taken::Nothing));
+            let twice = picked_up(&hold, None, Lease::Watched, BUDGET);
+            assert!(matches!(twice, PickUp::Nothing));
             hold = of_same(&hold, again);
         }
         let spent = hold.tenure.leave(hold.hand_over, BUDGET);
@@ -815,8 +823,7 @@ pub(crate) mod tests {
         assert_eq!(first.outcome(), Some(Ended::Released));
         assert!(first.tenure.hold_of(OwnerId::current()).is_none());
         let (permit, unwanted) = (permit(&table), BUDGET.unwanted());
-        let PickUp::Held(next) = first.tenure.pick_up(permit, holder(Lease::Watched), unwanted)
-        else {
+        let PickUp::Held(next) = picked_up(&first, permit, Lease::Watched, unwanted) else {
             panic!("not taken up")
         };
         assert!(of_same(&first, next).token() > first.token());
@@ -865,8 +872,8 @@ pub(crate) mod tests {
         assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Kept(_)));
         hold.tenure.lose(Loss::Gone);
         let unwanted = BUDGET.unwanted();
-        let taken = hold.tenure.pick_up(permit(&table), holder(Lease::Watched), unwanted);
-        assert!(matches!(taken, PickUp::Nothing(_)));
+        let taken = picked_up(&hold, permit(&table), Lease::Watched, unwanted);
+        assert!(matches!(taken, PickUp::Nothing));
         assert!(hold.tenure.retire_kept().is_none());
     }
 
@@ -919,8 +926,7 @@ pub(crate) mod tests {
         let visitor = visitor(&table);
         let _next = visitor.wait();
         let permit = handed_on(&first);
-        let PickUp::Held(next) = first.tenure.pick_up(permit, holder(Lease::Watched), BUDGET)
-        else {
+        let PickUp::Held(next) = picked_up(&first, permit, Lease::Watched, BUDGET) else {
             panic!("not picked up")
         };
         let next = of_same(&first, next);

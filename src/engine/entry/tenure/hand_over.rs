@@ -28,17 +28,8 @@ pub(crate) enum Left {
     Lost,
 }
 
-/// The outcome for the next caller in the queue.
+/// The outcome for a caller that would take up an idle tenure.
 pub(crate) enum PickUp {
-    /// An idle tenure that the caller now holds, after this many hand-overs.
-    Held(u16),
-    /// An idle tenure that may not be handed on. It has ended, and has to be released.
-    Ended(EntryPermit),
-    Nothing(EntryPermit),
-}
-
-/// The outcome for a caller that takes up a tenure without the permit.
-pub(crate) enum Taken {
     /// The caller now holds it, after this many hand-overs.
     Held(u16),
     /// It may not be handed on. It has ended, and has to be released.
@@ -154,41 +145,26 @@ impl Tenure {
         Budget { reserve: budget.reserve.min(self.lease / 3), ..budget }
     }
 
-    /// A caller takes up a resting tenure.
-    pub(crate) fn take_up(&self, holder: Holder, budget: Budget, is_fresh: bool) -> Taken {
+    /// A caller takes up an idle tenure, if the budget allows it. Otherwise the tenure ends. `permit`: that of a caller whose
+    /// tenure has it. It is taken only with the tenure.
+    pub(crate) fn pick_up(
+        &self,
+        permit: &mut Option<EntryPermit>,
+        holder: Holder,
+        budget: Budget,
+        is_fresh: bool,
+    ) -> PickUp {
         let now = CompactInstant::now();
         let mut state = self.state_at(now);
         if state.ended.is_some() || state.holds > 0 {
-            return Taken::Nothing;
+            return PickUp::Nothing;
         }
-        if !state.allows(self.budget(budget), self.age_of_report(now, is_fresh), now) {
-            return Taken::Ended(state.release());
+        let age = self.age_of_report(now, is_fresh);
+        if holder.wish.lease != Lease::Watched || !state.allows(self.budget(budget), age, now) {
+            return PickUp::Ended(state.release());
         }
-        state.holder = holder;
-        state.since = now;
-        Taken::Held(state.next_hold(&self.keys))
-    }
-
-    /// The next caller in the queue takes up an idle tenure, if the budget allows it. Otherwise the tenure ends, and
-    /// the caller offers it to Redis.
-    pub(crate) fn pick_up(&self, permit: EntryPermit, holder: Holder, budget: Budget) -> PickUp {
-        let now = CompactInstant::now();
-        let mut state = self.state_at(now);
-        if state.ended.is_some() || state.holds > 0 {
-            return PickUp::Nothing(permit);
-        }
-        let is_allowed = holder.wish.lease == Lease::Watched
-            && state.allows(self.budget(budget), self.age_of_report(now, false), now);
-        if !is_allowed {
-            // At most the visit of a kept tenure: the permit is this caller's.
-            let stay = state.release();
-            drop(state);
-            drop(stay);
-            return PickUp::Ended(permit);
-        }
-        state.since = now;
-        state.holder = holder;
-        let kept = state.stay.replace(Stay::Permit(permit));
+        (state.since, state.holder) = (now, holder);
+        let kept = permit.take().and_then(|permit| state.stay.replace(Stay::Permit(permit)));
         let hand_over = state.next_hold(&self.keys);
         drop(state);
         drop(kept);
