@@ -31,8 +31,8 @@ const AGAIN: Duration = Duration::from_secs(6);
 /// A slot stands open under the keeper for so much longer than a lease.
 const OPEN: Duration = Duration::from_millis(300);
 const LOOK: Duration = Duration::from_millis(10);
-/// By then most clients have learned of a change of the map, and draw no more numbers ahead of the clock. On a starved machine
-/// one learned of it 1.8 s later.
+/// By then most clients have learned of a change of the map, and draw no more numbers ahead of the clock. If the counter were
+/// lost before, a token could fall: see docs/guarantees.md. On a starved machine one client learned of a change 1.8 s later.
 const CHANGE_IS_FRESH: Duration = Duration::from_secs(5);
 
 /// So many scripts more than at the last look before it was stopped: the looks themselves take a moment.
@@ -52,6 +52,8 @@ pub struct Nodes {
     moved: BTreeMap<usize, usize>,
     /// Whether grants count only when the replica has them: then no failover excuses anything.
     acknowledged: bool,
+    /// When a slot last got another primary.
+    changed: Option<Instant>,
     /// Whose turn it is, where any shard will do.
     turn: usize,
     /// How often nodes have refused a request for their slots, as far as nodes have told before they were killed.
@@ -68,6 +70,7 @@ impl Nodes {
             shards: [0, 1, 2].map(shard),
             moved: BTreeMap::new(),
             acknowledged,
+            changed: None,
             turn: 0,
             refusals: BTreeMap::new(),
             log: Log::default(),
@@ -137,9 +140,7 @@ impl Nodes {
                 admin.config_set("maxmemory", "0").await;
             }
             ServerFault::FlushAll => {
-                // A token may fall if its counter is lost right after a client has learned of a change: see
-                // docs/guarantees.md.
-                sleep(CHANGE_IS_FRESH).await;
+                self.learned_of_change().await;
                 let from = clock::now();
                 for shard in self.shards {
                     self.node(shard.primary).admin().await.cmd::<()>(&["FLUSHALL"]).await;
@@ -322,13 +323,22 @@ impl Nodes {
         } else {
             self.moved.insert(slot, to);
         }
+        self.changed = Some(Instant::now());
         self.settle(from).await;
     }
 }
 
 /// Failovers.
 impl Nodes {
+    /// Most clients know the primary of each slot by then. Before that no counter may be lost.
+    async fn learned_of_change(&self) {
+        if let Some(changed) = self.changed {
+            sleep(CHANGE_IS_FRESH.saturating_sub(changed.elapsed())).await;
+        }
+    }
+
     async fn fail_over(&mut self, shard: usize, takes: Takes) {
+        self.learned_of_change().await;
         self.count_as_gone_after(BRISK).await;
         let from = clock::now();
         self.deafen(shard, takes).await;
@@ -345,6 +355,7 @@ impl Nodes {
     }
 
     async fn kill(&mut self, shard: usize, takes: Takes) {
+        self.learned_of_change().await;
         let Shard { primary, .. } = self.shards[shard];
         self.count_as_gone_after(BRISK).await;
         self.deafen(shard, takes).await;
@@ -366,6 +377,7 @@ impl Nodes {
 
     /// Stops a primary, and wakes it when its replica has taken over.
     async fn raise_zombie(&mut self, shard: usize, takes: Takes, time: Duration) {
+        self.learned_of_change().await;
         let Shard { primary, .. } = self.shards[shard];
         self.count_as_gone_after(BRISK).await;
         let from = clock::now();
@@ -451,6 +463,7 @@ impl Nodes {
     async fn taken_over(&mut self, shard: usize, (from, to): (u64, u64), how: How) {
         let Shard { primary, replica } = self.shards[shard];
         self.shards[shard] = Shard { primary: replica, replica: primary };
+        self.changed = Some(Instant::now());
         self.count_as_gone_after(PATIENT).await;
         self.goes_by(replica, "").await;
         if !how.is_polite {
