@@ -138,7 +138,9 @@ impl State {
         command: &Command,
         words: &[&[u8]],
     ) -> Result<(), Elsewhere> {
-        let (keys, are_channels) = (command.keys(words), command.is_about_channels());
+        // To Redis 8.2, a channel that is unsubscribed is a key that is not there.
+        let is_key = self.version == Version::Redis8_2 && command.name == "sunsubscribe";
+        let (keys, are_channels) = (command.keys(words), command.is_about_channels() && !is_key);
         let is_asking = self.connection(caller).is_some_and(|connection| connection.asking);
         self.is_here(&Asked { keys, are_channels, is_asking })
     }
@@ -160,7 +162,9 @@ impl State {
             Err(Missing::Command | Missing::Subcommand) => {
                 return barred(match self.version {
                     Version::Redis6_2 => "Unknown Redis command called from Lua script",
-                    Version::Redis7_0 => "Unknown Redis command called from script",
+                    Version::Redis7_0 | Version::Redis8_2 => {
+                        "Unknown Redis command called from script"
+                    }
                     Version::Valkey9_1 => "Unknown command called from script",
                 });
             }
@@ -169,18 +173,22 @@ impl State {
                     Version::Redis6_2 => {
                         "Wrong number of args calling Redis command From Lua script"
                     }
-                    Version::Redis7_0 => "Wrong number of args calling Redis command from script",
+                    Version::Redis7_0 | Version::Redis8_2 => {
+                        "Wrong number of args calling Redis command from script"
+                    }
                     Version::Valkey9_1 => "Wrong number of args calling command from script",
                 });
             }
         };
         let command = found.command;
         // Within a script it does not wait.
-        let waits_not = command.name == "wait" && self.version.is_valkey();
+        let waits_not = command.name == "wait" && self.version.is_recent();
         if command.is(commands::NO_SCRIPT) && !waits_not {
             return barred(match self.version {
                 Version::Redis6_2 => "This Redis command is not allowed from scripts",
-                Version::Redis7_0 => "This Redis command is not allowed from script",
+                Version::Redis7_0 | Version::Redis8_2 => {
+                    "This Redis command is not allowed from script"
+                }
                 Version::Valkey9_1 => "This Valkey command is not allowed from script",
             });
         }

@@ -108,7 +108,7 @@ impl State {
         let push = Reply::Push(vec![Reply::bulk(what), Reply::bulk(channel), Reply::bulk(message)]);
         for listener in &listeners {
             // Newer servers let nothing come between a command and its reply.
-            if self.version.is_valkey() && self.serving == Some(*listener) {
+            if self.version.is_recent() && self.serving == Some(*listener) {
                 let encoded = self.encode(*listener, &push);
                 self.behind_the_reply.push(encoded);
             } else {

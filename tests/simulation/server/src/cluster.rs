@@ -164,7 +164,7 @@ impl Elsewhere {
         };
         match version {
             Version::Redis6_2 => format!("Lua script attempted to {what}"),
-            Version::Redis7_0 => format!("Script attempted to {what}"),
+            Version::Redis7_0 | Version::Redis8_2 => format!("Script attempted to {what}"),
             Version::Valkey9_1 => format!("Attempted to {what}"),
         }
     }

@@ -21,8 +21,10 @@ impl Denial {
             (Self::Channel(_), Version::Redis6_2 | Version::Redis7_0) => {
                 "NOPERM this user has no permissions to access one of the channels used as arguments".into()
             }
-            (Self::Channel(_), Version::Valkey9_1) => "NOPERM No permissions to access a channel".into(),
-            (_, Version::Valkey9_1) => format!("NOPERM {}", self.valkey()),
+            (Self::Channel(_), Version::Redis8_2 | Version::Valkey9_1) => {
+                "NOPERM No permissions to access a channel".into()
+            }
+            (_, Version::Redis8_2 | Version::Valkey9_1) => format!("NOPERM {}", self.recent()),
         }
     }
 
@@ -37,14 +39,14 @@ impl Denial {
             (Self::Channel(_), Version::Redis7_0) => {
                 "The user executing the script can't publish to the channel mentioned in the command".into()
             }
-            (Self::Channel(_), Version::Valkey9_1) => {
+            (Self::Channel(_), Version::Redis8_2 | Version::Valkey9_1) => {
                 "ACL failure in script: No permissions to access a channel".into()
             }
-            (_, Version::Valkey9_1) => format!("ACL failure in script: {}", self.valkey()),
+            (_, Version::Redis8_2 | Version::Valkey9_1) => format!("ACL failure in script: {}", self.recent()),
         }
     }
 
-    fn valkey(&self) -> String {
+    fn recent(&self) -> String {
         match self {
             Self::Command(name) => {
                 format!("User default has no permissions to run the '{name}' command")

@@ -52,16 +52,16 @@ pub(crate) fn score(value: f64, version: Version) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "inf".into() } else { "-inf".into() };
     }
-    if version.is_valkey() { shortest(value) } else { general(value) }
+    if version.is_recent() { shortest(value) } else { general(value) }
 }
 
 /// A Lua number as an argument of a command.
 pub(crate) fn argument(out: &mut Vec<u8>, value: f64, version: Version) {
-    let negative_zero = value == 0.0 && value.is_sign_negative() && !version.is_valkey();
+    let negative_zero = value == 0.0 && value.is_sign_negative() && !version.is_recent();
     if value == value.trunc() && value.abs() < 1e15 && !negative_zero {
         return write_integer(out, value as i64);
     }
-    let text = if version.is_valkey() { shortest(value) } else { general(value) };
+    let text = if version.is_recent() { shortest(value) } else { general(value) };
     out.extend_from_slice(text.as_bytes());
 }
 
@@ -137,13 +137,14 @@ pub(crate) fn write_integer(out: &mut Vec<u8>, value: i64) {
 /// The end of a span of scores: as a score, but looser about what stands before it.
 ///
 /// The text ends at its first NUL. An empty one is 0, and a number that is too large is infinite. C skips blanks in
-/// front, Valkey does not.
+/// front and knows hexadecimal numbers, recent servers do neither.
 pub(crate) fn bound(text: &[u8], version: Version) -> Option<f64> {
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
-    let text = if version.is_valkey() { &text[..end] } else { text[..end].trim_ascii_start() };
+    let text = if version.is_recent() { &text[..end] } else { text[..end].trim_ascii_start() };
     if end == 0 {
         return Some(0.0);
     }
     let read: Option<f64> = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-    double(text, version).or(read).filter(|value| !value.is_nan())
+    let as_score = if version.is_recent() { None } else { double(text, version) };
+    as_score.or(read).filter(|value| !value.is_nan())
 }

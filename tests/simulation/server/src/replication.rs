@@ -71,7 +71,7 @@ impl State {
         }
         // To the older servers, who only reads waits too.
         let offset = self.replication.offset;
-        let counts = wrote || !self.version.is_valkey();
+        let counts = wrote || !self.version.is_recent();
         if let Some(connection) = self.connection_mut(caller).filter(|_| counts) {
             connection.wrote = offset;
         }

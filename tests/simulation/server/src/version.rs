@@ -7,6 +7,8 @@ pub enum Version {
     Redis6_2,
     /// Redis 7.0
     Redis7_0,
+    /// Redis 8.2
+    Redis8_2,
     /// Valkey 9.1
     Valkey9_1,
 }
@@ -20,6 +22,11 @@ impl Version {
         self == Self::Valkey9_1
     }
 
+    /// Whether it has what came with Redis 7.2, from which Valkey descends.
+    pub(crate) fn is_recent(self) -> bool {
+        self >= Self::Redis8_2
+    }
+
     pub(crate) fn name(self) -> &'static str {
         if self.is_valkey() { "Valkey" } else { "Redis" }
     }
@@ -30,6 +37,7 @@ impl Version {
         match self {
             Self::Redis6_2 => "6.2.14",
             Self::Redis7_0 => "7.0.15",
+            Self::Redis8_2 => "8.2.3",
             Self::Valkey9_1 => "9.1.2",
         }
     }

@@ -100,7 +100,7 @@ pub(super) fn hello(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answe
         state.log_in(caller, who, password)?;
     }
     if !state.is_logged_in(caller) {
-        let protocol = if state.version.is_valkey() { "<proto> " } else { "" };
+        let protocol = if state.version.is_recent() { "<proto> " } else { "" };
         return Err(Reply::error(format!(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO {protocol}AUTH \
              <user> <pass> option can be used to authenticate the client and select the RESP protocol version at \
@@ -134,7 +134,7 @@ fn greeting(state: &State, caller: Caller) -> Reply {
 
 /// Valkey looks at no more than comes before the first NUL.
 fn check_name(name: &[u8], version: Version) -> Result<(), Reply> {
-    let end = name.iter().position(|byte| *byte == 0 && version.is_valkey());
+    let end = name.iter().position(|byte| *byte == 0 && version.is_recent());
     let fine = name[..end.unwrap_or(name.len())].iter().all(|byte| (b'!'..=b'~').contains(byte));
     fine.then_some(()).ok_or_else(|| {
         Reply::error("ERR Client names cannot contain spaces, newlines or special characters.")
@@ -150,7 +150,7 @@ pub(super) fn client(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answ
             state.set_name(caller, name);
             Ok(Reply::ok())
         }
-        (b"SETINFO", [_, _]) if state.version.is_valkey() => set_info(words, state.version),
+        (b"SETINFO", [_, _]) if state.version.is_recent() => set_info(words, state.version),
         (b"KILL", [_address]) => Err(Reply::error("ERR No such client")),
         (b"KILL", []) if state.version.is_6() => Err(refusal::syntax()),
         (b"KILL", filters) if !filters.is_empty() => kill(state, caller, filters),

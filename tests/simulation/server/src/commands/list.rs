@@ -95,7 +95,7 @@ pub(super) fn lrem(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer
     let version = state.version;
     let (keys, now) = there(state, caller);
     let count = number::integer(words[2]).ok_or_else(refusal::not_an_integer)?;
-    if version.is_valkey() && count == i64::MIN {
+    if version.is_recent() && count == i64::MIN {
         return Err(out_of_range());
     }
     let Some(list) = keys.get_mut::<List>(words[1], now)? else { return Ok(Reply::Integer(0)) };
@@ -128,7 +128,7 @@ pub(super) fn lpos(state: &mut State, caller: Caller, words: &[&[u8]]) -> Answer
             number.ok_or_else(|| Reply::error(format!("ERR {name} can't be negative")))
         };
         match &*name.to_ascii_uppercase() {
-            b"RANK" if version.is_valkey() && number::integer(value) == Some(i64::MIN) => {
+            b"RANK" if version.is_recent() && number::integer(value) == Some(i64::MIN) => {
                 return Err(out_of_range());
             }
             b"RANK" => rank = number::integer(value).ok_or_else(refusal::not_an_integer)?,

@@ -52,7 +52,7 @@ pub(crate) fn of(command: &str) -> &'static [Subcommand] {
 impl Subcommand {
     pub(crate) fn is(&self, name: &[u8], version: Version) -> bool {
         let own = self.name.split_once('|').map_or("", |(_, own)| own);
-        let known = own != "setinfo" || version.is_valkey();
+        let known = own != "setinfo" || version.is_recent();
         known && own.as_bytes().eq_ignore_ascii_case(name)
     }
 

@@ -16,7 +16,7 @@ pub(super) fn words(
     if args.is_empty() {
         return Err(Barred(match version {
             Version::Redis6_2 => "Please specify at least one argument for redis.call()".into(),
-            Version::Redis7_0 => {
+            Version::Redis7_0 | Version::Redis8_2 => {
                 "Please specify at least one argument for this redis lib call".into()
             }
             Version::Valkey9_1 => "Please specify at least one argument for this call".into(),
@@ -33,7 +33,7 @@ pub(super) fn words(
                     Version::Redis6_2 => {
                         "Lua redis() command arguments must be strings or integers".into()
                     }
-                    Version::Redis7_0 => {
+                    Version::Redis7_0 | Version::Redis8_2 => {
                         "Lua redis lib command arguments must be strings or integers".into()
                     }
                     Version::Valkey9_1 => "Command arguments must be strings or integers".into(),

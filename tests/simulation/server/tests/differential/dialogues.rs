@@ -181,7 +181,10 @@ fn names(stage: &mut Stage) {
         stage.say(a, &["EVAL", "return redis.error_reply(ARGV[1])", "0", name]);
         stage.say(a, &["EVAL", "return redis.status_reply(ARGV[1])", "0", name]);
         stage.say(a, &["EVAL", "return {err = ARGV[1]}", "0", name]);
-        stage.say(a, &["EVAL", "error(ARGV[1])", "0", name]);
+        // Redis 8.2 ends the line of such an error too early.
+        if !name.contains('\n') || stage.version != Version::Redis8_2 {
+            stage.say(a, &["EVAL", "error(ARGV[1])", "0", name]);
+        }
         stage.say(a, &["SCRIPT", "LOAD", name]);
     }
     for words in ["x y", "sync x", "", "sync", "ASYNC"] {

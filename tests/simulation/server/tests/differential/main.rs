@@ -2,7 +2,8 @@
 //! ([`pair`]); and fixed dialogues for what random steps do not reach ([`dialogues`]).
 //!
 //! `PARKLOCK_SEED` repeats a run as far as the real server's clock allows; `PARKLOCK_DIFFERENTIAL_SECONDS` makes it
-//! longer. A server that is not installed is said to be missing; with `PARKLOCK_REQUIRE_SERVERS`, that is a failure.
+//! longer. The test says which servers it compares with, and which are not installed; with `PARKLOCK_REQUIRE_SERVERS`, a missing
+//! one is a failure.
 
 #[path = "../../../../common/child.rs"]
 #[allow(dead_code, reason = "other tests need more of it")]
@@ -25,9 +26,11 @@ mod stage;
 mod words;
 
 use std::collections::BTreeSet;
-use std::env;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
+use std::{env, io};
 
 use nodes::Nodes;
 use pair::Pair;
@@ -52,6 +55,11 @@ fn it_answers_as_redis_7_0_does() {
 }
 
 #[test]
+fn it_answers_as_redis_8_2_does() {
+    compare_with(Version::Redis8_2);
+}
+
+#[test]
 fn it_answers_as_valkey_9_1_does() {
     compare_with(Version::Valkey9_1);
 }
@@ -64,6 +72,11 @@ fn it_speaks_as_redis_6_2_does() {
 #[test]
 fn it_speaks_as_redis_7_0_does() {
     speak_with(Version::Redis7_0);
+}
+
+#[test]
+fn it_speaks_as_redis_8_2_does() {
+    speak_with(Version::Redis8_2);
 }
 
 #[test]
@@ -82,6 +95,11 @@ fn it_moves_slots_as_redis_7_0_does() {
 }
 
 #[test]
+fn it_moves_slots_as_redis_8_2_does() {
+    move_slots_with(Version::Redis8_2);
+}
+
+#[test]
 fn it_moves_slots_as_valkey_9_1_does() {
     move_slots_with(Version::Valkey9_1);
 }
@@ -94,6 +112,11 @@ fn it_waits_for_replicas_as_redis_6_2_does() {
 #[test]
 fn it_waits_for_replicas_as_redis_7_0_does() {
     wait_with(Version::Redis7_0);
+}
+
+#[test]
+fn it_waits_for_replicas_as_redis_8_2_does() {
+    wait_with(Version::Redis8_2);
 }
 
 #[test]
@@ -130,15 +153,30 @@ fn move_slots_with(version: Version) {
     assert_eq!(missed, 0, "PARKLOCK_SEED={seed}: {words:?}");
 }
 
-fn installed(version: Version) -> Option<PathBuf> {
-    let program = real::program(version);
-    if program.is_none() {
-        let text = format!(
-            "{version:?} is not installed: nothing was compared with it (see scripts/servers)"
-        );
-        assert!(env::var_os("PARKLOCK_REQUIRE_SERVERS").is_none(), "{text}");
-        eprintln!("{text}");
+/// Every server that is simulated, and where the real one is. They are said once, past the test harness, which shows the
+/// output of failed tests only.
+static SERVERS: LazyLock<Vec<(Version, Option<PathBuf>)>> = LazyLock::new(|| {
+    let all = [Version::Redis6_2, Version::Redis7_0, Version::Redis8_2, Version::Valkey9_1];
+    let servers = Vec::from(all.map(|version| (version, real::program(version))));
+    for (version, program) in &servers {
+        let said = match program {
+            Some(program) => format!("compared with {version:?}: {}", program.display()),
+            None => missing(*version),
+        };
+        let _ = writeln!(io::stderr(), "{said}");
     }
+    servers
+});
+
+fn missing(version: Version) -> String {
+    format!("{version:?} is not installed: nothing is compared with it (see scripts/servers)")
+}
+
+fn installed(version: Version) -> Option<PathBuf> {
+    let server = SERVERS.iter().find(|(other, _)| *other == version);
+    let program = server.and_then(|(_, program)| program.clone());
+    let required = env::var_os("PARKLOCK_REQUIRE_SERVERS").is_some();
+    assert!(program.is_some() || !required, "{}", missing(version));
     program
 }
 

@@ -86,6 +86,10 @@ impl Pair {
         let allow = ["ACL", "SETUSER", "default", "on", "nopass", "+@all", "~*", "&*"];
         assert_eq!(boss.ask(&allow).text, b"OK");
         assert_eq!(boss.ask(&["AUTH", "boss", ""]).text, b"OK");
+        if version == Version::Redis8_2 {
+            // Its sweep takes a key a millisecond earlier than commands do.
+            assert_eq!(boss.ask(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).text, b"OK");
+        }
         let mut client = |protocol| Client { wire: real.connect(), conn: sim.accept(), protocol };
         let (clients, listener) = ([client("2"), client("3")], client("3"));
         let mut pair = Self {
@@ -215,6 +219,11 @@ impl Pair {
 
     /// A command of one client, on both servers. Whether they answered, and with no error.
     fn ask(&mut self, words: Vec<Vec<u8>>) -> bool {
+        // From Redis 7.2 on, the refusal of an AUTH right after other answers is never sent (redis/redis#15640).
+        let may_be_refused = words.iter().any(|word| word.eq_ignore_ascii_case(b"AUTH"));
+        if self.version == Version::Redis8_2 && may_be_refused {
+            return false;
+        }
         let which = self.rng.usize(..2);
         self.note(show(which, &words));
         let client = &mut self.clients[which];

@@ -47,6 +47,9 @@ pub fn program(version: Version) -> Option<PathBuf> {
         Version::Redis6_2 => {
             Some(servers.join("redis-6.2/redis-server")).filter(|program| program.exists())
         }
+        Version::Redis8_2 => {
+            Some(servers.join("redis-8.2/redis-server")).filter(|program| program.exists())
+        }
         Version::Valkey9_1 => {
             Some(servers.join("valkey-9.1/redis-server")).filter(|program| program.exists())
         }

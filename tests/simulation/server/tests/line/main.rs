@@ -33,7 +33,8 @@ use parklock_simulated_server::Version;
 use name::Name;
 use stage::Stage;
 
-const VERSIONS: [Version; 3] = [Version::Redis6_2, Version::Redis7_0, Version::Valkey9_1];
+const VERSIONS: [Version; 4] =
+    [Version::Redis6_2, Version::Redis7_0, Version::Redis8_2, Version::Valkey9_1];
 
 /// On the simulated server, and on every real one that is installed.
 fn everywhere(kind: (&'static str, u32), scenario: impl Fn(&mut Name)) {
