@@ -197,7 +197,7 @@ pub use client::Client;
 pub use config::Settings;
 pub use config::{Config, HandOff, Layout};
 pub use credentials::Credentials;
-pub use engine::{Ended, Hold, Woken};
+pub use engine::{Awaited, Ended, Held, Hold, Holds, Woken};
 pub use error::{Error, Result};
 pub use fleet::{Changes, Election, Every, Leader, Leadership, Observer, Term};
 pub use guards::{Guard, MultiGuard, MultiHold, RedGuard, RedHold, WriteGuard};

@@ -17,6 +17,7 @@ mod crash;
 mod everything;
 mod exclusion;
 mod hand_off;
+mod holds;
 mod keep;
 mod layers;
 mod local;

@@ -41,6 +41,8 @@ pub(crate) struct Contest {
     work: Option<Work>,
     /// The caller that polls it.
     caller: Option<Waker>,
+    /// When that caller came.
+    came: Option<CompactInstant>,
     /// Whether the work was woken, and not polled since.
     woken: bool,
     /// Until when the work sleeps, if it has said so.
@@ -90,6 +92,16 @@ pub(crate) fn poll<P: Place>(
 }
 
 impl Contest {
+    /// A caller that came at this time contends from now on.
+    pub(crate) fn begin(&mut self, came: Instant) {
+        self.came = Some(came.into());
+    }
+
+    /// When the caller came whose work is here, if there is work, or a poll of it.
+    pub(crate) fn came(&self) -> Option<CompactInstant> {
+        self.came.filter(|_| self.work.is_some() || self.polls > 0)
+    }
+
     /// Takes the work out for a poll by this caller. Its number is `None` if it was never here.
     fn take_out(
         &mut self,

@@ -151,20 +151,25 @@ impl Visit {
         silent.map(|work| self.cancel(work)).is_some()
     }
 
-    /// Does work that has the permit. Returns `None` if the lookout cancelled it because its caller was not polled.
+    /// Does work that has the permit, of a caller that came at this time. Returns `None` if the lookout cancelled it because its
+    /// caller was not polled.
     ///
     /// # Cancel safety
     /// Dropping the future drops the work.
-    pub(crate) fn contest(&self, work: Work) -> Contesting<'_> {
-        let counted = self.count();
+    pub(crate) fn contest(&self, work: Work, came: Instant) -> Contesting<'_> {
+        let counted = self.count(came);
         let waker = Waker::from(Arc::clone(&self.entry));
         Contesting { visit: self, counted, waker, part: Part::New(work) }
     }
 
     /// Counts the contender, as long as the lookout is not notified when it is woken.
-    fn count(&self) -> Option<Stamp> {
-        // A statement of its own: the lookout is woken when the entry is not locked.
-        let is_told = self.entry.state().lookout.is_told;
+    fn count(&self, came: Instant) -> Option<Stamp> {
+        // A block of its own: the lookout is woken when the entry is not locked.
+        let is_told = {
+            let mut state = self.entry.state();
+            state.contest.begin(came);
+            state.lookout.is_told
+        };
         if is_told {
             return None;
         }
@@ -298,7 +303,8 @@ mod tests {
             Waker::from(Arc::new(Looks { entry, found_locked }))
         };
         let permit = first.try_permit().expect("it is free");
-        let mut contesting = Box::pin(first.contest(Box::pin(std::future::pending())));
+        let mut contesting =
+            Box::pin(first.contest(Box::pin(std::future::pending()), Instant::now()));
         let mut queued = second.wait();
         for _ in 0..3 {
             assert!(contesting.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
