@@ -9,6 +9,8 @@ mod acl;
 mod api;
 mod background;
 mod bad_input;
+#[cfg(feature = "blocking")]
+mod blocking;
 mod cancellation;
 mod close;
 mod coalescing;
