@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::Config;
-use crate::engine::Engine;
+use crate::engine::{Engine, Holds};
 use crate::error::Result;
 use crate::fleet::{Election, Every};
 use crate::kinds::Kind;
@@ -268,6 +268,38 @@ impl Client {
     /// [`lock`](Self::lock) of that name.
     pub fn every(&self, name: impl Into<String>, period: Duration) -> Every {
         Every::new(self.engine.another(), name.into(), period)
+    }
+
+    /// What this client holds and waits for at this moment, for a page of the service that shows its state, or for its log.
+    ///
+    /// The call sends nothing and waits for nothing. It looks at each lock by itself, so a lock that changes hands meanwhile may
+    /// be missing, or counted twice. Its time grows with the number of locks: about a microsecond for each.
+    ///
+    /// It shows what this client believes. Other clients, also those of the same process, are not in it:
+    /// [`Lock::is_locked`](crate::Lock::is_locked) asks the server, and the command line tool shows all holders.
+    /// A leader of an [`Election`](crate::Election) and a run of an [`Every`](crate::Every) hold the `lock` of their name. A
+    /// caller whose future nobody polls may be missing.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// let client = parklock::Client::connect(&url).await?;
+    /// let guard = client.lock("doc:holds").lock().await?;
+    ///
+    /// let holds = client.holds();
+    /// for held in &holds.held {
+    ///     println!("{} {} for {:?}, valid for {:?}", held.kind, held.name, held.held_for, held.remaining);
+    /// }
+    /// for awaited in &holds.awaited {
+    ///     println!("{} callers wait for {} {}", awaited.callers, awaited.kind, awaited.name);
+    /// }
+    /// assert_eq!(holds.held[0].token, Some(guard.token()));
+    /// # guard.unlock().await?;
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    #[must_use = "it changes nothing"]
+    pub fn holds(&self) -> Holds {
+        self.engine.holds()
     }
 
     /// Waits until no caller of this client holds or waits for anything, but not longer than `limit`, and then

@@ -390,6 +390,11 @@ impl Kind {
         }
     }
 
+    /// Whether a user asks for a number of permits.
+    pub(crate) fn is_counted(self) -> bool {
+        matches!(self, Self::Semaphore { .. } | Self::Expirable { .. })
+    }
+
     /// The capacity: how many permits there are.
     pub(crate) fn capacity(self) -> u32 {
         match self {

@@ -80,6 +80,7 @@
 //! |---|---|
 //! | `tls` | `rediss://`, `rediss-cluster://`, `rediss-sentinel://` with rustls: public root certificates or your own CA, and client certificates |
 //! | `metrics` | counters, gauges and histograms for the program's `metrics` recorder |
+//! | `blocking` | the module `blocking`: locks for code without a runtime |
 //! | `serde` | `Settings` from files, with durations such as `"30s"` |
 //! | `rustls-0_23` | `Tls::from_rustls_0_23`: a configuration of rustls of your own |
 //! | `tower` | the module `tower`: a layer that holds a lock for each request |
@@ -108,6 +109,8 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "blocking")]
+pub mod blocking;
 #[cfg(all(feature = "test-util", unix))]
 pub mod testing;
 #[cfg(feature = "tower")]
@@ -197,7 +200,7 @@ pub use client::Client;
 pub use config::Settings;
 pub use config::{Config, HandOff, Layout};
 pub use credentials::Credentials;
-pub use engine::{Ended, Hold, Woken};
+pub use engine::{Awaited, Ended, Held, Hold, Holds, Woken};
 pub use error::{Error, Result};
 pub use fleet::{Changes, Election, Every, Leader, Leadership, Observer, Term};
 pub use guards::{Guard, MultiGuard, MultiHold, RedGuard, RedHold, WriteGuard};

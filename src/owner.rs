@@ -59,6 +59,13 @@ impl OwnerId {
             None => Self::Thread(std::thread::current().id()),
         }
     }
+
+    pub(crate) fn task(self) -> Option<tokio::task::Id> {
+        match self {
+            Self::Task(id) => Some(id),
+            Self::Explicit(_) | Self::Thread(_) => None,
+        }
+    }
 }
 
 impl From<&Owner> for OwnerId {

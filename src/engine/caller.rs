@@ -144,7 +144,9 @@ impl Caller {
                 Coming::Permit(permit, offer) => (permit, offer),
             };
             // `None`: the lookout has cancelled it because it was not polled. It has not made an attempt yet.
-            if let Some(attempted) = contest(&visit, self.clone().try_once(permit, offer)).await {
+            if let Some(attempted) =
+                self.contest(&visit, self.clone().try_once(permit, offer)).await
+            {
                 return attempted;
             }
         }
@@ -235,7 +237,7 @@ impl Caller {
             let contending = match self.pick_up(permit) {
                 Coming::Held(hold) => return Ok(hold),
                 Coming::Permit(permit, offer) => {
-                    contest(visit, self.clone().contend(permit, offer, counted.is_some()))
+                    self.contest(visit, self.clone().contend(permit, offer, counted.is_some()))
                 }
             };
             if let Some(contended) = contending.await {
@@ -255,7 +257,8 @@ impl Caller {
                 Some(permit) => permit,
                 None => self.queue(visit, Ticket::default()).await?,
             };
-            if let Some(notified) = contest(visit, self.clone().contend(permit, None, false)).await
+            if let Some(notified) =
+                self.contest(visit, self.clone().contend(permit, None, false)).await
             {
                 return notified;
             }
@@ -268,7 +271,10 @@ impl Caller {
     /// Waits for the permit within this client. The caller stays counted as a waiter. If it were counted again, a
     /// newcomer could take its slot in between, and the limit would reject a caller that has waited all along.
     fn queue<'a>(&'a self, visit: &'a Visit, ticket: Ticket) -> Queued<'a> {
-        let queued = Queued { engine: &self.engine, waiting: Some(visit.wait_as(ticket)) };
+        let queued = Queued {
+            engine: &self.engine,
+            waiting: Some(visit.wait_as(ticket.came(self.started))),
+        };
         if let Some(tenure) = visit.entry.tenure()
             && tenure.note_waiter(OwnerId::current())
         {
@@ -276,6 +282,18 @@ impl Caller {
             visit.entry.note_holder_since(self.started);
         }
         queued
+    }
+
+    /// Does work that the lookout can cancel. Returns `None` if it did so because the caller was not polled.
+    ///
+    /// The work is boxed before the future is made. Otherwise the future of every caller in the queue would have space for
+    /// it.
+    fn contest<'a, W: Future<Output = Contested> + Send + 'static>(
+        &self,
+        visit: &'a Visit,
+        work: W,
+    ) -> impl Future<Output = Option<Contested>> + Send + use<'a, W> {
+        visit.contest(Box::pin(work), self.started)
     }
 
     /// Whether the client may keep the lock when this caller has given it back.
@@ -297,17 +315,6 @@ impl Caller {
     fn holder(&self) -> Holder {
         self.options.wish.by_caller()
     }
-}
-
-/// Does work that the lookout can cancel. Returns `None` if it did so because the caller was not polled.
-///
-/// The work is boxed before the future is made. Otherwise the future of every caller in the queue would have space for
-/// it.
-fn contest(
-    visit: &Visit,
-    work: impl Future<Output = Contested> + Send + 'static,
-) -> impl Future<Output = Option<Contested>> + Send {
-    visit.contest(Box::pin(work))
 }
 
 /// A caller in the queue, from the call on and until it has the permit. Its drop checks for a tenure that may have been left

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::{Config, Layout};
 use crate::engine::debts::Debts;
 use crate::engine::entry::tenure::Budget;
-use crate::engine::entry::{Entry, EntryPermit, Hold, Table, Tenure, Timetable, Visit};
+use crate::engine::entry::{Entry, EntryPermit, Hold, Holds, Table, Tenure, Timetable, Visit};
 use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::keep::Tried;
 use crate::engine::outages::Outages;
@@ -182,6 +182,14 @@ impl Engine {
         };
         let hand_over = tenure.hold_of(owner)?;
         Some(Hold::new(tenure, hand_over))
+    }
+
+    /// What this client holds and waits for. Each lock is looked at by itself, so the whole is not of one instant.
+    pub(crate) fn holds(&self) -> Holds {
+        let tenures = self.outbox.timetable.tenures();
+        let mut held: Vec<_> = tenures.iter().filter_map(|tenure| tenure.held()).collect();
+        held.sort_by(|a, b| a.name.cmp(&b.name));
+        Holds { held, awaited: self.table.awaited() }
     }
 
     /// The entry in which a caller waits: one that all callers of the same lock share, or its own. In its own entry a

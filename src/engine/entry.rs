@@ -24,6 +24,7 @@ mod behind;
 mod contest;
 mod gate;
 mod hold;
+mod holds;
 mod lookout;
 mod permit;
 mod queue;
@@ -50,6 +51,7 @@ use crate::wire::{Fault, Manner, Subscription};
 
 pub(crate) use alarms::Alarms;
 pub use hold::Hold;
+pub use holds::{Awaited, Held, Holds};
 pub(crate) use permit::{EntryPermit, Stay};
 pub(crate) use queue::{LOOKS, Look, Ticket};
 pub(crate) use table::Table;
@@ -343,6 +345,11 @@ impl Entry {
     /// The alarm has rung.
     pub(crate) fn end_alarm(&self) {
         self.state().lookout.alarm = None;
+    }
+
+    /// See [`State::waiters`].
+    fn waiters(&self) -> Option<(usize, CompactInstant)> {
+        self.state().waiters()
     }
 
     /// See [`State::is_awaited`].

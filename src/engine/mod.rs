@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `caller/` | a caller, from `lock().await` to its hold |
 //! | `waiting/` | what a contender knows of the line, and what it does next; its model |
-//! | `entry/` | one lock within the client: who waits for it, who is inside |
+//! | `entry/` | one lock within the client: who waits for it, who is inside; what a user sees of that: `entry/holds.rs` |
 //! | `entry/tenure/` | one grant by Redis: its holders, its lease, its end, and when it needs attention |
 //! | `holding/` | a holder, from its hold to the unlock: it nests, extends, waits for a condition |
 //! | `watchdog/` | the task that renews |
@@ -59,7 +59,7 @@ mod watchdog;
 
 pub(crate) use caller::{AcquireOptions, AllOrNone, Caller, Keepers, Past, Patience, acquire_all};
 pub(crate) use core::{Engine, RETRY_PAUSE};
-pub use entry::Hold;
+pub use entry::{Awaited, Held, Hold, Holds};
 pub use grant::Ended;
 pub(crate) use grant::{Lease, Wish};
 pub use holding::Woken;

@@ -98,6 +98,13 @@ impl WriteGuard {
     }
 }
 
+/// Same as [`WriteGuard::into_guard`].
+impl From<WriteGuard> for Guard {
+    fn from(guard: WriteGuard) -> Self {
+        guard.into_guard()
+    }
+}
+
 impl Deref for WriteGuard {
     type Target = Guard;
 

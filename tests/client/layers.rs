@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// From top to bottom: a module may import what stands in its own line or below.
 const LAYERS: [&[&str]; 11] = [
     &["lib"],
-    &["testing", "tower"],
+    &["blocking", "testing", "tower"],
     &["client", "operator"],
     &["fleet"],
     &["locks"],

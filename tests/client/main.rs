@@ -9,6 +9,8 @@ mod acl;
 mod api;
 mod background;
 mod bad_input;
+#[cfg(feature = "blocking")]
+mod blocking;
 mod cancellation;
 mod close;
 mod coalescing;
@@ -17,6 +19,7 @@ mod crash;
 mod everything;
 mod exclusion;
 mod hand_off;
+mod holds;
 mod keep;
 mod layers;
 mod local;

@@ -186,7 +186,7 @@ async fn a_refusal_that_the_server_leaves_out_shifts_no_answer() {
     let callers: Vec<_> = (0..32)
         .map(|caller| {
             // Each of them has its name for itself.
-            let lock = client.lock(&format!("own:{caller}"));
+            let lock = client.lock(format!("own:{caller}"));
             let done = Arc::clone(&done);
             tokio::spawn(async move {
                 let mut last = None;

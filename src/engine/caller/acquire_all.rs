@@ -55,7 +55,7 @@ pub(crate) async fn acquire_all<K: Send + 'static>(
         let _ = tell.send(answer.map(|answer| (answer, kept)));
         Ok(None)
     };
-    drop(beside.contest(Box::pin(work)).await);
+    drop(beside.contest(Box::pin(work), Instant::now()).await);
     told.try_recv().ok().transpose()
 }
 

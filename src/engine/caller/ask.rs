@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::engine::caller::Caller;
 use crate::engine::caller::attempt::{Attempt, attempt};
 use crate::engine::caller::known::Known;
 use crate::engine::caller::pick_up::Offer;
-use crate::engine::caller::{Caller, contest};
 use crate::engine::core::RETRY_PAUSE;
 use crate::engine::debts::Debt;
 use crate::engine::entry::{Entry, Hold, Visit};
@@ -47,7 +47,7 @@ impl Caller {
     pub(super) async fn ask_beside(&self, visit: &Visit) -> Result<Option<Hold>> {
         // This caller has no permit. It asks in a separate entry, where the lookout can cancel it if it is not polled.
         let beside = self.engine.visit(&visit.entry.keys, self.options.wish.permits, true)?;
-        contest(&beside, self.clone().try_beside(visit.clone())).await.unwrap_or(Ok(None))
+        self.contest(&beside, self.clone().try_beside(visit.clone())).await.unwrap_or(Ok(None))
     }
 
     async fn try_beside(self, visit: Visit) -> Result<Option<Hold>> {

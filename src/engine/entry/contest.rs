@@ -41,6 +41,8 @@ pub(crate) struct Contest {
     work: Option<Work>,
     /// The caller that polls it.
     caller: Option<Waker>,
+    /// When that caller came.
+    came: Option<CompactInstant>,
     /// Whether the work was woken, and not polled since.
     woken: bool,
     /// Until when the work sleeps, if it has said so.
@@ -54,8 +56,8 @@ pub(crate) struct Contest {
 
 /// The state of a caller's work.
 pub(crate) enum Part {
-    /// The work has not been polled yet.
-    New(Work),
+    /// The work has not been polled yet. Its caller came at this time.
+    New(Work, CompactInstant),
     /// The work has this number.
     Begun(u64),
     Over,
@@ -90,6 +92,11 @@ pub(crate) fn poll<P: Place>(
 }
 
 impl Contest {
+    /// When the caller came whose work is here, if there is work, or a poll of it.
+    pub(crate) fn came(&self) -> Option<CompactInstant> {
+        self.came.filter(|_| self.work.is_some() || self.polls > 0)
+    }
+
     /// Takes the work out for a poll by this caller. Its number is `None` if it was never here.
     fn take_out(
         &mut self,
@@ -97,7 +104,10 @@ impl Contest {
         caller: &mut Option<Waker>,
     ) -> Option<(Option<u64>, Work)> {
         let taken = match std::mem::replace(part, Part::Over) {
-            Part::New(work) => (None, work),
+            Part::New(work, came) => {
+                self.came = Some(came);
+                (None, work)
+            }
             Part::Begun(number) => (Some(number), self.take(number)?),
             Part::Over => return None,
         };
@@ -126,7 +136,7 @@ impl Contest {
     pub(crate) fn end(&mut self, part: &mut Part) -> Option<Work> {
         match std::mem::replace(part, Part::Over) {
             Part::Begun(number) => self.take(number),
-            Part::New(_) | Part::Over => None,
+            Part::New(..) | Part::Over => None,
         }
     }
 
@@ -265,6 +275,11 @@ mod tests {
         })
     }
 
+    /// The part of a caller that has just come.
+    fn new(work: Work) -> Part {
+        Part::New(work, CompactInstant::now())
+    }
+
     /// An outcome.
     fn done(name: &str) -> Contested {
         Err(Error::lost(name))
@@ -292,7 +307,7 @@ mod tests {
     #[test]
     fn work_is_polled_to_its_end() {
         let contest = Shared::default();
-        let mut part = Part::New(Box::pin(ready(done("a"))) as Work);
+        let mut part = new(Box::pin(ready(done("a"))));
         assert_eq!(poll(&contest, &mut part), Poll::Ready(Some("a".to_owned())));
         assert_eq!(poll(&contest, &mut part), Poll::Ready(None));
     }
@@ -300,7 +315,7 @@ mod tests {
     #[test]
     fn work_that_was_woken_and_is_not_polled_is_dropped() {
         let (contest, (work, seen)) = (Shared::default(), endless());
-        let mut part = Part::New(work);
+        let mut part = new(work);
         assert_eq!(poll(&contest, &mut part), Poll::Pending);
         contest.wake();
         assert_eq!(looks(&contest), [Look::Late, Look::Late, Look::Late, Look::Silent]);
@@ -316,10 +331,10 @@ mod tests {
         let until = now + Duration::from_secs(1);
         let sleeper = Arc::new(contest);
         let sleeps = Arc::clone(&sleeper);
-        let mut part = Part::New(Box::pin(async move {
+        let mut part = new(Box::pin(async move {
             sleeps.contest(|contest| contest.sleeps_until(Some(until)));
             pending().await
-        }) as Work);
+        }));
         assert_eq!(poll(&sleeper, &mut part), Poll::Pending);
         assert_eq!([(); 9].map(|()| sleeper.look(now)), [Look::Well; 9]);
         assert_eq!(sleeper.look_at(), Some(until));
@@ -337,10 +352,10 @@ mod tests {
         let (contest, now) = (Arc::new(Shared::default()), Instant::now());
         let sleeps = Arc::clone(&contest);
         let until = now + Duration::from_secs(1);
-        let mut part = Part::New(Box::pin(async move {
+        let mut part = new(Box::pin(async move {
             sleeps.contest(|contest| contest.sleeps_until(Some(until)));
             pending().await
-        }) as Work);
+        }));
         for _ in 0..3 {
             assert_eq!(poll(&contest, &mut part), Poll::Pending);
             assert_eq!(contest.look_at(), Some(until));
@@ -353,7 +368,7 @@ mod tests {
     #[test]
     fn work_that_does_not_say_until_when_it_sleeps_is_woken_and_then_dropped() {
         let (contest, (work, _seen)) = (Shared::default(), endless());
-        let mut part = Part::New(work);
+        let mut part = new(work);
         for _ in 0..2 {
             assert_eq!(poll(&contest, &mut part), Poll::Pending);
             assert_eq!(looks(&contest), [Look::Late; 4]);
@@ -367,7 +382,7 @@ mod tests {
     #[test]
     fn work_that_is_woken_has_all_its_looks_from_then_on() {
         let (contest, (work, _seen)) = (Shared::default(), endless());
-        let mut part = Part::New(work);
+        let mut part = new(work);
         assert_eq!(poll(&contest, &mut part), Poll::Pending);
         assert_eq!([(); 3].map(|()| look(&contest)), [Look::Late; 3]);
         contest.wake();
@@ -377,7 +392,7 @@ mod tests {
     #[test]
     fn work_that_is_polled_in_time_is_not_dropped() {
         let (contest, (work, seen)) = (Shared::default(), endless());
-        let mut part = Part::New(work);
+        let mut part = new(work);
         assert_eq!(poll(&contest, &mut part), Poll::Pending);
         for _ in 0..3 {
             contest.wake();
@@ -397,14 +412,14 @@ mod tests {
     fn work_is_not_dropped_while_it_is_polled() {
         let contest = Arc::new(Shared::default());
         let looks_on = Arc::clone(&contest);
-        let mut part = Part::New(Box::pin(poll_fn(move |_| {
+        let mut part = new(Box::pin(poll_fn(move |_| {
             looks_on.wake();
             for _ in 0..2 * LOOKS {
                 assert_eq!(look(&looks_on), Look::Late, "the next look decides");
                 assert!(looks_on.take_silent().is_none());
             }
             Poll::Ready(done("b"))
-        })) as Work);
+        })));
         assert_eq!(poll(&contest, &mut part), Poll::Ready(Some("b".to_owned())));
         assert_eq!(look(&contest), Look::Well, "it has come");
     }
@@ -415,7 +430,7 @@ mod tests {
         for polls_before in [0, 1] {
             let contest = Arc::new(Shared::default());
             let (looks_on, mut polls) = (Arc::clone(&contest), 0);
-            let mut part = Part::New(Box::pin(poll_fn(move |_| {
+            let mut part = new(Box::pin(poll_fn(move |_| {
                 polls += 1;
                 if polls > polls_before {
                     assert_eq!(look(&looks_on), Look::Well, "nothing has happened to it");
@@ -423,7 +438,7 @@ mod tests {
                     assert_eq!(look(&looks_on), Look::Late, "the next look decides");
                 }
                 Poll::Pending
-            })) as Work);
+            })));
             for _ in 0..=polls_before {
                 assert_eq!(poll(&contest, &mut part), Poll::Pending);
             }
@@ -436,13 +451,13 @@ mod tests {
     fn a_caller_that_was_cancelled_touches_nothing_of_the_next_one() {
         for comes in [true, false] {
             let (contest, first) = (Shared::default(), endless().0);
-            let mut former = Part::New(first);
+            let mut former = new(first);
             assert_eq!(poll(&contest, &mut former), Poll::Pending);
             contest.wake();
             looks(&contest);
             drop(contest.take_silent());
             let (work, seen) = endless();
-            let mut part = Part::New(work);
+            let mut part = new(work);
             assert_eq!(poll(&contest, &mut part), Poll::Pending);
             if comes {
                 assert_eq!(poll(&contest, &mut former), Poll::Ready(None));

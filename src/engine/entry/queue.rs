@@ -19,6 +19,9 @@ use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::task::{Poll, Waker};
 
+use tokio::time::Instant;
+
+use crate::engine::compact_instant::CompactInstant;
 use crate::wire::Fault;
 
 /// How many looks of the lookout a called caller has before it is silent. Together they take one `pickup_timeout`, or
@@ -51,6 +54,8 @@ enum Whose {
 
 struct QueuedCaller {
     ticket: u64,
+    /// When it came, if it has said so.
+    came: Option<CompactInstant>,
     waker: Option<Waker>,
     silent: bool,
 }
@@ -60,12 +65,18 @@ struct QueuedCaller {
 pub(crate) struct Ticket {
     number: Option<NonZeroU64>,
     queued: bool,
+    came: Option<CompactInstant>,
 }
 
 impl Ticket {
     /// The ticket of a caller that had the permit before. It stands ahead of all callers that came later.
     pub(crate) fn again(number: u64) -> Self {
-        Self { number: NonZeroU64::new(number), queued: false }
+        Self { number: NonZeroU64::new(number), ..Self::default() }
+    }
+
+    /// The same ticket, of a caller that came at this time.
+    pub(crate) fn came(self, at: Instant) -> Self {
+        Self { came: Some(at.into()), ..self }
     }
 }
 
@@ -131,7 +142,9 @@ impl Queue {
         // A caller that may take the permit, but has no budget, counts as woken: its task is polled again. It is in the queue,
         // so the permit is offered to it, and the lookout notices if it is never polled again.
         if !std::mem::replace(&mut ticket.queued, true) {
-            self.callers.insert(at, QueuedCaller { ticket: number, waker: None, silent: false });
+            let came = ticket.came;
+            let caller = QueuedCaller { ticket: number, came, waker: None, silent: false };
+            self.callers.insert(at, caller);
         }
         let own = (!may_take).then(|| waker.clone());
         *former = std::mem::replace(&mut self.callers[at].waker, own);
@@ -171,6 +184,11 @@ impl Queue {
     /// Callers that wait and are not known to be silent.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
+    }
+
+    /// When the first of them came.
+    pub(crate) fn first_came(&self) -> Option<CompactInstant> {
+        self.callers.iter().find(|caller| !caller.silent)?.came
     }
 
     /// The callers that wait now.

@@ -140,6 +140,13 @@ impl State {
         self.queue.waiting() > 0
     }
 
+    /// How many callers of this client ask or wait, and when the first of them came; `None`: nobody does.
+    pub(super) fn waiters(&self) -> Option<(usize, CompactInstant)> {
+        let contender = self.contest.came();
+        let first = contender.into_iter().chain(self.queue.first_came()).min()?;
+        Some((self.queue.waiting() + usize::from(contender.is_some()), first))
+    }
+
     /// Whether any caller of this client asks or waits.
     pub(super) fn is_wanted(&self) -> bool {
         self.is_awaited() || !self.queue.is_permit_free()

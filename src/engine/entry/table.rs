@@ -15,8 +15,9 @@ use dashmap::DashMap;
 use tokio::time::Instant;
 
 use crate::config::Layout;
+use crate::engine::compact_instant::CompactInstant;
 use crate::engine::entry::lookout::Lookout;
-use crate::engine::entry::{Entry, Stay, Tenure, Visit};
+use crate::engine::entry::{Awaited, Entry, Stay, Tenure, Visit};
 use crate::engine::waiting::{Event, Rules, Turns};
 use crate::keys::{Keys, TenureId, ids_of};
 use crate::kinds::{Holders, Kind};
@@ -315,6 +316,26 @@ impl Table {
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.locks.len() + self.others.len()
+    }
+
+    /// What callers of this client ask or wait for.
+    pub(crate) fn awaited(&self) -> Vec<Awaited> {
+        let now = CompactInstant::now();
+        let mut awaited = BTreeMap::new();
+        // Callers that wait separately for one name have an entry each.
+        for entry in self.sorted(|entry| entry.waiters().is_some()) {
+            let Some((callers, first)) = entry.waiters() else { continue };
+            let name = (entry.keys.name().into_owned(), entry.keys.kind.word());
+            let (all, earliest) = awaited.entry(name).or_insert((0, first));
+            (*all, *earliest) = (*all + callers, first.min(*earliest));
+        }
+        let seen = |((name, kind), (callers, first)): ((String, _), (_, CompactInstant))| Awaited {
+            name,
+            kind,
+            callers,
+            waiting_for: now.saturating_duration_since(first),
+        };
+        awaited.into_iter().map(seen).collect()
     }
 
     /// All entries of plain locks, in a fixed order.

@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::debts::Debt;
-use crate::engine::entry::Stay;
+use crate::engine::entry::{Held, Stay};
 use crate::engine::grant::{Ended, Grant, Holder, Lease};
 use crate::keys::{Keys, TenureId};
 use crate::kinds::{Holders, TokenCounter};
@@ -279,6 +279,30 @@ impl Tenure {
         let inner = state.inner.upgrade().unwrap_or_default();
         state.inner = Arc::downgrade(&inner);
         Some(inner)
+    }
+
+    /// What a user can see of it; `None`: it is over, or nothing that a user can hold.
+    pub(crate) fn held(&self) -> Option<Held> {
+        let now = Instant::now();
+        let state = self.state();
+        if state.ended.is_some() || self.keys.row.holders == Holders::Notified {
+            return None;
+        }
+        let (guards, hand_overs, holder) = (state.holds, state.hand_overs, state.holder);
+        let held_for = CompactInstant::from(now).saturating_duration_since(state.since);
+        let remaining = state.lifetime.deadline().saturating_duration_since(now);
+        drop(state);
+        let is_held = guards > 0;
+        Some(Held {
+            name: self.keys.name().into_owned(),
+            kind: self.keys.kind.word(),
+            guards,
+            permits: if self.keys.kind.is_counted() { holder.wish.permits } else { 1 },
+            held_for,
+            remaining,
+            token: is_held.then(|| self.token(hand_overs)),
+            asked_by: holder.asked_by.task().filter(|_| is_held),
+        })
     }
 
     /// Another token of its debt, while it has one.

@@ -144,13 +144,14 @@ impl Visit {
         silent.map(|work| self.cancel(work)).is_some()
     }
 
-    /// Does work that has the permit. Returns `None` if the lookout cancelled it because its caller was not polled.
+    /// Does work that has the permit, of a caller that came at this time. Returns `None` if the lookout cancelled it because its
+    /// caller was not polled.
     ///
     /// # Cancel safety
     /// Dropping the future drops the work.
-    pub(crate) fn contest(&self, work: Work) -> Contesting<'_> {
+    pub(crate) fn contest(&self, work: Work, came: Instant) -> Contesting<'_> {
         let waker = Waker::from(Arc::clone(&self.entry));
-        Contesting { visit: self, waker, part: Part::New(work) }
+        Contesting { visit: self, waker, part: Part::New(work, came.into()) }
     }
 }
 
@@ -276,7 +277,8 @@ mod tests {
             Waker::from(Arc::new(Looks { entry, found_locked }))
         };
         let permit = first.try_permit().expect("it is free");
-        let mut contesting = Box::pin(first.contest(Box::pin(std::future::pending())));
+        let mut contesting =
+            Box::pin(first.contest(Box::pin(std::future::pending()), Instant::now()));
         let mut queued = second.wait();
         for _ in 0..3 {
             assert!(contesting.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());

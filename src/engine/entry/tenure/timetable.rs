@@ -127,6 +127,18 @@ impl Timetable {
         Some(idle.len())
     }
 
+    /// Every tenure that is not over, in the order of their grants.
+    pub(crate) fn tenures(&self) -> Vec<Arc<Tenure>> {
+        let mut tenures: Vec<_> = {
+            let plan = self.plan();
+            plan.wheel.iter().chain(&plan.in_hand).map(Arc::clone).collect()
+        };
+        tenures.sort_by_key(|tenure| tenure.id);
+        // One that was in hand may be in the wheel again.
+        tenures.dedup_by_key(|tenure| tenure.id);
+        tenures
+    }
+
     /// Returns every tenure, and accepts no more.
     pub(crate) fn close(&self) -> Vec<Arc<Tenure>> {
         let mut plan = self.plan();
