@@ -71,7 +71,7 @@ async fn a_database_of_a_cluster_is_served() {
     let cluster = Cluster::start_as(3, 3, setup).await;
     let url = format!("redis-cluster://{}/3", cluster.nodes[1].address());
     serves(&url, &cluster.nodes[0], &["a", "b", "c"]).await;
-    let mut holder = tool_at(&url, cluster.nodes[0].dir(), &["hold", "a"]).start();
+    let holder = tool_at(&url, cluster.nodes[0].dir(), &["hold", "a"]).start();
     holder.says("token").await;
     let zero = url.strip_suffix("/3").expect("the database");
     let list = tool_at(zero, cluster.nodes[0].dir(), &["ls"]);
