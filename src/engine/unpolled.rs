@@ -5,6 +5,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::task::coop::consume_budget;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -40,6 +41,8 @@ async fn look(engine: Weak<Core>) {
         let Some(engine) = Engine::of(&engine) else { return };
         let now = Instant::now();
         for entry in watched.iter().filter_map(Weak::upgrade) {
+            // A busy client asks for thousands of locks between two looks.
+            consume_budget().await;
             entry.end_watch();
             if engine.look_at(&entry, now) {
                 entry.have_watched();
