@@ -110,6 +110,18 @@ impl Socket {
         self.0.shared.ask(&write, Until::Count(pipe.len())).await
     }
 
+    /// Sends an AUTH. Behind other answers, Redis from 7.2 on does not send its refusal (redis/redis#15640): then each request
+    /// would get the answer of the next one. So an answer that cannot be that of an AUTH ends the connection.
+    pub(crate) async fn log_in(
+        &self,
+        auth: &Cmd,
+        may_be_answer: fn(&Value) -> bool,
+    ) -> Result<Value, Broken> {
+        let write = |bytes: &mut Vec<u8>| auth.write_packed_command(bytes);
+        let mut answers = self.0.shared.ask(&write, Until::LoggedIn(may_be_answer)).await?;
+        Ok(answers.pop().unwrap_or(Value::Nil))
+    }
+
     /// Same as [`ask_each`](Self::ask_each), for so many commands that `write` writes as the server reads them.
     pub(crate) async fn ask_written(
         &self,
@@ -217,6 +229,8 @@ enum Until {
     Count(usize),
     /// Those up to the first map.
     Map,
+    /// That of an AUTH, and which answer may be that.
+    LoggedIn(fn(&Value) -> bool),
 }
 
 impl Request {
@@ -224,6 +238,7 @@ impl Request {
         match self.until {
             Until::Count(count) => self.answers.len() >= count,
             Until::Map => matches!(self.answers.last(), Some(Value::Map(_))),
+            Until::LoggedIn(_) => !self.answers.is_empty(),
         }
     }
 }
@@ -234,6 +249,9 @@ impl Requests {
         let Some(first) = self.unanswered.front_mut() else {
             return Err(Broken::Garbage("it answers no request".to_owned()));
         };
+        if matches!(first.until, Until::LoggedIn(may_be_answer) if !may_be_answer(&value)) {
+            return Err(Broken::Garbage("the server has not answered AUTH".to_owned()));
+        }
         first.answers.push(value);
         Ok(if first.is_answered() { self.unanswered.pop_front() } else { None })
     }
@@ -304,7 +322,7 @@ impl Shared {
         let due = Instant::now() + self.patience;
         let answers = match until {
             Until::Count(count) => Vec::with_capacity(count),
-            Until::Map => Vec::new(),
+            Until::Map | Until::LoggedIn(_) => Vec::new(),
         };
         let request = Request { due, until, answers, caller: Some(caller) };
         requests.unanswered.push_back(request);
@@ -732,6 +750,44 @@ mod tests {
         assert!(errors.len() == 1 && errors[0].code() == "MOVED", "{errors:?}");
         assert_eq!(answer.unwrap(), word("next"));
         assert_eq!(heard.load(Ordering::Relaxed), 2);
+    }
+
+    /// Redis 8.2 leaves out the refusal of an AUTH, and the next answer is not its own.
+    #[tokio::test]
+    async fn an_answer_that_cannot_be_that_of_auth_ends_the_connection() {
+        let mut auth = cmd("AUTH");
+        auth.arg("wrong");
+        let no_user = "-ERR AUTH <password> called without any password configured\r\n";
+        for answer in ["+OK\r\n", "-WRONGPASS invalid\r\n", no_user] {
+            let (socket, mut server, _) = connected(1024);
+            let next = echo("next");
+            let (logged_in, next, ()) = tokio::join!(
+                socket.log_in(&auth, crate::wire::fault::may_answer_auth),
+                socket.ask(&next),
+                async {
+                    server.next().await.unwrap();
+                    server.say(&format!("{answer}+next\r\n")).await;
+                }
+            );
+            assert!(logged_in.is_ok(), "{answer}");
+            assert_eq!(next.unwrap(), word("next"));
+        }
+        for answer in [":7\r\n", "*1\r\n:1\r\n", "-NOSCRIPT No matching script\r\n"] {
+            let (socket, mut server, _) = connected(1024);
+            let (first, second) = (echo("first"), echo("second"));
+            let (logged_in, first, second, ()) = tokio::join!(
+                socket.log_in(&auth, crate::wire::fault::may_answer_auth),
+                socket.ask(&first),
+                socket.ask(&second),
+                async {
+                    server.next().await.unwrap();
+                    server.say(&format!("{answer}+second\r\n")).await;
+                }
+            );
+            for failed in [logged_in, first, second] {
+                assert!(matches!(failed, Err(Broken::Garbage(_))), "{answer}: {failed:?}");
+            }
+        }
     }
 
     #[tokio::test]

@@ -1,11 +1,12 @@
 //! Credentials that change: a provider that is asked at each connection, and again before they end.
 
+use std::env;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use parklock::{Client, Config, Credentials, Error};
+use parklock::{Client, Config, Credentials, Error, HandOff};
 use tokio::time::sleep;
 use tracing::Level;
 
@@ -162,6 +163,62 @@ async fn a_refusal_leaves_the_living_connections_as_they_are() {
     vault.set("app", "one");
     let again = async || log.lines_with("can replace the credentials again") == warned;
     eventually(SOON, "each of them is over", again).await;
+}
+
+/// Redis 8.2 does not send the refusal of new credentials behind other answers (redis/redis#15640). No caller takes the answer of
+/// another one for its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_that_the_server_leaves_out_shifts_no_answer() {
+    let Some(program) = installed("redis-8.2") else {
+        let missing = "Redis 8.2 is not installed (scripts/servers installs it)";
+        assert!(env::var_os("PARKLOCK_REQUIRE_SERVERS").is_none(), "{missing}");
+        return println!("skipped: {missing}");
+    };
+    let server = Server::builder().program(program).start().await;
+    let admin = server.admin().await;
+    allow(&admin, "app", "one").await;
+    let vault = Vault::default();
+    vault.set("app", "one");
+    let never = HandOff { max_consecutive: 0, max_time: Duration::ZERO };
+    let config = vault.config(Some(Duration::from_secs(2))).hand_off(never);
+    let client = client(&server.url(), config).await;
+    let done = Arc::<AtomicBool>::default();
+    let callers: Vec<_> = (0..32)
+        .map(|caller| {
+            // Each of them has its name for itself.
+            let lock = client.lock(format!("own:{caller}"));
+            let done = Arc::clone(&done);
+            tokio::spawn(async move {
+                let mut last = None;
+                while !done.load(Ordering::Relaxed) {
+                    let outcome = async {
+                        let guard = lock.lock().await?;
+                        assert!(last < Some(guard.token()), "{last:?} and {guard:?}");
+                        last = Some(guard.token());
+                        guard.unlock().await
+                    };
+                    match outcome.await {
+                        Ok(()) => {}
+                        Err(Error::Unavailable { .. } | Error::Permission { .. }) => {
+                            sleep(A_WHILE).await;
+                        }
+                        Err(error) => panic!("caller {caller}: {error}"),
+                    }
+                }
+            })
+        })
+        .collect();
+    vault.set("app", "of nobody");
+    let ends = async || connections(&admin, "app").await.len() < 2;
+    eventually(SOON, "the connection for scripts ends", ends).await;
+    vault.set("app", "one");
+    let back = async || connections(&admin, "app").await.len() == 2;
+    eventually(SOON, "it is back", back).await;
+    sleep(A_WHILE).await;
+    done.store(true, Ordering::Relaxed);
+    for caller in callers {
+        soon(caller).await.expect("no answer of another one");
+    }
 }
 
 /// A provider that panics has failed: the client tells its callers so, and asks again.
