@@ -49,9 +49,10 @@ impl Client {
     /// Connects to `redis://[user:password@]host[:port][/database]`, `rediss://...` (feature `tls`)
     /// or `redis+unix:///path?db=0&user=...&pass=...`.
     ///
-    /// A Redis Cluster is `redis-cluster://[user:password@]host1[:port],host2[:port]`, or `rediss-cluster://...`. The
-    /// hosts are some of its nodes; at least one must answer. The client discovers the others, and connects to a node
-    /// when it first needs a lock there. A cluster has no databases.
+    /// A Redis Cluster is `redis-cluster://[user:password@]host1[:port],host2[:port][/database]`, or
+    /// `rediss-cluster://...`. The hosts are some of its nodes; at least one must answer. The client discovers the others,
+    /// and connects to a node when it first needs a lock there. Clusters of Valkey 9 or later may have several databases,
+    /// as many as `cluster-databases` says on each node; all others have database 0 alone.
     ///
     /// A primary behind Sentinel is `redis-sentinel://[user:password@]host1[:port],host2[:port]/service[/database]`, or
     /// `rediss-sentinel://...`, also written `redis+sentinel://...`. The hosts are the sentinels, by default at port

@@ -39,11 +39,11 @@ fn tag_in(channel: &str) -> &str {
 
 /// Where all keys of a client are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Space {
+pub enum Space {
     /// In the database of this number, on one server.
     Database(i64),
-    /// In the slots of a cluster.
-    Cluster,
+    /// In the database of this number, in the slots of a cluster.
+    Cluster(i64),
 }
 
 /// The place of one lock in Redis. Each handle and each held lock has one, so it stores as little text as possible.
@@ -139,10 +139,8 @@ impl Keys {
         let name = if is_native { escaped(&name) } else { Cow::Borrowed(&*name) };
         // Keys belong to a database, but channels to the whole server. Without the number, a release would wake the
         // waiters of the same name in another database. Redisson's channels do not contain it.
-        let database = match space {
-            Space::Database(number) if is_native && number > 0 => format!("{number}:"),
-            _ => String::new(),
-        };
+        let (Space::Database(number) | Space::Cluster(number)) = space;
+        let database = if is_native && number > 0 { format!("{number}:") } else { String::new() };
         let (open, close) = if braced { ("{", "}") } else { ("", "") };
         // Redisson maps names, and derives everything else from the mapped name.
         let (first, mapped) = if is_native { (prefix, "") } else { ("", prefix) };
@@ -152,7 +150,7 @@ impl Keys {
         let prefix = u8::try_from(prefix.len()).expect("a namespace is short");
         let meters = Meters::default();
         let keys = Self { channel, kind, row, tag, prefix, braced, slot: None, meters };
-        if space == Space::Cluster { keys.in_one_slot() } else { Ok(keys) }
+        if matches!(space, Space::Cluster(_)) { keys.in_one_slot() } else { Ok(keys) }
     }
 
     /// The same keys in a cluster. Scripts can only access keys of one slot.
@@ -350,7 +348,7 @@ fn check(space: Space, prefix: &str, layout: Layout, name: &str) -> Result<()> {
 fn check_as_key(space: Space, name: &str) -> Result<()> {
     let is_counter = match space {
         Space::Database(_) => name == TOKEN_COUNTER,
-        Space::Cluster => name.starts_with(TOKEN_COUNTER),
+        Space::Cluster(_) => name.starts_with(TOKEN_COUNTER),
     };
     if is_counter {
         return Err(Error::InvalidName { reason: "it is the key of the token counter" });
@@ -444,7 +442,7 @@ mod tests {
     fn a_mark_lies_in_the_slot_of_its_lock() {
         for name in ["a", "{a}", "a}b", "{}"] {
             let made =
-                Keys::in_space(Space::Cluster, "", Layout::Native, Kind::Lock, name.to_owned());
+                Keys::in_space(Space::Cluster(0), "", Layout::Native, Kind::Lock, name.to_owned());
             let keys = made.unwrap();
             for mark in [keys.leader(), keys.interval()] {
                 assert_eq!(Some(Slot::of(&mark.to_string())), keys.slot, "{mark}");
@@ -466,6 +464,11 @@ mod tests {
         assert_eq!(other.name(), "a}b");
         assert!(ids_of(Layout::Native, &other.channel).eq([other.id()]));
         assert_eq!(&*in_database(3, Layout::Redisson, "a").channel, "redisson_lock__channel:{a}");
+        let in_cluster =
+            Keys::in_space(Space::Cluster(3), "", Layout::Native, Kind::Lock, "a}b".to_owned());
+        let in_cluster = in_cluster.unwrap();
+        assert_eq!(in_cluster.channel, other.channel);
+        assert_eq!(in_cluster.slot, Some(Slot::of(&other.channel)));
     }
 
     fn slot(key: &str) -> Slot {
@@ -500,7 +503,8 @@ mod tests {
         for _ in 0..1_000 {
             let name = random_name();
             for kind in KINDS {
-                let made = Keys::in_space(Space::Cluster, "", Layout::Native, kind, name.clone());
+                let made =
+                    Keys::in_space(Space::Cluster(0), "", Layout::Native, kind, name.clone());
                 let keys = made.unwrap();
                 let lock = slot(&keys.lock().to_string());
                 assert_eq!((keys.slot, slot(&keys.tokens().to_string())), (Some(lock), lock));
@@ -514,7 +518,7 @@ mod tests {
     #[test]
     fn in_a_cluster_a_name_whose_keys_lie_in_several_slots_is_refused() {
         let made = |kind, name: &str| {
-            Keys::in_space(Space::Cluster, "", Layout::Redisson, kind, name.to_owned()).map(drop)
+            Keys::in_space(Space::Cluster(0), "", Layout::Redisson, kind, name.to_owned()).map(drop)
         };
         let is_refused = |kind, name| matches!(made(kind, name), Err(Error::InvalidName { .. }));
         for kind in KINDS {
@@ -540,7 +544,8 @@ mod tests {
 
     #[test]
     fn a_namespace_comes_before_every_native_key_and_channel_and_changes_nothing_else() {
-        for space in [Space::Database(0), Space::Database(3), Space::Cluster] {
+        for space in [Space::Database(0), Space::Database(3), Space::Cluster(0), Space::Cluster(3)]
+        {
             for kind in KINDS.into_iter().chain([Kind::Condition]) {
                 for name in [random_name(), "x".repeat(LONGEST_NAME), "billing:a".to_owned()] {
                     let made = |prefix| {
@@ -564,7 +569,7 @@ mod tests {
     /// The names of clients with the namespace `billing` are those of clients without one that begin with `billing:`.
     #[test]
     fn in_redissons_layout_a_namespace_maps_names() {
-        for space in [Space::Database(3), Space::Cluster] {
+        for space in [Space::Database(3), Space::Cluster(0)] {
             for kind in KINDS {
                 for name in ["a", "{a}", "a{b}c", "{", "a}b", &"x".repeat(LONGEST_NAME - 8)] {
                     let made = |prefix, name: &str| {

@@ -4,10 +4,12 @@
 
 use crate::config::{Config, Layout};
 use crate::error::Result;
-use crate::keys::{Keys, Space, of_client, unescaped};
+use crate::keys::{Keys, of_client, unescaped};
 use crate::kinds::{CLIENTS, Kind, NATIVE_LINE, NATIVE_LOCK, NOTES, PERMITS, REDISSON_FAIR_LINE};
 use crate::slot::Slot;
 use crate::wire::{self, Target};
+
+pub use crate::keys::Space;
 
 /// The settings of a client that works for another process: [`Config::describe`] names that process.
 #[must_use]
@@ -247,7 +249,7 @@ pub struct Place {
     pub channel: String,
 }
 
-/// Where the lock of this name and kind is stored: in this database, or in a cluster.
+/// Where the lock of this name and kind is stored.
 ///
 /// # Errors
 /// [`Error::InvalidName`](crate::Error::InvalidName), as for a handle of this name, and for a namespace that is longer than any
@@ -256,7 +258,7 @@ pub fn place(
     layout: Layout,
     kind: &str,
     (namespace, name): (Option<&str>, &str),
-    database: Option<i64>,
+    space: Space,
 ) -> Result<Place> {
     let kind = match kind {
         "fair" => Kind::Fair,
@@ -269,7 +271,6 @@ pub fn place(
         "condition" => Kind::Condition,
         _ => Kind::Lock,
     };
-    let space = database.map_or(Space::Cluster, Space::Database);
     let keys = Keys::in_space(space, &prefix(namespace), layout, kind, name.to_owned())?;
     Ok(Place {
         lock: keys.lock().to_string(),
@@ -288,7 +289,7 @@ mod tests {
     #[test]
     fn each_key_of_a_name_says_what_it_is_for() {
         for name in ["orders:42", "a}b{%", "%7B"] {
-            let place = place(Layout::Native, "lock", (None, name), Some(0)).unwrap();
+            let place = place(Layout::Native, "lock", (None, name), Space::Database(0)).unwrap();
             let parts =
                 [(place.lock, Part::Lock), (place.line, Part::Line), (place.notes, Part::Notes)];
             for (key, part) in parts {
@@ -298,13 +299,14 @@ mod tests {
         assert_eq!(part_of(&client_key(None, "id")), Some((Part::Client, "id".to_owned())));
         for (kind, part) in [("fair", Part::FairLine), ("semaphore", Part::Permits)] {
             for name in ["orders", "{orders}:limit", "a}b"] {
-                let place = place(Layout::Redisson, kind, (None, name), Some(0)).unwrap();
+                let place =
+                    place(Layout::Redisson, kind, (None, name), Space::Database(0)).unwrap();
                 assert_eq!(part_of(&place.line), Some((part, name.to_owned())), "{}", place.line);
             }
         }
         // A stranger's key may look like one of ours, in a namespace that no client can have.
         let long = "x".repeat(255);
-        assert!(place(Layout::Native, "lock", (Some(&long), "a"), Some(0)).is_err());
+        assert!(place(Layout::Native, "lock", (Some(&long), "a"), Space::Database(0)).is_err());
         for key in ["lock:grants", "lock:grants:{7}", "lock:{}", "lock:{a}b}", "clock:{a}", ""] {
             assert_eq!(part_of(key), None, "{key}");
         }
@@ -315,7 +317,8 @@ mod tests {
         for namespace in [None, Some("billing"), Some("lock"), Some("a:lock"), Some("lock_notes:x")]
         {
             for name in ["a", "lock:{a}", "billing:lock:a"] {
-                let place = place(Layout::Native, "lock", (namespace, name), Some(0)).unwrap();
+                let place =
+                    place(Layout::Native, "lock", (namespace, name), Space::Database(0)).unwrap();
                 for key in [place.lock, place.line, place.notes, client_key(namespace, "id")] {
                     let (found, rest) = within(&key);
                     assert_eq!(found, namespace, "{key}");

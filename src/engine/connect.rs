@@ -159,7 +159,7 @@ impl Engine {
         self.spawn(releaser.run(self.closing.clone(), stop.clone()));
         if let Some(app) = &self.config.describe {
             let key = of_client(&self.config.prefix, &self.client);
-            let in_cluster = matches!(self.space, Space::Cluster);
+            let in_cluster = matches!(self.space, Space::Cluster(_));
             let card = Card::new(app, self.config.pid, key, in_cluster);
             self.spawn(describe(card, self.commands.clone(), stop.clone()));
         }
@@ -220,7 +220,7 @@ impl To {
     fn space(&self) -> Space {
         match self {
             Self::One(address) => Space::Database(address.database()),
-            Self::Cluster(_) => Space::Cluster,
+            Self::Cluster(addresses) => Space::Cluster(addresses.database()),
             Self::Sentinel(sentinels) => Space::Database(sentinels.database()),
         }
     }

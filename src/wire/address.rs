@@ -8,7 +8,9 @@ mod hello;
 use std::fmt;
 use std::time::Duration;
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline, Value, cmd, pipe};
+use redis::{
+    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline, ServerError, Value, cmd, pipe,
+};
 use tokio::time::{Instant, timeout};
 
 use crate::config::{Config, longest_lease};
@@ -34,8 +36,9 @@ pub(crate) struct Address {
     config: Config,
 }
 
-/// The answer to `SELECT` of a number that is too great.
+/// The answer to `SELECT` of a number that is too great, and of any number but 0 on a node of a cluster of Redis.
 const NO_DATABASE: &str = "DB index";
+const ONE_DATABASE: &str = "SELECT is not allowed";
 
 /// The URL without user, password and query: safe for logs. A server may have named the host.
 impl fmt::Display for Address {
@@ -162,17 +165,31 @@ impl Address {
         };
         let hello = hello.map_err(Fault::connecting)?;
         refused(&hello)?;
-        let others = others.map_err(Fault::connecting)?;
+        let (hello, others) = (Hello::read(&hello)?, others.map_err(Fault::connecting)?);
         match others.first() {
-            Some(Value::ServerError(error)) if database != 0 && fault::says(error, NO_DATABASE) => {
-                return Err(Fault::Config(format!(
-                    "{self}: the server has no database {database} (its setting `databases` says how many it has)"
-                )));
+            Some(Value::ServerError(error)) if database != 0 => {
+                Err(self.not_selected(error, &hello))
             }
-            Some(answer) if database != 0 => refused(answer)?,
-            _ => {}
+            _ => Ok(hello),
         }
-        Hello::read(&hello)
+    }
+
+    /// The server has refused the database of the URL.
+    fn not_selected(&self, error: &ServerError, hello: &Hello) -> Fault {
+        let database = self.database();
+        if fault::says(error, ONE_DATABASE) {
+            return Fault::Config(format!(
+                "{self}: the cluster has no database {database}: nodes have several with Valkey 9 or later \
+                 (`cluster-databases` says how many), else only 0"
+            ));
+        }
+        if fault::says(error, NO_DATABASE) {
+            let setting = if hello.is_node() { "cluster-databases" } else { "databases" };
+            return Fault::Config(format!(
+                "{self}: the server has no database {database} (its setting `{setting}` says how many it has)"
+            ));
+        }
+        Fault::refused_at_first(error)
     }
 
     /// What `CLIENT LIST` shows. A user that may not do this gets a connection without a name.

@@ -81,12 +81,10 @@ impl Target {
 
 fn cluster(url: &Hosts<'_>) -> Result<Vec<String>> {
     let Hosts { scheme, user, hosts, path, options } = url;
-    if !matches!(*path, "" | "/" | "/0") {
-        return Err(Error::config("a cluster has no databases: the URL must not name one"));
-    }
+    let path = if matches!(*path, "" | "/0") { "/" } else { path };
     let seed = |host: &&str| match *host {
         "" => Err(Error::config("the URL of a cluster names a node without a host")),
-        host => Ok(format!("{scheme}://{user}{host}/{options}")),
+        host => Ok(format!("{scheme}://{user}{host}{path}{options}")),
     };
     hosts.iter().map(seed).collect()
 }
@@ -220,6 +218,8 @@ mod tests {
             ["rediss://user:p%40ss@a:1/", "rediss://user:p%40ss@[::1]:2/"]
         );
         assert_eq!(seeds("redis-cluster://:secret@a/0?x=1"), ["redis://:secret@a/?x=1"]);
+        let numbered = ["redis://a:7000/3?x=1", "redis://b/3?x=1"];
+        assert_eq!(seeds("redis-cluster://a:7000,b/3?x=1"), numbered);
         assert_eq!(seeds("redis-cluster://u:p@s@a"), ["redis://u:p@s@a/"], "cut at the last one");
     }
 
@@ -271,7 +271,6 @@ mod tests {
             "redis-cluster://:secret@",
             "redis-cluster://:secret@a,",
             "redis-cluster://:secret@a,,b",
-            "redis-cluster://:secret@a/1",
             "redis-sentinel://:secret@/m",
             "redis-sentinel://:secret@a,/m",
             "redis-sentinel://:secret@a",

@@ -4,7 +4,7 @@ mod users;
 
 use std::time::{Duration, Instant};
 
-use parklock::operator::{self, Namespaces, Part};
+use parklock::operator::{self, Namespaces, Part, Space};
 use parklock::{Client, Config, Layout};
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, Value, pipe};
 use serde_json::json;
@@ -189,7 +189,7 @@ async fn check_all(
     findings.push(message(server, asked).await);
     findings.push(clock(server).await);
     findings.push(immortal(server, &realm.namespaces).await);
-    if server.database.is_none() {
+    if matches!(server.space, Space::Cluster(_)) {
         findings.push(cluster(server).await);
     }
     Ok(())
@@ -504,7 +504,7 @@ async fn channel(server: &Server, realm: &Realm) -> Result<String, Failure> {
 fn any_channel(server: &Server, realm: &Realm) -> Result<String, Failure> {
     let name = format!("parklock-doctor-{:x}", fastrand::u64(..));
     let name = (realm.namespaces.name(), name.as_str());
-    Ok(operator::place(realm.layout, "lock", name, server.database)?.channel)
+    Ok(operator::place(realm.layout, "lock", name, server.space)?.channel)
 }
 
 fn is_moved(answer: &Value) -> bool {

@@ -271,7 +271,7 @@ async fn names(server: &Server, realm: &Realm, pattern: &str) -> Result<Vec<Full
     // Another program's key may have a name that no lock can have.
     let is_possible = |(namespace, name): &FullName| {
         let name = (namespace.as_deref(), name.as_str());
-        operator::place(*layout, "lock", name, server.database).is_ok()
+        operator::place(*layout, "lock", name, server.space).is_ok()
     };
     names.retain(is_possible);
     Ok(names.into_iter().collect())

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use parklock::operator::{self, Password, Servers};
+use parklock::operator::{self, Password, Servers, Space};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, FromRedisValue,
@@ -25,8 +25,8 @@ pub(crate) const ANSWERING: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
     pub(crate) address: String,
-    /// The number of the database; `None`: the server is a node of a cluster.
-    pub(crate) database: Option<i64>,
+    /// Its database, and whether it is a node of a cluster.
+    pub(crate) space: Space,
     /// Whether its channels belong to slots.
     pub(crate) is_sharded: bool,
     info: ConnectionInfo,
@@ -124,8 +124,9 @@ impl Server {
             .set_response_timeout(Some(ANSWERING));
         let conn = client.get_multiplexed_async_connection_with_config(&config).await;
         let conn = conn.map_err(|error| Failure::from(error).of_server(&address))?;
-        let database = (!in_cluster).then(|| info.redis_settings().db());
-        Ok(Self { address, database, is_sharded: false, info, _password: password, conn })
+        let database = info.redis_settings().db();
+        let space = if in_cluster { Space::Cluster(database) } else { Space::Database(database) };
+        Ok(Self { address, space, is_sharded: false, info, _password: password, conn })
     }
 }
 
@@ -258,8 +259,8 @@ pub(crate) async fn reach_for(
     name: &str,
 ) -> Result<Reached, Failure> {
     let reached = reach(url).await?;
-    let database = reached.servers.first().and_then(|server| server.database);
-    let place = operator::place(*layout, "lock", (namespaces.name(), name), database)?;
+    let space = reached.servers.first().map_or(Space::Cluster(0), |server| server.space);
+    let place = operator::place(*layout, "lock", (namespaces.name(), name), space)?;
     reached.need(&place.lock)
 }
 

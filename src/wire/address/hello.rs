@@ -84,6 +84,11 @@ impl Hello {
         }
     }
 
+    /// Whether it is a node of a cluster.
+    pub(crate) fn is_node(&self) -> bool {
+        self.mode == "cluster"
+    }
+
     /// Whether it has channels that belong to a slot.
     pub(crate) fn is_sharded(&self) -> bool {
         self.version >= Some(SHARDED)

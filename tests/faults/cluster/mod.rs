@@ -1,10 +1,14 @@
 //! A Redis Cluster: real nodes, whose slots are moved and whose primaries fail.
 
 mod channels;
+mod databases;
 mod failover;
 mod ghosts;
 mod kinds;
 mod slots;
+
+use std::env;
+use std::path::PathBuf;
 
 use parklock::{Client, Config, Error};
 
@@ -38,6 +42,17 @@ async fn stand_in_line(admin: &Admin, name: &str, count: usize) {
     eventually(SOON, &format!("{count} stand in the line of {name}"), stand).await;
 }
 
+/// A Valkey, which moves slots in one piece (`CLUSTER MIGRATESLOTS`), and may have several databases in a cluster. `None` where it is not installed.
+fn valkey() -> Option<PathBuf> {
+    let program = installed("valkey-9.1");
+    if program.is_none() {
+        let missing = "Valkey 9.1 is not installed (scripts/servers installs it)";
+        assert!(env::var_os("PARKLOCK_REQUIRE_SERVERS").is_none(), "{missing}");
+        println!("skipped: {missing}");
+    }
+    program
+}
+
 /// A URL that does not fit the server is refused, and the error names the URL that does. An impossible URL is refused
 /// too.
 #[tokio::test]
@@ -52,7 +67,12 @@ async fn a_url_that_fits_the_server_is_asked_for() {
     let error = Client::connect(&as_cluster).await.expect_err("it is no cluster");
     assert!(matches!(error, Error::Config { .. }), "{error}");
 
-    for url in [format!("{}/1", cluster.url()), "redis-cluster://".to_owned()] {
+    let error = Client::connect(format!("{}/1", cluster.url())).await.expect_err("it has only 0");
+    assert!(matches!(error, Error::Config { .. }), "{error}");
+    assert!(error.to_string().contains("no database 1"), "{error}");
+    assert!(error.to_string().contains("`cluster-databases`"), "{error}");
+
+    for url in ["redis-cluster://".to_owned(), format!("{}/x", cluster.url())] {
         let error = Client::connect(&url).await.expect_err("it cannot be");
         assert!(matches!(error, Error::Config { .. }), "{url}: {error}");
     }

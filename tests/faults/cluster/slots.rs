@@ -1,7 +1,5 @@
 //! Slots that move, stand open, or are nobody's.
 
-use std::env;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::cluster::{is_clean, stand_in_line, two};
+use crate::cluster::{is_clean, stand_in_line, two, valkey};
 use crate::common::cluster::{names_in_one_slot, slot};
 use crate::common::{Cluster, Server, eventually, judged, timeout};
 use crate::scene::*;
@@ -142,17 +140,6 @@ async fn a_slot_that_moves_key_by_key_loses_no_hold_and_wakes_its_waiters_over_t
         is_clean(&cluster).await;
     })
     .await;
-}
-
-/// A Valkey, which moves slots in one piece: `CLUSTER MIGRATESLOTS`. `None` where it is not installed.
-fn valkey() -> Option<PathBuf> {
-    let program = installed("valkey-9.1");
-    if program.is_none() {
-        let missing = "Valkey 9.1 is not installed (scripts/servers installs it)";
-        assert!(env::var_os("PARKLOCK_REQUIRE_SERVERS").is_none(), "{missing}");
-        println!("skipped: {missing}");
-    }
-    program
 }
 
 /// No script was sent to the other node with `ASK`, or refused, because a slot was half-way.

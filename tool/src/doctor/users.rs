@@ -30,7 +30,7 @@ pub(super) async fn new_users(server: &Server) -> Result<Finding, Failure> {
 pub(super) async fn publishers(server: &Server, realm: &Realm) -> Option<Finding> {
     let list: Vec<String> = server.query(&["ACL", "LIST"]).await.ok()?;
     let name = (realm.namespaces.name(), "parklock-doctor");
-    let place = operator::place(realm.layout, "lock", name, server.database).ok()?;
+    let place = operator::place(realm.layout, "lock", name, server.space).ok()?;
     let publish = if server.is_sharded { "SPUBLISH" } else { "PUBLISH" };
     let mut found = Vec::new();
     for user in list.iter().filter_map(|line| active(line)) {

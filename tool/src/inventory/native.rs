@@ -44,7 +44,7 @@ pub(crate) async fn locks(
     for name in names {
         let (namespace, its) = name;
         let its = (namespace.as_deref(), its.as_str());
-        places.push((name, operator::place(Layout::Native, "lock", its, server.database)?));
+        places.push((name, operator::place(Layout::Native, "lock", its, server.space)?));
     }
     let mut asked = pipe();
     asked.cmd("TIME");

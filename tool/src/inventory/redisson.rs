@@ -73,7 +73,7 @@ struct Places {
 impl Places {
     fn of((namespace, name): &FullName, server: &Server) -> Result<Self, Failure> {
         let name = (namespace.as_deref(), name.as_str());
-        let of = |kind| operator::place(Layout::Redisson, kind, name, server.database);
+        let of = |kind| operator::place(Layout::Redisson, kind, name, server.space);
         Ok(Self {
             fair: of("fair")?,
             fenced: of("fenced")?,

@@ -1,5 +1,6 @@
 //! A cluster, a primary behind Sentinel, a unix socket.
 
+use std::path::Path;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -54,6 +55,27 @@ async fn a_cluster_is_served() {
     assert_eq!(list.output().await.lines().count(), 1, "no lock can have this name");
     let alone = tool_at(&cluster.nodes[0].url(), cluster.nodes[0].dir(), &["ls"]);
     assert_eq!(alone.code().await, 78, "it says which URL is right");
+}
+
+/// Valkey has them from version 9 on.
+#[tokio::test]
+async fn a_database_of_a_cluster_is_served() {
+    let servers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/servers");
+    let program = servers.join("valkey-9.1/redis-server");
+    if !program.exists() {
+        let missing = "Valkey 9.1 is not installed (scripts/servers installs it)";
+        assert!(std::env::var_os("PARKLOCK_REQUIRE_SERVERS").is_none(), "{missing}");
+        return println!("skipped: {missing}");
+    }
+    let setup = || Server::builder().program(program.clone()).set("cluster-databases", "16");
+    let cluster = Cluster::start_as(3, 3, setup).await;
+    let url = format!("redis-cluster://{}/3", cluster.nodes[1].address());
+    serves(&url, &cluster.nodes[0], &["a", "b", "c"]).await;
+    let holder = tool_at(&url, cluster.nodes[0].dir(), &["hold", "a"]).start();
+    holder.says("token").await;
+    let zero = url.strip_suffix("/3").expect("the database");
+    let list = tool_at(zero, cluster.nodes[0].dir(), &["ls"]);
+    assert_eq!(list.output().await.lines().count(), 1, "it lies in another database");
 }
 
 #[tokio::test]
