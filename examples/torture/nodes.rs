@@ -31,6 +31,8 @@ const AGAIN: Duration = Duration::from_secs(6);
 /// A slot stands open under the keeper for so much longer than a lease.
 const OPEN: Duration = Duration::from_millis(300);
 const LOOK: Duration = Duration::from_millis(10);
+/// The pause between two keys of a slot that moves key by key also where it could move in one piece.
+const SLOWLY: Duration = Duration::from_millis(20);
 /// By then most clients have learned of a change of the map, and draw no more numbers ahead of the clock. If the counter were
 /// lost before, a token could fall: see docs/guarantees.md. On a starved machine one client learned of a change 1.8 s later.
 const CHANGE_IS_FRESH: Duration = Duration::from_secs(5);
@@ -54,6 +56,8 @@ pub struct Nodes {
     acknowledged: bool,
     /// When a slot last got another primary.
     changed: Option<Instant>,
+    /// Whether the servers move slots in one piece.
+    migrates_slots: bool,
     /// Whose turn it is, where any shard will do.
     turn: usize,
     /// How often nodes have refused a request for their slots, as far as nodes have told before they were killed.
@@ -65,12 +69,14 @@ impl Nodes {
     pub async fn set(acknowledged: bool) -> Self {
         let cluster = Cluster::with_replicas().await;
         let shard = |at| Shard { primary: at, replica: at + PRIMARIES };
+        let migrates_slots = cluster.migrates_slots().await;
         let nodes = Self {
             cluster,
             shards: [0, 1, 2].map(shard),
             moved: BTreeMap::new(),
             acknowledged,
             changed: None,
+            migrates_slots,
             turn: 0,
             refusals: BTreeMap::new(),
             log: Log::default(),
@@ -243,11 +249,18 @@ impl Nodes {
 
 /// Slots.
 impl Nodes {
-    /// To the next shard, or home if it is not there.
+    /// To the next shard, or home if it is not there. What is not to move slowly moves in one piece where the servers can do that.
     async fn move_slot(&mut self, lock: &'static str, pause: Duration) {
         let (slot, from_shard, to_shard) = self.way(lock);
         let (source, target) = (self.shards[from_shard].primary, self.shards[to_shard].primary);
         let from = clock::now();
+        if self.migrates_slots && pause < SLOWLY {
+            self.cluster.migrate_slot(slot, source, target).await;
+            self.has_moved(slot, to_shard, from).await;
+            self.outlived("a slot that moved in one piece", from, |other| other == slot);
+            self.log.tally.add("cluster: a slot moved in one piece", 1);
+            return;
+        }
         self.cluster.open(slot, source, target).await;
         self.move_keys(slot, (source, target), usize::MAX, pause).await;
         self.close(slot, to_shard, (source, target)).await;
@@ -318,13 +331,17 @@ impl Nodes {
     async fn close(&mut self, slot: usize, to: usize, (source, target): (usize, usize)) {
         let from = clock::now();
         self.cluster.close(slot, source, target).await;
+        self.has_moved(slot, to, from).await;
+    }
+
+    async fn has_moved(&mut self, slot: usize, to: usize, since: u64) {
         if home(slot, PRIMARIES) == to {
             self.moved.remove(&slot);
         } else {
             self.moved.insert(slot, to);
         }
         self.changed = Some(Instant::now());
-        self.settle(from).await;
+        self.settle(since).await;
     }
 }
 

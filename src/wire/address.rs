@@ -215,7 +215,7 @@ impl Address {
         let mut auth = cmd("AUTH");
         credentials.user.iter().for_each(|user| _ = auth.arg(user));
         auth.arg(&credentials.password);
-        fault::answered(socket.log_in(&auth).await).map(|_| login)
+        fault::answered(socket.log_in(&auth, fault::may_answer_auth).await).map(|_| login)
     }
 }
 

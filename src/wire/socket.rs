@@ -113,9 +113,13 @@ impl Socket {
 
     /// Sends an AUTH. Behind other answers, Redis from 7.2 on does not send its refusal (redis/redis#15640): then each request
     /// would get the answer of the next one. So an answer that cannot be that of an AUTH ends the connection.
-    pub(crate) async fn log_in(&self, auth: &Cmd) -> Result<Value, Broken> {
+    pub(crate) async fn log_in(
+        &self,
+        auth: &Cmd,
+        may_be_answer: fn(&Value) -> bool,
+    ) -> Result<Value, Broken> {
         let write = |bytes: &mut Vec<u8>| auth.write_packed_command(bytes);
-        let mut answers = self.0.shared.ask(&write, Until::LoggedIn).await?;
+        let mut answers = self.0.shared.ask(&write, Until::LoggedIn(may_be_answer)).await?;
         Ok(answers.pop().unwrap_or(Value::Nil))
     }
 
@@ -226,20 +230,8 @@ enum Until {
     Count(usize),
     /// Those up to the first map.
     Map,
-    /// That of an AUTH: OK, or a refusal.
-    LoggedIn,
-}
-
-/// Whether this may be the answer to an AUTH. No request on a live connection but an AUTH is answered with OK.
-fn is_of_login(answer: &Value) -> bool {
-    match answer {
-        Value::Okay => true,
-        Value::ServerError(error) => {
-            error.code() == "WRONGPASS"
-                || error.details().is_some_and(|details| details.contains("AUTH"))
-        }
-        _ => false,
-    }
+    /// That of an AUTH, and which answer may be that.
+    LoggedIn(fn(&Value) -> bool),
 }
 
 impl Request {
@@ -247,7 +239,7 @@ impl Request {
         match self.until {
             Until::Count(count) => self.answers.len() >= count,
             Until::Map => matches!(self.answers.last(), Some(Value::Map(_))),
-            Until::LoggedIn => !self.answers.is_empty(),
+            Until::LoggedIn(_) => !self.answers.is_empty(),
         }
     }
 }
@@ -258,7 +250,7 @@ impl Requests {
         let Some(first) = self.unanswered.front_mut() else {
             return Err(Broken::Garbage("it answers no request".to_owned()));
         };
-        if matches!(first.until, Until::LoggedIn) && !is_of_login(&value) {
+        if matches!(first.until, Until::LoggedIn(may_be_answer) if !may_be_answer(&value)) {
             return Err(Broken::Garbage("the server has not answered AUTH".to_owned()));
         }
         first.answers.push(value);
@@ -331,7 +323,7 @@ impl Shared {
         let due = Instant::now() + self.patience;
         let answers = match until {
             Until::Count(count) => Vec::with_capacity(count),
-            Until::Map | Until::LoggedIn => Vec::new(),
+            Until::Map | Until::LoggedIn(_) => Vec::new(),
         };
         let request = Request { due, until, answers, caller: Some(caller) };
         requests.unanswered.push_back(request);
@@ -798,11 +790,14 @@ mod tests {
         for answer in ["+OK\r\n", "-WRONGPASS invalid\r\n", no_user] {
             let (socket, mut server, _) = connected(1024);
             let next = echo("next");
-            let (logged_in, next, ()) =
-                tokio::join!(socket.log_in(&auth), socket.ask(&next), async {
+            let (logged_in, next, ()) = tokio::join!(
+                socket.log_in(&auth, crate::wire::fault::may_answer_auth),
+                socket.ask(&next),
+                async {
                     server.next().await.unwrap();
                     server.say(&format!("{answer}+next\r\n")).await;
-                });
+                }
+            );
             assert!(logged_in.is_ok(), "{answer}");
             assert_eq!(next.unwrap(), word("next"));
         }
@@ -810,7 +805,7 @@ mod tests {
             let (socket, mut server, _) = connected(1024);
             let (first, second) = (echo("first"), echo("second"));
             let (logged_in, first, second, ()) = tokio::join!(
-                socket.log_in(&auth),
+                socket.log_in(&auth, crate::wire::fault::may_answer_auth),
                 socket.ask(&first),
                 socket.ask(&second),
                 async {

@@ -1,6 +1,7 @@
 //! A real cluster of one's own: three primaries, with a replica each if wanted, whose slots can be moved.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use super::admin::Admin;
@@ -198,11 +199,22 @@ impl Cluster {
         self.close(slot, from, to).await;
     }
 
+    /// Whether the servers move slots in one piece, as Valkey does from version 9 on.
+    pub async fn migrates_slots(&self) -> bool {
+        let told = self.admin(0).await.try_cmd::<()>(&["CLUSTER", "MIGRATESLOTS"]).await;
+        told.expect_err("which slots?").to_string().contains("cluster|migrateslots")
+    }
+
     /// Has Valkey move a slot in one piece, and waits until both nodes say that it is over there.
     pub async fn migrate_slot(&self, slot: usize, from: usize, to: usize) {
-        let (source, number) = (self.admin(from).await, slot.to_string());
-        let words =
-            ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", &number, &number, "NODE", &self.ids[to]];
+        self.migrate_slots(slot..=slot, from, to).await;
+    }
+
+    /// The same for several slots. A primary that has none left becomes a replica.
+    pub async fn migrate_slots(&self, slots: RangeInclusive<usize>, from: usize, to: usize) {
+        let (source, slot) = (self.admin(from).await, *slots.end());
+        let [first, last] = [slots.start(), slots.end()].map(usize::to_string);
+        let words = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", &first, &last, "NODE", &self.ids[to]];
         let (every, mut asked) = (Duration::from_secs(10), None);
         let moved = async || {
             if self.serves(to, slot).await && !self.serves(from, slot).await {

@@ -177,6 +177,68 @@ async fn a_slot_that_valkey_moves_in_one_piece_loses_no_hold_and_wakes_its_waite
     .await;
 }
 
+/// Callers of both clients that take turns with a lock of one kind, until it is over; how many turns each of them had. Nobody
+/// else is inside meanwhile, nothing is lost, and everybody gets through.
+fn turns(clients: [&Client; 2], kind: usize, name: &str, is_over: &Arc<AtomicBool>) -> Turns {
+    let is_inside = Arc::<AtomicBool>::default();
+    let caller = |client: &Client| {
+        let (client, name) = (client.clone(), name.to_owned());
+        let (is_inside, is_over) = (Arc::clone(&is_inside), Arc::clone(is_over));
+        tokio::spawn(async move {
+            let mut turns = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                let taken = async {
+                    match kind {
+                        0 => client.lock(&name).lock().await,
+                        1 => client.fair_lock(&name).lock().await,
+                        2 => client.rw_lock(&name).write().await.map(|guard| guard.into_guard()),
+                        _ => client.semaphore(&name, 1).acquire().await,
+                    }
+                };
+                let guard = soon(taken).await.expect("it is free soon");
+                assert!(!is_inside.swap(true, Ordering::Relaxed), "two hold {name}");
+                sleep(Duration::from_millis(1)).await;
+                assert!(guard.is_valid(), "{guard:?}");
+                is_inside.store(false, Ordering::Relaxed);
+                guard.unlock().await.expect("it was never lost");
+                turns += 1;
+            }
+            turns
+        })
+    };
+    clients.into_iter().cycle().take(4).map(caller).collect()
+}
+
+type Turns = Vec<JoinHandle<usize>>;
+
+/// Valkey moves a quarter of all slots in one piece, and back, while callers of every kind take turns.
+#[tokio::test]
+async fn callers_take_turns_while_valkey_moves_a_quarter_of_all_slots_to_and_fro() {
+    let Some(program) = valkey() else { return };
+    let cluster = Cluster::start_as(2, 2, || Server::builder().program(program.clone())).await;
+    let (ours, theirs) = two(&cluster, patient().ride_out(LONG)).await;
+    let is_over = Arc::<AtomicBool>::default();
+    let quarter = 0..=4095;
+    let names = cluster.names_at(0, "turn:", 40);
+    let callers = names.iter().filter(|name| quarter.contains(&slot(name))).take(4).enumerate();
+    let callers: Turns =
+        callers.flat_map(|(kind, name)| turns([&ours, &theirs], kind, name, &is_over)).collect();
+    let (mut here, mut there) = (0, 1);
+    for _ in 0..8 {
+        sleep(A_WHILE * 3).await;
+        cluster.migrate_slots(quarter.clone(), here, there).await;
+        (here, there) = (there, here);
+    }
+    sleep(A_WHILE * 3).await;
+    is_over.store(true, Ordering::Relaxed);
+    for caller in callers {
+        let turns = soon(caller).await.expect("it goes on");
+        assert!(turns >= 8, "{turns} turns");
+    }
+    is_clean(&cluster).await;
+    is_never_half_way(&cluster).await;
+}
+
 /// 5: an operator has left a slot half-way. The holders of every kind outlive that, and can give back what they hold.
 #[tokio::test]
 async fn a_slot_that_is_left_open_keeps_its_holders_and_lets_them_go() {
