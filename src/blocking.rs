@@ -40,6 +40,8 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::config::Config;
+#[cfg(feature = "serde")]
+use crate::config::Settings;
 use crate::engine::{Hold, Holds};
 use crate::error::{Error, Result};
 use crate::owner::Owner;
@@ -274,6 +276,14 @@ impl Client {
             let client = runtime.block_on(client::Client::connect_with(url, config))?;
             let shared = Shared { client: client.clone(), runtime: Some(runtime) };
             Ok(Self { inner: client, client: Arc::new(shared) })
+        }
+    );
+    #[cfg(feature = "serde")]
+    blocks!(
+        Client::from_env,
+        pub fn from_env() -> Result<Self> {
+            let Settings { url, config } = Settings::from_env()?;
+            Self::connect_with(url, config)
         }
     );
     makes!(Client::lock(name: impl Into<String>) -> Lock);

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::Config;
+#[cfg(feature = "serde")]
+use crate::config::Settings;
 use crate::engine::{Engine, Holds};
 use crate::error::Result;
 use crate::fleet::{Election, Every};
@@ -106,6 +108,31 @@ impl Client {
     pub async fn connect_with(url: impl AsRef<str>, config: Config) -> Result<Self> {
         let engine = Engine::connect(url.as_ref(), config).await?;
         Ok(Self { engine })
+    }
+
+    /// Connects with the URL and the settings that variables of the environment name: `PARKLOCK_URL`, `PARKLOCK_NAMESPACE` and so
+    /// on. [`Settings::from_env`](crate::Settings::from_env) has all of them, and lets a program add its own settings.
+    ///
+    /// ```no_run
+    /// # async fn connected() -> Result<(), parklock::Error> {
+    /// // PARKLOCK_URL=redis://redis:6379 PARKLOCK_WATCHDOG_TIMEOUT=10s
+    /// let client = parklock::Client::from_env().await?;
+    /// # drop(client);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// A dropped future leaves nothing behind.
+    ///
+    /// # Errors
+    /// Same as [`Settings::from_env`](crate::Settings::from_env) and [`connect_with`](Self::connect_with).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time and I/O enabled.
+    #[cfg(feature = "serde")]
+    pub async fn from_env() -> Result<Self> {
+        let Settings { url, config } = Settings::from_env()?;
+        Self::connect_with(url, config).await
     }
 
     /// Makes a client without waiting for its first connection, which it opens in the background.

@@ -1,6 +1,8 @@
-//! All settings, each with its default, reason and cost. `config/relations.rs` checks that they do not contradict each other, and
-//! `config/settings.rs` reads them from a file.
+//! All settings, each with its default, reason and cost. `config/relations.rs` checks that they do not contradict each other,
+//! `config/settings.rs` reads them from a file, and `config/environment.rs` from variables.
 
+#[cfg(feature = "serde")]
+mod environment;
 mod relations;
 #[cfg(feature = "serde")]
 mod settings;

@@ -81,7 +81,7 @@
 //! | `tls` | `rediss://`, `rediss-cluster://`, `rediss-sentinel://` with rustls: public root certificates or your own CA, and client certificates |
 //! | `metrics` | counters, gauges and histograms for the program's `metrics` recorder |
 //! | `blocking` | the module `blocking`: locks for code without a runtime |
-//! | `serde` | `Settings` from files, with durations such as `"30s"` |
+//! | `serde` | `Settings` from files and from the environment, with durations such as `"30s"` |
 //! | `rustls-0_23` | `Tls::from_rustls_0_23`: a configuration of rustls of your own |
 //! | `tower` | the module `tower`: a layer that holds a lock for each request |
 //! | `axum` | handlers of axum 0.8 take the [`Hold`] of their request as an argument |

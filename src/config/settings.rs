@@ -104,7 +104,7 @@ impl Serialize for HandOff {
 /// The fields of a file, before conversion. Each has the name of its setter.
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Fields {
+pub(crate) struct Fields {
     watchdog_timeout: Option<Given>,
     max_hold: Option<Given>,
     connect_timeout: Option<Given>,
@@ -139,7 +139,7 @@ struct HandOffFields {
 
 impl Fields {
     /// The defaults with these fields, or what is wrong with one of them.
-    fn applied(self) -> Result<Config, String> {
+    pub(crate) fn applied(self) -> Result<Config, String> {
         type Set<T> = fn(Config, T) -> Config;
         let mut config = Config::default();
         let times: [(&str, _, Set<Duration>); 12] = [

@@ -279,6 +279,34 @@ fn the_check_finds_a_named_file() {
     assert_eq!(comments("let x; // a\nlet y;\n-- b"), "let x; // a\n-- b\n");
 }
 
+/// The row of this version in the page about upgrades.
+#[test]
+fn the_page_about_versions_says_what_the_manifest_says() {
+    let (_, page) = read(root(), &root().join("docs/upgrading.md"));
+    let (_, manifest) = read(root(), &root().join("Cargo.toml"));
+    let (name, version) = (format!("| {} |", env!("CARGO_PKG_VERSION")), "version = \"");
+    let needs = |dependency: &str| {
+        let its = manifest.lines().filter(|line| line.starts_with(&format!("{dependency} = {{")));
+        let (_, version) = its.filter_map(|line| line.split_once(version)).next().expect("needed");
+        version.split('"').next().expect("its end").to_owned()
+    };
+    let row = page.lines().find(|line| line.starts_with(&name)).expect("a row for this version");
+    let cells: Vec<_> = row.split('|').map(str::trim).collect();
+    let needed = [env!("CARGO_PKG_RUST_VERSION").to_owned(), needs("tokio"), needs("redis")];
+    for (cell, version) in cells[2..].iter().zip(needed) {
+        assert!(cell.starts_with(&format!("{version} or later")), "{cell}: {version}");
+    }
+    for (crate_, feature) in [("metrics", "metrics"), ("rustls", "rustls-0_23"), ("http", "tower")]
+    {
+        let version = needs(crate_);
+        let parts: Vec<_> = version.split('.').collect();
+        let shared = if parts[0] == "0" { parts[..2].join(".") } else { parts[0].to_owned() };
+        let named = format!("`{crate_}` {shared}");
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{feature}` |")));
+        assert!(row.is_some_and(|row| row.contains(&named)), "{feature}: {named}");
+    }
+}
+
 #[test]
 fn no_code_reads_the_wall_clock() {
     for (file, text) in files("src", "rs") {

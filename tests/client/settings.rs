@@ -1,7 +1,10 @@
 //! Settings that stand in a file: what is understood, and what an error says.
 
+use crate::common;
+
 use std::time::Duration;
 
+use common::{Server, Worker, WorkerSide};
 use parklock::{Client, Config, Error, HandOff, Layout, Settings};
 
 fn refusal(file: &str) -> String {
@@ -150,5 +153,35 @@ fn numbers_and_truths_may_be_text() {
     for wrong in ["max_waiters = \"many\"", "max_waiters = \"-1\"", "plain_channels = \"yes\""] {
         let field = wrong.split(' ').next().expect("a field");
         assert!(refusal_of(wrong).contains(field), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_connects_as_its_environment_says() {
+    let server = Server::start().await;
+    let (url, admin) = (server.url(), server.admin().await);
+    let variables = [("PARKLOCK_URL", &*url), ("PARKLOCK_NAMESPACE", "billing")];
+    let mut worker = Worker::start("settings::locks_with_its_environment", &variables);
+    assert_eq!(worker.hear().await, "held");
+    let keys = admin.keys().await;
+    assert!(keys.contains(&"billing:lock:{a}".to_owned()), "{keys:?}");
+
+    let variables = [("PARKLOCK_URL", &*url), ("PARKLOCK_WATCHDOG_TIMEOUT", "30")];
+    let mut worker = Worker::start("settings::locks_with_its_environment", &variables);
+    let told = worker.hear().await;
+    assert!(told.contains("PARKLOCK_WATCHDOG_TIMEOUT") && told.contains("not \"30\""), "{told}");
+}
+
+#[tokio::test]
+#[ignore = "a worker process"]
+async fn locks_with_its_environment() {
+    let Some(mut boss) = WorkerSide::here() else { return };
+    match Client::from_env().await {
+        Ok(client) => {
+            let _guard = client.lock("a").lock().await.expect("it is free");
+            boss.tell("held");
+            boss.order().await;
+        }
+        Err(error) => boss.tell(&error.to_string()),
     }
 }
