@@ -71,7 +71,8 @@ async fn a_limit_that_runs_out_in_line_during_an_outage_is_indeterminate_and_lea
     scene.proxy.reset(None).await;
     held.unlock().await.unwrap();
 
-    is_held_once(&scene.admin, "a").await;
+    // The release lets the waiter in, for a second: that may be over on a busy machine.
+    assert_eq!(grants(&scene.admin).await, 2);
     assert_err!(soon(limited).await.unwrap(), Error::Indeterminate { .. });
     scene.proxy.accept_again().await;
     scene.is_clean().await;
@@ -170,7 +171,7 @@ async fn an_unlock_that_nobody_confirms_is_indeterminate_and_never_a_success() {
 async fn a_renewal_whose_reply_is_lost_moves_no_deadline_and_is_repeated() {
     let scene = Scene::new().await;
     let client = scene.client(brisk()).await;
-    let guard = client.lock("a").lock().await.unwrap();
+    let guard = in_time(&client.lock("a")).await;
     let lost = scene.proxy.script("renew").nth(1).hold_reply();
     let before = deadline(&guard);
 
@@ -187,7 +188,7 @@ async fn a_renewal_whose_reply_is_lost_moves_no_deadline_and_is_repeated() {
 async fn a_holder_whose_renewals_are_never_answered_has_lost_by_its_deadline() {
     let scene = Scene::new().await;
     let client = scene.client(brisk()).await;
-    let guard = client.lock("a").lock().await.unwrap();
+    let guard = in_time(&client.lock("a")).await;
     let lost = scene.proxy.script("renew").cut_after();
     let before = deadline(&guard);
 

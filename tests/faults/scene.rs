@@ -127,6 +127,19 @@ pub(crate) fn channel(name: &str) -> String {
     format!("lock_channel:{{{name}}}")
 }
 
+/// The lock. On a busy machine, the grant of a short lease may arrive too late, again and again.
+pub(crate) async fn in_time(lock: &Lock) -> Guard {
+    let granted = async {
+        loop {
+            match lock.lock().await {
+                Err(Error::Unavailable { .. }) => {}
+                granted => return granted.expect("it is free"),
+            }
+        }
+    };
+    soon(granted).await
+}
+
 /// Asserts that somebody holds the lock, and holds it once.
 pub(crate) async fn is_held_once(admin: &Admin, name: &str) {
     let holders = admin.hgetall(&key(name)).await;

@@ -233,7 +233,10 @@ async fn a_client_goes_on_without_sentinels_and_none_begins_without() {
     assert!(error.to_string().contains("no sentinel"), "{error}");
 
     let admin = watched.servers[0].admin().await;
-    assert!(admin.client_kill("normal").await + admin.client_kill("pubsub").await >= 2);
+    // On a busy machine, the client may be about to connect again.
+    let are_cut =
+        async || admin.client_kill("normal").await + admin.client_kill("pubsub").await >= 2;
+    eventually(SOON, "both connections are cut", are_cut).await;
     soon(guard.unlock()).await.expect("it is ours");
     let guard = soon(client.lock("a").lock()).await.expect("it is free");
     guard.unlock().await.expect("it is ours");
