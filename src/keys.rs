@@ -39,6 +39,7 @@ fn tag_in(channel: &str) -> &str {
 
 /// Where all keys of a client are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "operator"), allow(unreachable_pub, reason = "that feature exports it"))]
 pub enum Space {
     /// In the database of this number, on one server.
     Database(i64),
