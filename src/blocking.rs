@@ -15,7 +15,7 @@
 //! [`Client`] among all threads: it has a thread of its own, with a Tokio runtime for its connections and its watchdog. So a lock is
 //! renewed while your threads are busy.
 //!
-//! - The owner of a [`ReentrantLock`] is the current thread.
+//! - The owner of a [`ReentrantLock`] is the current thread, or the Tokio task that it works for (`spawn_blocking`).
 //! - A call cannot be cancelled: use the calls with a time limit, or [`Config::ride_out`].
 //! - What has no method here is called with [`Blocking::block_on`]: latches, conditions, elections and so on.
 //!
@@ -24,7 +24,7 @@
 //! A guard that is dropped never blocks: the client releases its lock in the background. When the last of a client, its
 //! handles and its guards is dropped, the client is [closed](crate::Client::close), so that all locks are released: the drop blocks
 //! until then, for at most one [`Config::response_timeout`]. Within a runtime that drop does not block; another thread closes the
-//! client. A client in a `static` is never dropped: [`close`](Client::close) it before the process exits, or the last locks that were
+//! client, if the process lives until then. A client in a `static` is never dropped: [`close`](Client::close) it before the process exits, or the last locks that were
 //! dropped may stay held until their leases expire.
 //!
 //! # Panics

@@ -113,11 +113,12 @@ impl Entry {
     fn change<R>(self: &Arc<Self>, change: impl FnOnce(&mut State, &mut After) -> R) -> R {
         let mut after = After::default();
         let result = change(&mut self.state(), &mut after);
-        after.called.take().into_iter().for_each(Waker::wake);
-        after.all.drain(..).for_each(Waker::wake);
+        // First: a waker may poll its task at once, or panic, and the state says that the entry is watched.
         if after.watch {
             self.table.lookout().watch(self);
         }
+        after.called.take().into_iter().for_each(Waker::wake);
+        after.all.drain(..).for_each(Waker::wake);
         result
     }
 

@@ -215,7 +215,11 @@ impl Address {
         let mut auth = cmd("AUTH");
         credentials.user.iter().for_each(|user| _ = auth.arg(user));
         auth.arg(&credentials.password);
-        fault::answered(socket.log_in(&auth, fault::may_answer_auth).await).map(|_| login)
+        let unsaid = || Fault::Permission(said("the server has refused the credentials"));
+        match socket.log_in(&auth).await.transpose() {
+            Some(answer) => fault::answered(answer).map(|_| login),
+            None => Err(unsaid()),
+        }
     }
 }
 

@@ -432,15 +432,6 @@ pub(crate) fn says(error: &ServerError, words: &str) -> bool {
     error.details().is_some_and(|details| details.contains(words))
 }
 
-/// Whether this may be the answer to an AUTH. No request on a live connection but an AUTH is answered with OK.
-pub(crate) fn may_answer_auth(answer: &Value) -> bool {
-    match answer {
-        Value::Okay => true,
-        Value::ServerError(error) => error.code() == "WRONGPASS" || says(error, "AUTH"),
-        _ => false,
-    }
-}
-
 /// How many permits the caller asked for, and how many there are, from the error of a script: `PERMITS 3 of 2`.
 fn permits(said: &str) -> (u32, u32) {
     let numbers = said.rsplit("PERMITS ").next().unwrap_or(said);

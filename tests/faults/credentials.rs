@@ -209,11 +209,12 @@ async fn a_refusal_that_the_server_leaves_out_shifts_no_answer() {
         })
         .collect();
     vault.set("app", "of nobody");
-    let ends = async || connections(&admin, "app").await.len() < 2;
-    eventually(SOON, "the connection for scripts ends", ends).await;
+    let before = admin.command_calls("auth").await;
+    let refused = async || admin.command_calls("auth").await > before + 2;
+    eventually(SOON, "the server refuses them", refused).await;
     vault.set("app", "one");
     let back = async || connections(&admin, "app").await.len() == 2;
-    eventually(SOON, "it is back", back).await;
+    eventually(SOON, "both connections are there", back).await;
     sleep(A_WHILE).await;
     done.store(true, Ordering::Relaxed);
     for caller in callers {

@@ -143,9 +143,10 @@ impl Drop for Caller<'_> {
         self.engine.outbox.releases.expect(keys, self.id);
         // What the request is granted is released when it is answered. A release right behind it frees the lock one round trip
         // earlier, and before the next caller of this client is refused. It may find nothing: a request that is sent
-        // again comes after it. A place in line stays for the next contender.
+        // again, or for which replicas have to vouch, comes after it. A place in line stays for the next contender.
         if !self.has_place {
-            self.engine.leave_line(keys, self.id);
+            let job = Job::release_early(keys, self.id, self.engine.debts.tidying());
+            self.engine.later(job);
         }
     }
 }

@@ -187,6 +187,11 @@ impl Job {
         Self::new(keys, id, What::Release, until, Some(debt))
     }
 
+    /// Releases what a request may be granted whose caller has just gone, once: the job of its answer does the rest.
+    pub(crate) fn release_early(keys: &Arc<Keys>, id: TenureId, debt: Debt) -> Self {
+        Self::new(keys, id, What::Release, Instant::now(), Some(debt))
+    }
+
     /// Undoes a request whose caller has gone: releases the lock, or gives up the place in line. No answer: the request is
     /// never sent. The release was recorded when the caller went.
     pub(crate) fn for_orphan(
