@@ -216,7 +216,9 @@ type Turns = Vec<JoinHandle<usize>>;
 async fn callers_take_turns_while_valkey_moves_a_quarter_of_all_slots_to_and_fro() {
     let Some(program) = valkey() else { return };
     let cluster = Cluster::start_as(2, 2, || Server::builder().program(program.clone())).await;
-    let (ours, theirs) = two(&cluster, patient().ride_out(LONG)).await;
+    // A grant by message lasts for a `waiter_ttl` until the watchdog confirms it, and the machine may be busy for so long.
+    let config = patient().watchdog_timeout(LONG * 2).ride_out(LONG).waiter_ttl(LONG);
+    let (ours, theirs) = two(&cluster, config).await;
     let is_over = Arc::<AtomicBool>::default();
     let quarter = 0..=4095;
     let names = cluster.names_at(0, "turn:", 40);
