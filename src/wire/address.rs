@@ -215,10 +215,9 @@ impl Address {
         let mut auth = cmd("AUTH");
         credentials.user.iter().for_each(|user| _ = auth.arg(user));
         auth.arg(&credentials.password);
-        let unsaid = || Fault::Permission(said("the server has refused the credentials"));
         match socket.log_in(&auth).await.transpose() {
             Some(answer) => fault::answered(answer).map(|_| login),
-            None => Err(unsaid()),
+            None => Err(Fault::Permission(said("the server has refused the credentials"))),
         }
     }
 }

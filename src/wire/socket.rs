@@ -112,16 +112,10 @@ impl Socket {
     }
 
     /// Sends an AUTH. Returns its answer; `None` if there is none: behind other answers, Redis from 7.2 on does not send the
-    /// refusal (redis/redis#15640). Then each request would get the answer of the next one. So a HELLO follows, in one piece: its
-    /// answer is the only map, which any user may ask for, and all before it is of the AUTH.
+    /// refusal (redis/redis#15640). Without the HELLO, each request would then get the answer of the next one.
     pub(crate) async fn log_in(&self, auth: &Cmd) -> Result<Option<Value>, Broken> {
-        let write = |bytes: &mut Vec<u8>| {
-            auth.write_packed_command(bytes);
-            redis::cmd("HELLO").write_packed_command(bytes);
-        };
-        let mut answers = self.0.shared.ask(&write, Until::Map).await?;
-        let is_answered = answers.len() > 1;
-        Ok(is_answered.then(|| answers.swap_remove(0)))
+        let answers = self.ask_before_hello(|bytes| auth.write_packed_command(bytes)).await?;
+        Ok(answers.into_iter().next())
     }
 
     /// Same as [`ask_each`](Self::ask_each), for so many commands that `write` writes as the server reads them.
@@ -145,19 +139,32 @@ impl Socket {
 
     /// Sends commands that the server answers with pushes, and returns its errors.
     ///
-    /// No push says which command it answers: the server also sends one of its own accord when it ends a channel. So a
-    /// HELLO follows. Its answer is the only map, and by then the server has carried out all of the commands.
+    /// No push says which command it answers: the server also sends one of its own accord when it ends a channel.
     pub(crate) async fn ask_for_pushes(&self, pipe: &Pipeline) -> Result<Vec<ServerError>, Broken> {
         let write = |bytes: &mut Vec<u8>| {
             pipe.cmd_iter().for_each(|cmd| cmd.write_packed_command(bytes));
-            redis::cmd("HELLO").write_packed_command(bytes);
         };
-        let answers = self.0.shared.ask(&write, Until::Map).await?;
+        let answers = self.ask_before_hello(write).await?;
         let error = |answer| match answer {
             Value::ServerError(error) => Some(error),
             _ => None,
         };
         Ok(answers.into_iter().filter_map(error).collect())
+    }
+
+    /// Sends commands that may have fewer answers than they are, and a HELLO behind them, in one piece. Any user may send that, and
+    /// its answer is the only map: what comes before it answers the commands, and by then the server has carried them out.
+    async fn ask_before_hello(
+        &self,
+        commands: impl Fn(&mut Vec<u8>) + Sync,
+    ) -> Result<Vec<Value>, Broken> {
+        let write = |bytes: &mut Vec<u8>| {
+            commands(bytes);
+            redis::cmd("HELLO").write_packed_command(bytes);
+        };
+        let mut answers = self.0.shared.ask(&write, Until::Map).await?;
+        answers.pop();
+        Ok(answers)
     }
 
     /// Waits until the connection has broken.

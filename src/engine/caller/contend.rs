@@ -75,7 +75,7 @@ impl Caller {
                         return self.begin(contender.granted(), grant).map(Some);
                     }
                     Ok(Attempt::Other(answer)) => {
-                        self.has_to_wait(&contender, &mut stand, answer)?;
+                        self.has_to_wait(&entry, &mut stand, answer)?;
                         if answer == Acquired::Contended {
                             // Sleep instead of parking: our own message would wake us at the same time as everybody
                             // else.
@@ -121,13 +121,7 @@ impl Caller {
 
     /// The caller has to wait. If it waits for a condition, tells the holder that it stands in line. Tells the caller
     /// right ahead in line who comes next.
-    fn has_to_wait(
-        &self,
-        contender: &Contender,
-        stand: &mut Stand<'_>,
-        answer: Acquired,
-    ) -> Result<()> {
-        let entry = &contender.visit().entry;
+    fn has_to_wait(&self, entry: &Entry, stand: &mut Stand<'_>, answer: Acquired) -> Result<()> {
         entry.went_elsewhere();
         // From now on the caller counts as waiting. Messages may make it ask again and again before it ever parks.
         stand.begin(entry)?;

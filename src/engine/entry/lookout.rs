@@ -1,4 +1,4 @@
-//! The lookout: which entries to look at, since their callers were notified. `unpolled.rs` looks, and skips or cancels a
+//! The lookout: which entries to look at, since a caller should come there. `unpolled.rs` looks, and skips or cancels a
 //! caller whose future is not polled, so that it blocks nobody.
 //!
 //! 1. An entry is watched while its contender waits for an answer, and when a caller is notified: its turn has come, or an
@@ -26,21 +26,22 @@ const FEW: usize = 64;
 /// The entries of a client whose callers have to be looked at.
 #[derive(Default)]
 pub(crate) struct Lookout {
-    watched: Mutex<Watched>,
+    watched: Mutex<List>,
     /// An entry is watched, and none was before.
     first: Notify,
 }
 
+/// The entries that are watched.
 #[derive(Default)]
-struct Watched {
+struct List {
     /// Weak: an entry that has gone needs no look, and an entry knows this lookout.
     entries: Vec<Weak<Entry>>,
     /// With more entries than this, those that have gone are dropped: their memory stays as long as they are here.
     most: usize,
 }
 
-impl Watched {
-    /// Returns whether it is the only one.
+impl List {
+    /// Adds an entry. Returns whether it is the only one.
     fn put(&mut self, entry: &Arc<Entry>) -> bool {
         if self.entries.len() >= self.most {
             self.entries.retain(|entry| entry.strong_count() > 0);
@@ -75,7 +76,7 @@ impl Lookout {
         std::mem::take(&mut self.watched().entries)
     }
 
-    fn watched(&self) -> MutexGuard<'_, Watched> {
+    fn watched(&self) -> MutexGuard<'_, List> {
         self.watched.lock().expect("no panic under this lock")
     }
 }
