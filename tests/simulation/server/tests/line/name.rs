@@ -115,10 +115,12 @@ pub fn asks(
 ) -> Vec<String> {
     let client = field.split(':').next().expect("a client");
     let kind_and_capacity = [kind.to_owned(), capacity.to_string()];
+    // As a client has it: a line outlasts the silence of its waiters.
+    let line_ttl = LINE_TTL.max(2 * waiter_ttl);
     let usual = [
         field.to_owned(),
         ask.lease.to_string(),
-        format!("{waiter_ttl} {LINE_TTL} {client} {} lock_channel:{{a}}", ask.secret),
+        format!("{waiter_ttl} {line_ttl} {client} {} lock_channel:{{a}}", ask.secret),
     ];
     let unusual = [
         (ask.part.to_string(), "1"),
