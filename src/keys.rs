@@ -7,8 +7,8 @@ use std::fmt;
 use crate::config::{LONGEST_NAMESPACE, Layout};
 use crate::error::{Error, Result};
 use crate::kinds::{
-    CLIENTS, Family, KeyFormat, Kind, Line, NOTES, OWN_PREFIXES, REDISSON_CHANNEL, REDISSON_TOKENS,
-    Row, TOKEN_COUNTER, TokenCounter,
+    CLIENTS, Family, KeyFormat, Kind, Line, NATIVE_LOCK, NOTES, OWN_PREFIXES, REDISSON_CHANNEL,
+    REDISSON_TOKENS, Row, TOKEN_COUNTER, TokenCounter,
 };
 use crate::meters::{Labels, Meters};
 use crate::slot::Slot;
@@ -291,6 +291,25 @@ impl Keys {
         [lock, line, notes, (self.tokens(), "string")]
     }
 
+    /// The channel of the lock whose holders have this key. `None`: it is no such key.
+    pub(crate) fn channel_of_holders(
+        space: Space,
+        prefix: &str,
+        layout: Layout,
+        key: &str,
+    ) -> Option<Box<str>> {
+        let name = key.strip_prefix(prefix)?;
+        let name = match layout {
+            Layout::Native => {
+                let tag = name.strip_prefix(NATIVE_LOCK)?;
+                unescaped(tag.strip_prefix('{')?.strip_suffix('}')?)
+            }
+            Layout::Redisson => name.into(),
+        };
+        let keys = Self::in_space(space, prefix, layout, Kind::Lock, name.into_owned());
+        keys.ok().map(|keys| keys.channel)
+    }
+
     /// The id of a plain lock within a client.
     pub(crate) fn id(&self) -> &str {
         if self.is_native() { self.tag() } else { self.written() }
@@ -410,6 +429,26 @@ mod tests {
             for name in ["a", "{", "a}b{%", "%7B", "%257B%", "a{b}", "{a}", "lock_channel:{a}"] {
                 assert_eq!(Keys::new(layout, Kind::Lock, name.to_owned()).unwrap().name(), name);
             }
+        }
+    }
+
+    #[test]
+    fn the_key_of_the_holders_leads_to_the_channel_of_the_lock() {
+        for (layout, name) in [Layout::Native, Layout::Redisson]
+            .into_iter()
+            .flat_map(|layout| ["a", "{a}", "a}b{%", "lock:{a}"].map(|name| (layout, name)))
+        {
+            for (prefix, space) in [("", Space::Database(0)), ("billing:", Space::Database(3))] {
+                let keys = Keys::in_space(space, prefix, layout, Kind::Fenced, name.to_owned());
+                let keys = keys.unwrap();
+                let key = keys.lock().to_string();
+                let found = Keys::channel_of_holders(space, prefix, layout, &key);
+                assert_eq!(found, Some(keys.channel), "{key}");
+            }
+        }
+        let found = |key| Keys::channel_of_holders(Space::Database(0), "", Layout::Native, key);
+        for other in ["lock:grants", "lock_queue:{a}", "lock:{a}b", "billing:lock:{a}", "lock:{}"] {
+            assert_eq!(found(other), None, "{other}");
         }
     }
 

@@ -161,6 +161,13 @@ impl Row {
         self.line.is_ours() && self.holders == Holders::Plain
     }
 
+    /// Whether the server tells the client of a change of the holders' key: see `wire/tracking.rs`. Where several clients hold it
+    /// together, each of them changes the key all the time.
+    pub(crate) fn is_tracked(&self) -> bool {
+        let is_alone = self.holders.is_one() && self.holders != Holders::Notified;
+        is_alone && (self.family.is_batched() || self.family == Family::Line)
+    }
+
     /// Whether its guards can wait for a condition.
     pub(crate) fn has_conditions(&self) -> bool {
         self.layout == Layout::Native && self.holders.is_handed_on()

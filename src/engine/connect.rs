@@ -29,7 +29,7 @@ use crate::meters;
 use crate::pause::jittered;
 use crate::wire::{
     Acquire, Address, Addresses, Answer, Card, Cluster, Commands, CommonArgs, Crew, Destination,
-    Fault, Heard, Requests, Sentinels, Subscriber, Target, watch_failovers,
+    Fault, Heard, OnChange, Requests, Sentinels, Subscriber, Target, watch_failovers,
 };
 
 /// The pauses between attempts to connect to a server that is not there yet.
@@ -110,10 +110,12 @@ impl Engine {
         let (stop, space) = (CancellationToken::new(), to.space());
         // If an attempt fails, it leaves no task behind.
         let ends = stop.clone().drop_guard();
-        let listener = Listener::new(&memory);
+        let listener = Arc::new(Listener::new(&memory, space));
+        let watcher = Arc::clone(&listener);
         let heard = move |channel: &str, heard: Heard<'_>| listener.hear(channel, heard);
+        let on_change: OnChange = Arc::new(move |changed| watcher.hear_change(changed));
         let crew = crew(&memory, stop.clone());
-        let linked = to.link(common, crew, &memory.config, heard, first).await;
+        let linked = to.link(common, crew, &memory.config, (heard, on_change), first).await;
         let (commands, subscriber) = linked.map_err(|fault| fault.into_outage(""))?;
 
         let waiters = Arc::<AtomicUsize>::default();
@@ -231,23 +233,24 @@ impl To {
         common: CommonArgs,
         crew: Crew,
         config: &Config,
-        heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
+        (heard, on_change): (impl Fn(&str, Heard<'_>) + Send + Sync + 'static, OnChange),
         first: First,
     ) -> Result<(Commands, Subscriber), Fault> {
         match self {
             Self::One(address) => {
                 let destination = Destination::Fixed(Arc::new(*address));
-                link_to_one(destination, common, &crew, config, heard, first).await
+                link_to_one(destination, common, &crew, config, (heard, on_change), first).await
             }
             Self::Sentinel(sentinels) => {
                 let sentinels = Arc::new(*sentinels);
                 let destination = Destination::Primary(Arc::clone(&sentinels));
-                let linked = link_to_one(destination, common, &crew, config, heard, first).await?;
+                let hears = (heard, on_change);
+                let linked = link_to_one(destination, common, &crew, config, hears, first).await?;
                 (crew.spawn)(Box::pin(watch_failovers(sentinels, crew.stop.clone())));
                 Ok(linked)
             }
             Self::Cluster(addresses) => {
-                let cluster = Arc::new(Cluster::new(*addresses, config, crew));
+                let cluster = Arc::new(Cluster::new(*addresses, config, crew, on_change));
                 if first == First::Now {
                     cluster.get_map().await?;
                 }
@@ -265,11 +268,12 @@ async fn link_to_one(
     common: CommonArgs,
     crew: &Crew,
     config: &Config,
-    heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
+    (heard, on_change): (impl Fn(&str, Heard<'_>) + Send + Sync + 'static, OnChange),
     first: First,
 ) -> Result<(Commands, Subscriber), Fault> {
     let linger = config.linger();
-    let (commands, mut command_link) = Commands::new(destination.clone(), common, config);
+    let (commands, mut command_link) =
+        Commands::new(destination.clone(), common, config, on_change);
     let (subscriber, mut subscriber_link) = Subscriber::new(destination, linger, heard);
     if first == First::Now {
         tokio::try_join!(command_link.start(), subscriber_link.start())?;

@@ -244,6 +244,9 @@ impl Engine {
             return Ok(Hold::new(tenure, 0));
         }
         self.owned.enter(holder.wish.owner, &tenure);
+        if self.commands.tracks(&tenure.keys) {
+            tenure.track_soon();
+        }
         if self.outbox.timetable.enter(&tenure, tenure.next_look(self.rhythm.idle)) {
             return Ok(Hold::new(tenure, 0));
         }

@@ -9,17 +9,18 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::engine::core::{Memory, rules};
-use crate::engine::entry::Entry;
+use crate::engine::entry::{Entry, Tenure};
 use crate::engine::releaser::Job;
 use crate::engine::waiting::{Event, PushedGrant, Rules};
-use crate::keys::TenureId;
+use crate::keys::{Keys, Space, TenureId};
 use crate::kinds::Holders;
 use crate::meters;
-use crate::wire::{Heard, What, Word, publisher, words};
+use crate::wire::{Changed, Heard, What, Word, publisher, words};
 
 /// Turns messages into events for contenders, and into checks of tenures.
 pub(crate) struct Listener {
     memory: Arc<Memory>,
+    space: Space,
     rules: Rules,
 }
 
@@ -32,9 +33,9 @@ impl Deref for Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(memory: &Arc<Memory>) -> Self {
+    pub(crate) fn new(memory: &Arc<Memory>, space: Space) -> Self {
         let config = &memory.config;
-        Self { memory: Arc::clone(memory), rules: rules(config, config.life()) }
+        Self { memory: Arc::clone(memory), space, rules: rules(config, config.life()) }
     }
 
     pub(crate) fn hear(&self, channel: &str, heard: Heard<'_>) {
@@ -51,6 +52,21 @@ impl Listener {
                 self.table.rouse(name_channel, self.rules);
             }
         }
+    }
+
+    /// The server says what has changed, and no more: the lock may be lost, or may have gained a waiter.
+    pub(crate) fn hear_change(&self, changed: Changed<'_>) {
+        let alarm = |tenure: &Arc<Tenure>| self.outbox.timetable.alarm(tenure);
+        let Changed::Key(key) = changed else {
+            return self.outbox.timetable.tenures().iter().for_each(alarm);
+        };
+        let (prefix, layout) = (&self.config.prefix, self.config.layout);
+        let Some(channel) = Keys::channel_of_holders(self.space, prefix, layout, key) else {
+            return;
+        };
+        let entries = self.table.all_of(&channel);
+        let tracked = entries.iter().filter(|entry| entry.keys.row.is_tracked());
+        tracked.filter_map(|entry| entry.tenure()).for_each(|tenure| alarm(&tenure));
     }
 
     /// How many contenders wait on this channel.
@@ -250,7 +266,8 @@ mod tests {
     fn listener() -> (Listener, UnboundedReceiver<Job>) {
         let (releaser, jobs) = unbounded_channel();
         let config = Config::default().waiter_ttl(TTL).max_park(TTL);
-        (Listener::new(&Arc::new(Memory::new("us".to_owned(), config, releaser))), jobs)
+        let memory = Arc::new(Memory::new("us".to_owned(), config, releaser));
+        (Listener::new(&memory, Space::Database(0)), jobs)
     }
 
     /// The server grants a fair lock to the owner field [`FORMER`], under which no caller waits any more.

@@ -39,6 +39,7 @@ use crate::wire::node::Node;
 use crate::wire::replies::strange;
 use crate::wire::shard::{CommandDuty, Quorum, ServerClock, Shard};
 use crate::wire::socket::Socket;
+use crate::wire::tracking::OnChange;
 
 pub(crate) use map::SlotMap;
 pub(crate) use redirect::{MOST_HOPS, next_hop};
@@ -63,6 +64,7 @@ pub(crate) struct Cluster {
     /// How long a redirected request waits for the connection to its new node: as long as for an answer.
     pub(crate) response_timeout: Duration,
     crew: Crew,
+    on_change: OnChange,
     generations: Generations,
     /// See [`Commands::changes`](crate::wire::commands::Commands::changes).
     pub(crate) changes: Arc<watch::Sender<()>>,
@@ -84,7 +86,12 @@ struct Known {
 }
 
 impl Cluster {
-    pub(crate) fn new(addresses: Addresses, config: &Config, crew: Crew) -> Self {
+    pub(crate) fn new(
+        addresses: Addresses,
+        config: &Config,
+        crew: Crew,
+        on_change: OnChange,
+    ) -> Self {
         Self {
             addresses,
             layout: config.layout,
@@ -92,6 +99,7 @@ impl Cluster {
             quorum: Quorum::of(config),
             response_timeout: config.response(),
             crew,
+            on_change,
             generations: Generations::default(),
             changes: Arc::default(),
             beyond: Arc::default(),
@@ -163,7 +171,8 @@ impl Cluster {
         }
         let clock = ServerClock::with(Arc::clone(&self.beyond));
         let (changes, lost) = (Arc::clone(&self.changes), Arc::clone(&self.stale));
-        let duty = CommandDuty::new(self.layout, clock, self.expected(), changes, lost);
+        let on_change = Arc::clone(&self.on_change);
+        let duty = CommandDuty::new(self.layout, clock, self.expected(), changes, lost, on_change);
         let destination = Destination::Fixed(Arc::new(self.address(node)?));
         let at = (Some(node.clone()), destination);
         let (shard, task) = Shard::new(at, duty, &self.generations, self.quorum);
@@ -308,7 +317,7 @@ mod tests {
         let config = Config::default();
         let addresses = Addresses::new(&["redis://127.0.0.1:7000".to_owned()], &config).unwrap();
         let crew = Crew { spawn: Box::new(drop), stop: CancellationToken::new() };
-        Cluster::new(addresses, &config, crew)
+        Cluster::new(addresses, &config, crew, Arc::new(|_| ()))
     }
 
     #[test]

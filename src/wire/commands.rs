@@ -18,6 +18,7 @@ use crate::wire::fault::Fault;
 use crate::wire::link::Generations;
 use crate::wire::node::Node;
 use crate::wire::shard::{CommandDuty, Quorum, ServerClock, Shard, ShardTasks, Shortage};
+use crate::wire::tracking::OnChange;
 
 /// The path of all scripts to the servers.
 #[derive(Clone)]
@@ -33,11 +34,13 @@ impl Commands {
         destination: Destination,
         common: CommonArgs,
         config: &Config,
+        on_change: OnChange,
     ) -> (Self, ShardTasks) {
         let (changes, seen) = watch::channel(());
         let (expected, lost) = (destination.expected(), Arc::<Notify>::default());
         let clock = ServerClock::default();
-        let duty = CommandDuty::new(common.layout, clock, expected, Arc::new(changes), lost);
+        let duty =
+            CommandDuty::new(common.layout, clock, expected, Arc::new(changes), lost, on_change);
         let generations = Generations::default();
         let (shard, task) = Shard::new((None, destination), duty, &generations, Quorum::of(config));
         let servers = Servers::One(Arc::new(shard));
@@ -116,6 +119,11 @@ impl Commands {
     pub(crate) fn granted(&self, keys: &Keys, number: u64) -> bool {
         let shard = self.servers.shard(keys);
         shard.is_ok_and(|shard| shard.clock.granted(number, Instant::now()))
+    }
+
+    /// Whether the server tells this client when the key of this lock's holder changes.
+    pub(crate) fn tracks(&self, keys: &Keys) -> bool {
+        keys.row.is_tracked() && self.servers.shard(keys).is_ok_and(|shard| shard.tracking.is_on())
     }
 
     /// The node of a cluster that has this lock, if it is known.

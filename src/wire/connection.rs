@@ -17,6 +17,7 @@ use crate::wire::passwords::shown_type;
 use crate::wire::scripts::Script;
 use crate::wire::shard::{Acks, Reign, Shard};
 use crate::wire::socket::Broken;
+use crate::wire::tracking::Tracking;
 
 /// Writes the keys and arguments of a script. It gets the least value that the token counter should have. It is a trait object, so
 /// that the path of a request to the socket is compiled once, and not once for each script.
@@ -97,6 +98,8 @@ pub(crate) struct Connection<'a> {
     way: Way,
     /// Too few replicas have acknowledged the last request.
     short: Option<Fault>,
+    /// The server is to watch the keys that the requests read: see `tracking.rs`.
+    pub(crate) tracks: bool,
     servers: &'a Servers,
     common: &'a Arc<CommonArgs>,
 }
@@ -109,7 +112,7 @@ impl<'a> Connection<'a> {
         common: &'a Arc<CommonArgs>,
     ) -> Result<Self, Fault> {
         let peer = Peer { live: way.live(&shard)?, shard };
-        Ok(Self { peer, way, short: None, servers, common })
+        Ok(Self { peer, way, short: None, tracks: false, servers, common })
     }
 
     /// The server that the last request has reached, however often it was redirected.
@@ -123,8 +126,8 @@ impl<'a> Connection<'a> {
 
     /// The same connection, for another request at the same time.
     pub(crate) fn again(&self) -> Self {
-        let (servers, common) = (self.servers, self.common);
-        Self { peer: self.peer.clone(), way: self.way, short: None, servers, common }
+        let Self { way, tracks, servers, common, .. } = *self;
+        Self { peer: self.peer.clone(), way, short: None, tracks, servers, common }
     }
 
     /// Calls a script, whether or not the server has it cached, on whichever node of a cluster has the lock.
@@ -195,14 +198,17 @@ impl<'a> Connection<'a> {
         let Peer { live, shard } = &self.peer;
         let acks = self.way.acks(shard);
         let floor = acks.map_or(&shard.clock, |(acks, _)| &acks.clock).floor(now);
+        let tracks = self.tracks && shard.tracking.is_on();
+        // In one piece: either command is for the next one of the connection, whichever task sends that. So they exclude each other.
         let write = |bytes: &mut Vec<u8>| {
             if is_asking {
                 Words::write(bytes, |words| _ = words.arg("ASKING"));
+            } else if tracks {
+                Tracking::write(bytes);
             }
             write_call(bytes, command, fill, floor);
         };
-        // In one piece: the permission to ask is for the next command of the connection, whichever task sends it.
-        let commands = if is_asking { 2 } else { 1 };
+        let commands = if is_asking || tracks { 2 } else { 1 };
         if let Some((acks, waits)) = acks {
             let mut bytes = Vec::new();
             write(&mut bytes);

@@ -14,6 +14,7 @@
 //! | a request fails | `fault.rs`. What may be shown of a server's text: `passwords.rs` |
 //! | a cluster answers `MOVED` or `ASK` | `cluster/redirect.rs`; the map of slots: `cluster.rs`, `cluster/map.rs`, `guide.rs` |
 //! | Sentinel names another primary | `failover_watch.rs`, `sentinels.rs` |
+//! | the key of a held lock changes | `tracking.rs` |
 //! | replicas acknowledge | `shard/acks.rs` |
 
 mod address;
@@ -40,6 +41,7 @@ mod shard;
 mod socket;
 mod subscriber;
 mod target;
+mod tracking;
 
 #[cfg(feature = "operator")]
 pub(crate) use address::understood;
@@ -67,3 +69,4 @@ pub(crate) use proof::{Proof, STAMPS, Secret};
 pub(crate) use sentinels::Sentinels;
 pub(crate) use subscriber::{Heard, Subscriber, Subscription, What, Word, publisher, words};
 pub(crate) use target::Target;
+pub(crate) use tracking::{Changed, OnChange};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redis::{Pipeline, Value, cmd, pipe};
+use redis::{Pipeline, PushInfo, Value, cmd, pipe};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +24,7 @@ use crate::wire::passwords::shown;
 use crate::wire::replies::{field, strange};
 use crate::wire::scripts::{Dialect, Library};
 use crate::wire::socket::Socket;
+use crate::wire::tracking::{OnChange, Tracking};
 
 pub(crate) use acks::{Acks, Quorum, Shortage};
 pub(crate) use clock::ServerClock;
@@ -44,6 +45,7 @@ pub(crate) struct Shard {
     pub(crate) reign: Arc<Reign>,
     /// The acknowledging link, if replicas have to acknowledge.
     pub(crate) acks: Option<Acks>,
+    pub(crate) tracking: Arc<Tracking>,
     facts: Arc<Facts>,
 }
 
@@ -56,7 +58,7 @@ impl Shard {
         quorum: Option<Quorum>,
     ) -> (Self, ShardTasks) {
         let (clock, reign) = (Arc::clone(&duty.clock), Arc::clone(&duty.reign));
-        let facts = Arc::clone(&duty.facts);
+        let (facts, tracking) = (Arc::clone(&duty.facts), Arc::clone(&duty.tracking));
         let acks = quorum.map(|quorum| {
             let duty = Arc::new(duty.again());
             let (clock, reign) = (Arc::clone(&duty.clock), Arc::clone(&duty.reign));
@@ -67,7 +69,7 @@ impl Shard {
         let (acks, acks_task) = acks.unzip();
         let (commands, link) = LinkTask::new(destination, Arc::new(duty), generations.clone());
         let tasks = ShardTasks { commands, acks: acks_task };
-        (Self { node, link, clock, reign, acks, facts }, tasks)
+        (Self { node, link, clock, reign, acks, tracking, facts }, tasks)
     }
 
     /// Its connections.
@@ -175,6 +177,7 @@ pub(crate) struct CommandDuty {
     /// Signalled when the connection is gone.
     pub(crate) lost: Arc<Notify>,
     facts: Arc<Facts>,
+    tracking: Arc<Tracking>,
     warned_of_eviction: AtomicBool,
     /// It is the link for scripts that replicas have to acknowledge.
     is_acknowledging: bool,
@@ -187,6 +190,7 @@ impl CommandDuty {
         expected: Expected,
         changes: Arc<watch::Sender<()>>,
         lost: Arc<Notify>,
+        on_change: OnChange,
     ) -> Self {
         Self {
             layout,
@@ -196,6 +200,7 @@ impl CommandDuty {
             changes,
             lost,
             facts: Arc::default(),
+            tracking: Arc::new(Tracking::new(on_change)),
             warned_of_eviction: AtomicBool::new(false),
             is_acknowledging: false,
         }
@@ -212,6 +217,7 @@ impl CommandDuty {
             changes: Arc::clone(&self.changes),
             lost: Arc::clone(&self.lost),
             facts: Arc::clone(&self.facts),
+            tracking: Arc::clone(&self.tracking),
             warned_of_eviction: AtomicBool::new(true),
             is_acknowledging: true,
         }
@@ -232,11 +238,12 @@ impl Duty for CommandDuty {
             let library = Library::new(self.layout.never_calls(), dialect);
             let mut pipe = pipe();
             pipe.cmd("INFO").arg("memory").cmd("INFO").arg("replication");
-            pipe.add_command(library.question());
+            pipe.add_command(Tracking::question()).add_command(library.question());
             let answers = socket.ask_each(&pipe).await.map_err(Fault::connecting)?;
             let mut answers = answers.iter();
             self.warn_of_eviction(answers.next());
             self.reign.learn(answers.next(), generation);
+            self.tracking.learn(answers.next());
             load(socket, &library.load_missing(answers.next())).await?;
             if !matches!(self.expected, Expected::Alone { .. }) {
                 // There may be another server than before.
@@ -268,6 +275,10 @@ impl Duty for CommandDuty {
 
     fn up(&self, _: u64) {
         self.changes.send_replace(());
+    }
+
+    fn hear(&self, _generation: u64, push: PushInfo) {
+        self.tracking.hear(push);
     }
 
     fn down(&self) {

@@ -40,4 +40,5 @@ mod testing;
 mod tls;
 #[cfg(feature = "tower")]
 mod tower;
+mod tracking;
 mod watchdog;

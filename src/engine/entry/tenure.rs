@@ -88,6 +88,8 @@ struct State {
     doubted: Option<CompactInstant>,
     /// When the watchdog last checked it because of a message.
     checked: Option<CompactInstant>,
+    /// How many alarms have caused a check since the last renewal that was due.
+    alarms: u8,
     stay: Option<Stay>,
     slot: Option<TimerSlot>,
     /// When the watchdog looks at this tenure next.
@@ -137,6 +139,7 @@ impl Tenure {
             ),
             doubted: None,
             checked: None,
+            alarms: 0,
             stay: held.then_some(stay),
             slot: None,
             look_at: now.into(),

@@ -41,16 +41,16 @@ impl Connection<'_> {
         self.call(script, &fill).await
     }
 
-    /// Renews a hold. If only the key of the holders is touched, a cluster gets no other: the same key four times counts
-    /// as one.
+    /// Renews a hold. If only the key of the holders is touched, the server gets no other: the same key four times counts as one. So
+    /// a cluster can renew while a slot moves, and no change of another key concerns this client.
     async fn ask_to_renew(
         &mut self,
         renew: Renew,
         keys: &Keys,
         fill: impl Fn(&mut Words<'_>, &str) + Sync,
     ) -> Result<Value, Fault> {
-        match (renew, keys.slot) {
-            (Renew::Holders(script), Some(_)) => {
+        match renew {
+            Renew::Holders(script) => {
                 let common = self.common();
                 let fill = |words: &mut Words<'_>, floor: u64| {
                     write_question_of(words, floor, common, keys, &[keys.lock(); 4]);

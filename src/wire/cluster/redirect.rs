@@ -79,7 +79,7 @@ mod tests {
         let addresses = Addresses::new(&["redis://127.0.0.1:7000".to_owned()], &config).unwrap();
         // Its links never connect.
         let crew = Crew { spawn: Box::new(std::mem::forget), stop: CancellationToken::new() };
-        let cluster = Cluster::new(addresses, &config, crew);
+        let cluster = Cluster::new(addresses, &config, crew, Arc::new(|_| ()));
         let answering = cluster.shard(&Node::new("127.0.0.1", 7000)).unwrap();
         let (slot, to) = (Slot::new(5).unwrap(), "127.0.0.1:7001".into());
         let moved = Fault::Redirected(Redirect::Moved { slot, to }, said("MOVED"));

@@ -124,6 +124,7 @@ impl<'a> Rest<'a> {
             b"ssubscribe" => PushKind::SSubscribe,
             b"unsubscribe" => PushKind::Unsubscribe,
             b"sunsubscribe" => PushKind::SUnsubscribe,
+            b"invalidate" => PushKind::Invalidate,
             other => PushKind::Other(String::from_utf8_lossy(other).into_owned()),
         };
         Ok(Some(Value::Push { kind, data: data.collect() }))

@@ -13,6 +13,13 @@ use crate::engine::grant::Lease;
 /// The least time between two checks that messages cause.
 pub(super) const CHECKS_APART: Duration = Duration::from_millis(20);
 
+/// After so long, a lock is worth a renewal that has the server track it.
+const WORTH_TRACKING: Duration = Duration::from_millis(100);
+
+/// How many alarms cause a check between two renewals. Signs of life of those who wait for it change the key of a fair lock, and a
+/// server that tracks too many keys forgets some: each is a false alarm, and the check that it causes makes the next one possible.
+const MOST_ALARMS: u8 = 4;
+
 /// What the watchdog finds when a tenure is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
@@ -72,6 +79,21 @@ impl Tenure {
         let from = state.doubted.map_or(from, |doubted| doubted.min(from));
         state.doubted = Some(from);
         from.instant()
+    }
+
+    /// The server tracks the lock once it is renewed: has the watchdog do that soon.
+    pub(crate) fn track_soon(&self) {
+        let at = CompactInstant::now() + WORTH_TRACKING;
+        let mut state = self.state();
+        state.doubted = Some(state.doubted.map_or(at, |doubted| doubted.min(at)));
+    }
+
+    /// The server says that the key of the lock has changed. Returns whether the watchdog has to check the tenure.
+    pub(crate) fn takes_alarm(&self) -> bool {
+        let mut state = self.state();
+        let takes = state.ended.is_none() && state.alarms < MOST_ALARMS;
+        state.alarms += u8::from(takes);
+        takes
     }
 
     /// The watchdog got no answer: has it check the tenure again at this time, whatever the lease.
@@ -154,6 +176,7 @@ impl Tenure {
         if renew {
             let at = state.lifetime.renewal();
             state.late.due(at);
+            state.alarms = 0;
         }
         let is_doubted = state.doubted.take_if(|from| *from <= now.into()).is_some();
         if is_doubted {

@@ -26,6 +26,8 @@ struct Plan {
     wheel: Wheel<Arc<Tenure>>,
     /// The tenures that the watchdog got last. Until it asks for more, it may not have handled all of them.
     in_hand: Vec<Arc<Tenure>>,
+    /// Tenures to look at now, without waiting for the next tick.
+    urgent: Vec<Arc<Tenure>>,
     /// The tick at which the watchdog looks next: never after the first tenure is due. If that tenure leaves, this tick
     /// stays: otherwise a lock that is taken and released repeatedly would wake the watchdog each time.
     look_at: Option<u64>,
@@ -34,7 +36,13 @@ struct Plan {
 
 impl Timetable {
     pub(crate) fn new(now: Instant) -> Self {
-        let plan = Plan { wheel: Wheel::new(), in_hand: Vec::new(), look_at: None, closed: false };
+        let plan = Plan {
+            wheel: Wheel::new(),
+            in_hand: Vec::new(),
+            urgent: Vec::new(),
+            look_at: None,
+            closed: false,
+        };
         Self { started: now, plan: Mutex::new(plan), earlier: Notify::new() }
     }
 
@@ -84,7 +92,24 @@ impl Timetable {
 
     /// Has the watchdog check as soon as it can whether Redis still has a tenure.
     pub(crate) fn hasten(&self, tenure: &Arc<Tenure>) {
-        self.enter(tenure, tenure.doubt());
+        let look_at = tenure.doubt();
+        if look_at > Instant::now() {
+            self.enter(tenure, look_at);
+            return;
+        }
+        let mut plan = self.plan();
+        if !plan.closed {
+            plan.urgent.push(Arc::clone(tenure));
+            drop(plan);
+            self.earlier.notify_one();
+        }
+    }
+
+    /// The server says that the key of a tenure has changed.
+    pub(crate) fn alarm(&self, tenure: &Arc<Tenure>) {
+        if tenure.takes_alarm() {
+            self.hasten(tenure);
+        }
     }
 
     /// Waits for the next tenures that are due. The watchdog asks when it has handled the previous ones.
@@ -95,6 +120,14 @@ impl Timetable {
         let seen_to = std::mem::take(&mut self.plan().in_hand);
         drop(seen_to);
         loop {
+            {
+                let mut plan = self.plan();
+                let urgent = std::mem::take(&mut plan.urgent);
+                if !urgent.is_empty() {
+                    plan.in_hand.clone_from(&urgent);
+                    return urgent;
+                }
+            }
             let wake = self.next_wake();
             tokio::select! {
                 () = sleep_until_if(wake) => {}
@@ -172,6 +205,7 @@ mod tests {
 
     use super::*;
     use crate::engine::entry::tenure::tests::begun;
+    use crate::engine::entry::tenure::{Due, Idle};
 
     const A_WHILE: Duration = Duration::from_millis(50);
 
@@ -230,6 +264,26 @@ mod tests {
         assert!(timetable.enter(&tenure, begun + A_WHILE * 10));
         timetable.next().await;
         assert!(begun.elapsed() >= A_WHILE * 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_is_urgent_waits_for_no_tick_and_alarms_cause_four_at_the_most() {
+        let timetable = Timetable::new(Instant::now());
+        let tenure = begun().1.tenure;
+        tenure.renew_at(Instant::now() + A_WHILE * 100);
+        assert!(timetable.enter(&tenure, Instant::now() + A_WHILE * 100));
+        for _ in 0..4 {
+            let asked = Instant::now();
+            timetable.alarm(&tenure);
+            assert!(Arc::ptr_eq(&timetable.next().await[0], &tenure));
+            assert_eq!(asked.elapsed(), Duration::ZERO);
+            let idle = Idle { pickup: A_WHILE, keep: A_WHILE };
+            assert_eq!(tenure.due(Instant::now(), None, idle), Due::Renew);
+            tokio::time::advance(A_WHILE).await;
+        }
+        timetable.alarm(&tenure);
+        let next = tokio::time::timeout(A_WHILE, timetable.next()).await;
+        assert!(next.is_err(), "it looks no more");
     }
 
     #[tokio::test(start_paused = true)]

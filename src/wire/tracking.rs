@@ -1,0 +1,108 @@
+//! The server tells a client at once when the key of a lock that it holds changes: it is deleted, evicted, expires, or another
+//! program writes it. Redis has this for caches (`CLIENT TRACKING`); here it shortens the time until a loss is known.
+//!
+//! 1. What the server says is a reason to renew the lock now, and never a proof of its loss: only the answer to the renewal is.
+//! 2. The server watches a key from the moment at which the client has read it, and forgets it with the next change. So the scripts that
+//!    renew read the key last of all, and the first renewal comes soon after the grant. A lock that is held for less is not watched.
+//! 3. The server is on_change before each of these requests to watch what it reads (`OPTIN`). No other request costs it anything.
+//! 4. It is silent about changes that the same connection makes (`NOLOOP`).
+//! 5. A user that may not ask for this learns of a loss from the next renewal.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redis::{Cmd, PushInfo, PushKind, Value, cmd};
+
+use crate::wire::args::Words;
+
+/// What has changed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Changed<'a> {
+    Key(&'a str),
+    /// Every key of the server.
+    All,
+}
+
+/// Hears of changes, on the task that reads the connection. It must not block.
+pub(crate) type OnChange = Arc<dyn Fn(Changed<'_>) + Send + Sync>;
+
+/// Whether a server watches keys for this client, and who hears of their changes.
+pub(crate) struct Tracking {
+    on_change: OnChange,
+    is_on: AtomicBool,
+}
+
+impl Tracking {
+    pub(crate) fn new(on_change: OnChange) -> Self {
+        Self { on_change, is_on: AtomicBool::new(false) }
+    }
+
+    /// Asks the server to watch keys for a connection.
+    pub(crate) fn question() -> Cmd {
+        let mut tracking = cmd("CLIENT");
+        tracking.arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
+        tracking
+    }
+
+    /// Records the answer to the question.
+    pub(crate) fn learn(&self, answer: Option<&Value>) {
+        self.is_on.store(answer == Some(&Value::Okay), Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Has the server watch the keys that the next command reads. Its answer says nothing of use.
+    pub(crate) fn write(bytes: &mut Vec<u8>) {
+        Words::write(bytes, |words| _ = words.arg("CLIENT").arg("CACHING").arg("YES"));
+    }
+
+    pub(crate) fn hear(&self, push: PushInfo) {
+        if push.kind != PushKind::Invalidate {
+            return;
+        }
+        for value in push.data {
+            match value {
+                Value::Array(keys) => keys.iter().filter_map(text).for_each(|key| {
+                    (self.on_change)(Changed::Key(key));
+                }),
+                Value::Nil => (self.on_change)(Changed::All),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn text(key: &Value) -> Option<&str> {
+    match key {
+        Value::BulkString(key) => str::from_utf8(key).ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn a_push_names_keys_or_all_of_them() {
+        let heard = Arc::<Mutex<Vec<String>>>::default();
+        let noted = Arc::clone(&heard);
+        let tracking = Tracking::new(Arc::new(move |changed| {
+            noted.lock().unwrap().push(format!("{changed:?}"))
+        }));
+        let keys =
+            [&b"lock:{a}"[..], b"\xff", b"lock:{b}"].map(|key| Value::BulkString(key.to_vec()));
+        for (kind, data) in [
+            (PushKind::Message, vec![Value::Nil]),
+            (PushKind::Invalidate, vec![Value::Array(keys.to_vec())]),
+            (PushKind::Invalidate, vec![Value::Nil]),
+        ] {
+            tracking.hear(PushInfo { kind, data });
+        }
+        assert_eq!(*heard.lock().unwrap(), ["Key(\"lock:{a}\")", "Key(\"lock:{b}\")", "All"]);
+    }
+}
