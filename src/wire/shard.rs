@@ -274,6 +274,7 @@ impl Duty for CommandDuty {
     }
 
     fn up(&self, _: u64) {
+        self.tracking.is_up();
         self.changes.send_replace(());
     }
 

@@ -6,7 +6,8 @@
 //!    renew read the key last of all, and the first renewal comes soon after the grant. A lock that is held for less is not watched.
 //! 3. The server is on_change before each of these requests to watch what it reads (`OPTIN`). No other request costs it anything.
 //! 4. It is silent about changes that the same connection makes (`NOLOOP`).
-//! 5. A user that may not ask for this learns of a loss from the next renewal.
+//! 5. It tells nothing while the connection is away. So a client that connects again looks at all that it holds.
+//! 6. A user that may not ask for this learns of a loss from the next renewal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,7 @@ use crate::wire::args::Words;
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Changed<'a> {
     Key(&'a str),
-    /// Every key of the server.
+    /// Perhaps every key.
     All,
 }
 
@@ -30,11 +31,12 @@ pub(crate) type OnChange = Arc<dyn Fn(Changed<'_>) + Send + Sync>;
 pub(crate) struct Tracking {
     on_change: OnChange,
     is_on: AtomicBool,
+    was_up: AtomicBool,
 }
 
 impl Tracking {
     pub(crate) fn new(on_change: OnChange) -> Self {
-        Self { on_change, is_on: AtomicBool::new(false) }
+        Self { on_change, is_on: AtomicBool::new(false), was_up: AtomicBool::new(false) }
     }
 
     /// Asks the server to watch keys for a connection.
@@ -51,6 +53,14 @@ impl Tracking {
 
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// There is a connection. If there was one before, nothing was heard in between, and the server may have lost its data, or be
+    /// another one.
+    pub(crate) fn is_up(&self) {
+        if self.was_up.swap(true, Ordering::Relaxed) && self.is_on() {
+            (self.on_change)(Changed::All);
+        }
     }
 
     /// Has the server watch the keys that the next command reads. Its answer says nothing of use.

@@ -62,6 +62,29 @@ async fn a_holder_learns_at_once_that_its_key_was_deleted_renamed_or_overwritten
 }
 
 #[tokio::test]
+async fn a_holder_whose_server_has_lost_its_data_is_told_when_it_is_back() {
+    let (server, admin, client) = server_and_client().await;
+    let held = holds(&client).await;
+    watches(&admin, 4).await;
+    server.restart().await;
+    for (_, guard) in held {
+        is_lost_at_once(&guard).await;
+    }
+}
+
+#[tokio::test]
+async fn a_lock_is_watched_again_after_the_connection_was_lost() {
+    let (_server, admin, client) = server_and_client().await;
+    let guard = client.lock("a").lock().await.unwrap();
+    watches(&admin, 1).await;
+    let before = scripts(&admin).await;
+    assert!(admin.client_kill("normal").await > 0);
+    eventually(SOON, "it looks", async || scripts(&admin).await > before).await;
+    admin.cmd::<i64>(&["DEL", &key("a")]).await;
+    is_lost_at_once(&guard).await;
+}
+
+#[tokio::test]
 async fn a_lease_that_somebody_shortens_is_made_long_again_at_once() {
     let (_server, admin, client) = server_and_client().await;
     let held = holds(&client).await;
@@ -146,7 +169,7 @@ async fn a_user_without_the_right_learns_of_a_loss_from_the_next_renewal() {
     let guard = comes_in(url, config).await.lock("a").lock().await.unwrap();
     admin.cmd::<i64>(&["DEL", &key("a")]).await;
     is_lost_at_once(&guard).await;
-    assert_eq!(admin.info("stats", "tracking_clients").await, None);
+    assert_eq!(admin.info("clients", "tracking_clients").await.as_deref(), Some("0"));
 }
 
 #[tokio::test]
