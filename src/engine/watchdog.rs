@@ -127,7 +127,13 @@ impl Watchdog {
         };
         let tenures = batch.iter().map(|tenure| &**tenure);
         let renewals: Vec<_> = tenures.zip(asked).map(renewal).collect();
-        self.commands.acknowledged(&batch[0].keys)?.renew(&renewals).await
+        let mut connection = self.commands.acknowledged(&batch[0].keys)?;
+        let answers = connection.renew(&renewals).await;
+        if connection.was_asking {
+            // By then the slot may have moved.
+            batch.iter().for_each(|tenure| tenure.track_soon());
+        }
+        answers
     }
 
     fn answered(

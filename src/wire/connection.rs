@@ -100,6 +100,8 @@ pub(crate) struct Connection<'a> {
     short: Option<Fault>,
     /// The server is to watch the keys that the requests read: see `tracking.rs`.
     pub(crate) tracks: bool,
+    /// The last request was answered by a node that has not the slot yet, and watches nothing.
+    pub(crate) was_asking: bool,
     servers: &'a Servers,
     common: &'a Arc<CommonArgs>,
 }
@@ -112,7 +114,7 @@ impl<'a> Connection<'a> {
         common: &'a Arc<CommonArgs>,
     ) -> Result<Self, Fault> {
         let peer = Peer { live: way.live(&shard)?, shard };
-        Ok(Self { peer, way, short: None, tracks: false, servers, common })
+        Ok(Self { peer, way, short: None, tracks: false, was_asking: false, servers, common })
     }
 
     /// The server that the last request has reached, however often it was redirected.
@@ -127,7 +129,15 @@ impl<'a> Connection<'a> {
     /// The same connection, for another request at the same time.
     pub(crate) fn again(&self) -> Self {
         let Self { way, tracks, servers, common, .. } = *self;
-        Self { peer: self.peer.clone(), way, short: None, tracks, servers, common }
+        Self {
+            peer: self.peer.clone(),
+            way,
+            short: None,
+            tracks,
+            was_asking: false,
+            servers,
+            common,
+        }
     }
 
     /// Calls a script, whether or not the server has it cached, on whichever node of a cluster has the lock.
@@ -198,6 +208,7 @@ impl<'a> Connection<'a> {
         let Peer { live, shard } = &self.peer;
         let acks = self.way.acks(shard);
         let floor = acks.map_or(&shard.clock, |(acks, _)| &acks.clock).floor(now);
+        self.was_asking = is_asking;
         let tracks = self.tracks && shard.tracking.is_on();
         // In one piece: either command is for the next one of the connection, whichever task sends that. So they exclude each other.
         let write = |bytes: &mut Vec<u8>| {

@@ -100,7 +100,6 @@ async fn an_unlock_does_not_touch_another_owners_hold() {
         let theirs = other.lock("a").lock().await.unwrap();
         let before = admin.hgetall(&key("a")).await;
         assert_eq!(before.len(), 1, "it is the other owner's now");
-        assert!(stale.is_valid(), "nobody has told the first one");
 
         if let Some(inner) = inner {
             assert!(matches!(inner.unlock().await, Err(Error::Lost { .. })));
