@@ -40,6 +40,7 @@ local function obstacle(i)
   local ttl = redis.call('pttl', lock)
   if ttl ~= -2 then
     if redis.call('hexists', lock, field) == 0 then return tell_keeper(lock, channel, from, TRIES) and KEPT or HELD, ttl end
+    sessions.is_heard_again(notes, field)
     found[i] = ttl
   elseif redis.call('exists', line) == 1 and somebody_may_come(field) then
     return CONTENDED, 0

@@ -15,6 +15,8 @@ pub(crate) struct CommonArgs {
     pub(crate) waiter_ttl: Duration,
     /// What each request for a place in a line says of this client, as one text: see lua/line/acquire_args.lua.
     pub(crate) line_terms: String,
+    /// Its holds count as long as others see it listen: see `session.rs`.
+    pub(crate) is_in_session: bool,
 }
 
 impl CommonArgs {
@@ -25,10 +27,11 @@ impl CommonArgs {
         layout: Layout,
         waiter_ttl: Duration,
         line_ttl: Duration,
+        is_in_session: bool,
     ) -> Self {
         let (ttl, line) = (millis(waiter_ttl), millis(line_ttl));
         let line_terms = format!("{ttl} {line} {} ", layout.message(&client));
-        Self { client, layout, waiter_ttl, line_terms }
+        Self { client, layout, waiter_ttl, line_terms, is_in_session }
     }
 
     /// The message that a release of this client publishes.

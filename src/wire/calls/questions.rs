@@ -13,7 +13,7 @@ use crate::wire::connection::Connection;
 use crate::wire::family::{Renew, existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
 use crate::wire::replies::{number, numbers, released, strange};
-use crate::wire::scripts::{RENEW, Script};
+use crate::wire::scripts::{LINE_RENEW_IN_SESSION, RENEW, Script};
 
 /// How much of a lock, semaphore or latch is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +57,9 @@ impl Connection<'_> {
                     fill(words, &common.client);
                 };
                 self.call(script, &fill).await
+            }
+            (Renew::Holders(_), None) if self.common().is_in_session => {
+                self.ask(&LINE_RENEW_IN_SESSION, keys, fill).await
             }
             _ => self.ask(renew.script(), keys, fill).await,
         }
