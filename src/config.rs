@@ -277,7 +277,7 @@ impl Config {
     /// The users of all clients need the permission `+pubsub|numsub`. Without it, a waiter waits for the lease. A session is for
     /// one server: in a cluster and behind sentinels, [`Client::connect_with`](crate::Client::connect_with) refuses it.
     ///
-    /// Allowed: 1 s to the watchdog timeout. With [`Layout::Redisson`] it must not be set, since Redisson looks at leases only.
+    /// Allowed: 1 s to the watchdog timeout. It must not be set together with [`replicas`](Self::replicas). With [`Layout::Redisson`] it must not be set, since Redisson looks at leases only.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -7,8 +7,8 @@ use std::fmt;
 use crate::config::{LONGEST_NAMESPACE, Layout};
 use crate::error::{Error, Result};
 use crate::kinds::{
-    CLIENTS, Family, KeyFormat, Kind, Line, NATIVE_CHANNEL, NOTES, OWN_PREFIXES, REDISSON_CHANNEL, REDISSON_TOKENS,
-    Row, TOKEN_COUNTER, TokenCounter,
+    CLIENTS, Family, KeyFormat, Kind, Line, NATIVE_CHANNEL, NOTES, OWN_PREFIXES, REDISSON_CHANNEL,
+    REDISSON_TOKENS, Row, TOKEN_COUNTER, TokenCounter,
 };
 use crate::meters::{Labels, Meters};
 use crate::slot::Slot;

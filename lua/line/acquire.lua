@@ -151,12 +151,10 @@ local function give_back_old()
 end
 
 local function attempt()
+  sessions.is_heard_again(notes, field)
   if old ~= '' then give_back_old() end
   if is_over then end_hold(field) end -- put_in() would count it twice
-  if left then
-    sessions.is_heard_again(notes, field)
-    return take(math.max(lease, left), true)
-  end
+  if left then return take(math.max(lease, left), true) end
   if within ~= '' and holds(within) then
     if own.place then leave(own) end
     return take(lease)

@@ -29,6 +29,7 @@ end
 -- Why the i-th lock cannot be taken. Nil if it has our field, or if it is free and no waiter may come for it.
 local function obstacle(i)
   local field, lease = asked(i)
+  sessions.is_heard_again(notes, field)
   if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
   check_writable()
   if redis.call('exists', line) == 1 then
@@ -40,7 +41,6 @@ local function obstacle(i)
   local ttl = redis.call('pttl', lock)
   if ttl ~= -2 then
     if redis.call('hexists', lock, field) == 0 then return tell_keeper(lock, channel, from, TRIES) and KEPT or HELD, ttl end
-    sessions.is_heard_again(notes, field)
     found[i] = ttl
   elseif redis.call('exists', line) == 1 and somebody_may_come(field) then
     return CONTENDED, 0

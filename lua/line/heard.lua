@@ -1,8 +1,8 @@
 -- What this and sessions.lua do: in a table, since a script may have no more than 200 local variables.
 local sessions = {}
 
--- A client with a session (see sessions.lua) says that it has this owner field. A note that nobody listens to it is over: what the
--- client hears from now on may prove a hold again, and heads of the line have to begin anew.
+-- A client with a session (see sessions.lua) asks for this owner field, or says that it has it. What the client hears from now on may
+-- prove this hold. So a note that nobody listens is over, and whoever looks begins anew.
 function sessions.is_heard_again(notes, field)
   if not field:find('+', 1, true) then return end
   local noted = redis.pcall('hmget', notes, 'silent')

@@ -56,6 +56,10 @@ impl Config {
                 self.session.is_none() || self.layout == Layout::Native,
                 "session must not be set in Redisson's layout, since Redisson looks at leases only",
             ),
+            (
+                self.session.is_none() || self.replicas == 0,
+                "session must not be set with replicas, since nobody listens to a promoted replica yet",
+            ),
             // Answers.
             (
                 self.response() <= self.watchdog_timeout / 4,
@@ -219,6 +223,7 @@ mod tests {
         assert!(refusal(config().session(second * 31)).contains("session must be at most"));
         let with_redisson = config().layout(Layout::Redisson).session(second * 3);
         assert!(refusal(with_redisson).contains("session must not be set in Redisson's layout"));
+        assert!(refusal(config().session(second * 3).replicas(1)).contains("with replicas"));
         assert!(config().session(second).check().is_ok());
         assert!(config().session(second * 30).check().is_ok());
     }

@@ -105,9 +105,8 @@ impl Engine {
         let client = keep::id_of(client, !config.keep.is_zero());
         let (client, session) = to.in_session(client, &config)?;
         let (layout, life) = (config.layout, config.life());
-        let is_in_session = session.is_some();
         let common =
-            CommonArgs::new(client.clone(), layout, life, line_ttl(&config), is_in_session);
+            CommonArgs::new(client.clone(), layout, life, line_ttl(&config), session.clone());
         let (releaser, jobs) = mpsc::unbounded_channel();
         let memory = Arc::new(Memory::new(client, config, releaser));
         let (stop, space) = (CancellationToken::new(), to.space());
@@ -236,7 +235,11 @@ impl To {
     /// # Errors
     /// Holds would end with a session that says nothing about the server that has them: a promoted replica has no listeners, and
     /// a former primary may still have them.
-    fn in_session(&self, client: String, config: &Config) -> Result<(String, Option<Arc<Session>>)> {
+    fn in_session(
+        &self,
+        client: String,
+        config: &Config,
+    ) -> Result<(String, Option<Arc<Session>>)> {
         let Some(patience) = config.patience() else { return Ok((client, None)) };
         if !matches!(self, Self::One(_)) {
             return Err(Error::config(
@@ -245,7 +248,8 @@ impl To {
         }
         // Whoever waits for a lock of this client has to know its patience: see lua/line/sessions.lua.
         let client = format!("{client}+{}", patience.as_millis());
-        let session = Session::new(&channel_prefix(self.space(), &config.prefix), &client, patience);
+        let session =
+            Session::new(&channel_prefix(self.space(), &config.prefix), &client, patience);
         Ok((client, Some(session)))
     }
 

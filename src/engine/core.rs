@@ -29,7 +29,9 @@ use crate::keys::{Keys, Space, TenureId};
 use crate::kinds::{Holders, Kind};
 use crate::meters::Waits;
 use crate::owner::OwnerId;
-use crate::wire::{Commands, Connection, Fault, Requests, Secret, Session, Subscriber, Subscription};
+use crate::wire::{
+    Commands, Connection, Fault, Requests, Secret, Session, Subscriber, Subscription,
+};
 
 /// The pause before a retry after a failure, plus or minus half.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(100);

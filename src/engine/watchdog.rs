@@ -42,9 +42,8 @@ pub(crate) struct Watchdog {
 impl Watchdog {
     pub(crate) async fn run(self, stop: CancellationToken) {
         let is_connected = |node: Option<&Node>| self.commands.is_connected(node);
-        let watches = async {
-            tokio::join!(self.watch(), self.resume(), self.outages.tell(is_connected))
-        };
+        let watches =
+            async { tokio::join!(self.watch(), self.resume(), self.outages.tell(is_connected)) };
         stop.run_until_cancelled(watches).await;
     }
 
@@ -69,9 +68,9 @@ impl Watchdog {
     /// begins just now sees that itself.
     async fn resume(&self) {
         let Some(session) = &self.session else { return };
-        let mut on = 0;
+        let mut begun = 0;
         loop {
-            on = session.listens_anew(on).await;
+            begun = session.begins_anew(begun).await;
             for tenure in self.outbox.timetable.tenures() {
                 if tenure.is_of_former_connection() {
                     self.outbox.timetable.hasten(&tenure);

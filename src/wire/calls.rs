@@ -329,18 +329,18 @@ impl Connection<'_> {
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
         let common = self.common();
         let fill = |words: &mut Words<'_>, _: u64| {
-            words.arg(renewals.len() * if common.is_in_session { 2 } else { 1 });
+            words.arg(renewals.len() * if common.is_in_session() { 2 } else { 1 });
             for renewal in renewals {
                 words.arg(renewal.keys.lock());
             }
-            for renewal in renewals.iter().filter(|_| common.is_in_session) {
+            for renewal in renewals.iter().filter(|_| common.is_in_session()) {
                 words.arg(renewal.keys.notes());
             }
             for renewal in renewals {
                 words.arg(renewal.id.of(&common.client)).arg(millis(renewal.ttl));
             }
         };
-        let script = if common.is_in_session { &RENEW_IN_SESSION } else { &RENEW };
+        let script = if common.is_in_session() { &RENEW_IN_SESSION } else { &RENEW };
         let reply = self.call(script, &fill).await?;
         let answers = self.each(reply, renewals.len())?;
         Ok(answers.into_iter().map(|answer| self.kept(answer?)).collect())

@@ -8,6 +8,10 @@
 //! 3. A hold counts on the beats of a connection only if it was asked for or renewed after that connection listened. The
 //!    renewal erases what others have noted before: that nobody listens.
 //!
+//! 4. All this says something only about the server that has the locks. After a failover behind one address, the two connections of a
+//!    client may lead to two servers for a while. So each connection asks its server for its id, and holds count only while
+//!    both are the same. If scripts go to another server from now on, each hold has to be renewed there.
+//!
 //! Why nobody else has the lock of a hold that counts: whoever takes it away has found that nobody listens, a patience ago, and
 //! that was noted after the last request by which the hold counts. So the connection had ended by then, and every beat that it
 //! ever heard was sent before.
@@ -15,12 +19,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::cmd;
+use redis::{Value, cmd};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::wire::fault::{self, Fault};
+use crate::wire::replies::strange;
 use crate::wire::socket::Socket;
 
 /// So many beats are sent in the time of a patience, and one a second at least.
@@ -28,25 +33,34 @@ const BEATS: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The session of one client.
+#[derive(Debug)]
 pub(crate) struct Session {
     channel: Arc<str>,
     patience: Duration,
     state: watch::Sender<State>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     current: Listening,
     former: Listening,
     /// The last beat, and when it was sent.
     beat: Option<(String, Instant)>,
+    /// The server to which scripts are sent.
+    scripts_at: Option<ServerId>,
+    /// How often holds had to be renewed.
+    begun: u64,
 }
 
+/// A run of a server: the first half of what it calls its `run_id`.
+type ServerId = u64;
+
 /// A connection that listens, or has listened.
-#[derive(Default, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy)]
 struct Listening {
     /// Its number; 0: there was none.
     on: u64,
+    at: Option<ServerId>,
     /// From when on it has listened for sure.
     since: Option<Instant>,
     /// When the last beat was sent that was heard on it.
@@ -76,19 +90,30 @@ impl Session {
     pub(crate) fn proved(&self, asked: Instant) -> Option<Instant> {
         let state = self.state.borrow();
         let mut both = [state.current, state.former].into_iter();
-        both.find(|listening| listening.counts_for(asked))?.heard
+        let counts = both.find(|listening| listening.counts_for(asked))?;
+        if counts.at == state.scripts_at { counts.heard } else { None }
     }
 
-    /// Whether the client has connected anew since then: what was asked for or renewed before has to be renewed.
+    /// Whether what was asked for or renewed at this time has to be renewed: the client has connected anew since then.
     pub(crate) fn has_begun_since(&self, asked: Instant) -> bool {
         self.state.borrow().current.since.is_some_and(|since| since > asked)
     }
 
-    /// Waits until a connection other than `before` listens, and returns its number.
-    pub(crate) async fn listens_anew(&self, before: u64) -> u64 {
+    /// Waits until holds have to be renewed once more than `before`, and returns how often that was so.
+    pub(crate) async fn begins_anew(&self, before: u64) -> u64 {
         let mut state = self.state.subscribe();
-        let is_new = |state: &State| state.current.on != before;
-        state.wait_for(is_new).await.map_or(before, |state| state.current.on)
+        let is_new = |state: &State| state.begun != before;
+        state.wait_for(is_new).await.map_or(before, |state| state.begun)
+    }
+
+    /// A new connection for scripts.
+    ///
+    /// # Errors
+    /// The user may not ask, or the connection has broken.
+    pub(super) async fn runs_scripts_on(&self, socket: &Socket) -> Result<(), Fault> {
+        let at = id_of_server(socket).await?;
+        self.state.send_if_modified(|state| state.runs_scripts_at(at, Instant::now()));
+        Ok(())
     }
 
     /// Waits until a beat is heard that was sent less than half of the patience ago.
@@ -105,13 +130,14 @@ impl Session {
     /// # Errors
     /// The user may not listen or publish there, or the connection has broken.
     pub(super) async fn begin(&self, socket: &Socket, on: u64) -> Result<(), Fault> {
+        let at = id_of_server(socket).await?;
         let mut subscribe = redis::pipe();
         subscribe.cmd("SUBSCRIBE").arg(&*self.channel);
         let errors = socket.ask_for_pushes(&subscribe).await.map_err(Fault::answering)?;
         if let Some(error) = errors.first() {
             return Err(fault::entry(error));
         }
-        self.listens(on, Instant::now());
+        self.listens((on, at), Instant::now());
         self.beat(socket).await?;
         self.is_heard().await;
         Ok(())
@@ -147,7 +173,7 @@ impl Session {
         true
     }
 
-    fn listens(&self, on: u64, now: Instant) {
+    fn listens(&self, on: (u64, ServerId), now: Instant) {
         self.state.send_modify(|state| state.listens(on, now));
     }
 
@@ -160,12 +186,32 @@ impl Session {
 }
 
 impl State {
-    fn listens(&mut self, on: u64, now: Instant) {
-        self.former = std::mem::replace(
-            &mut self.current,
-            Listening { on, since: Some(now), heard: None },
-        );
+    fn listens(&mut self, (on, at): (u64, ServerId), now: Instant) {
+        let current = Listening { on, at: Some(at), since: Some(now), heard: None };
+        self.former = std::mem::replace(&mut self.current, current);
         self.beat = None;
+        self.begins();
+    }
+
+    /// Returns whether that is another server than before.
+    fn runs_scripts_at(&mut self, at: ServerId, now: Instant) -> bool {
+        if self.scripts_at.replace(at) == Some(at) {
+            return false;
+        }
+        // What was renewed before was renewed at the other server.
+        self.former = Listening::default();
+        self.current.since = self.current.since.map(|_| now);
+        self.begins();
+        true
+    }
+
+    fn begins(&mut self) {
+        self.begun += 1;
+        if self.current.at.zip(self.scripts_at).is_some_and(|(one, other)| one != other) {
+            tracing::warn!(
+                "messages come from another server than the one that has the locks: they are suspended until both are the same"
+            );
+        }
     }
 
     /// Returns whether this is the last beat. What a connection hears that was given up counts no more: a head may have found since
@@ -181,6 +227,17 @@ impl State {
     }
 }
 
+async fn id_of_server(socket: &Socket) -> Result<ServerId, Fault> {
+    let said = fault::answered(socket.ask(cmd("INFO").arg("server")).await)?;
+    let text = match &said {
+        Value::BulkString(text) => str::from_utf8(text).unwrap_or_default(),
+        Value::VerbatimString { text, .. } => text,
+        _ => "",
+    };
+    let id = text.lines().find_map(|line| line.strip_prefix("run_id:")?.get(..16));
+    id.and_then(|id| ServerId::from_str_radix(id, 16).ok()).ok_or_else(|| strange(&said))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,7 +246,9 @@ mod tests {
     const STEP: Duration = Duration::from_millis(100);
 
     fn session() -> (Arc<Session>, Instant) {
-        (Session::new("lock_channel:", "us", PATIENCE), Instant::now())
+        let (session, start) = (Session::new("lock_channel:", "us", PATIENCE), Instant::now());
+        session.state.send_modify(|state| _ = state.runs_scripts_at(7, start));
+        (session, start)
     }
 
     fn hears(session: &Session, on: u64, text: &str) {
@@ -199,7 +258,7 @@ mod tests {
     #[tokio::test]
     async fn a_hold_counts_from_the_sending_of_the_last_beat_that_was_heard() {
         let (session, start) = session();
-        session.listens(1, start);
+        session.listens((1, 7), start);
         assert_eq!(session.proved(start), None, "nothing is heard yet");
         let beat = session.next_beat(start + STEP);
         hears(&session, 1, "forged");
@@ -217,12 +276,12 @@ mod tests {
     async fn a_hold_counts_on_a_connection_only_if_it_was_asked_for_after_that_one_listened() {
         let (session, start) = session();
         let early = start.checked_sub(STEP).unwrap();
-        session.listens(1, start);
+        session.listens((1, 7), start);
         let beat = session.next_beat(start + STEP);
         hears(&session, 1, &beat);
         assert_eq!(session.proved(early), None);
 
-        session.listens(2, start + STEP * 4);
+        session.listens((2, 7), start + STEP * 4);
         let beat = session.next_beat(start + STEP * 5);
         hears(&session, 2, &beat);
         let [before, after] = [STEP * 3, STEP * 4].map(|after| start + after);
@@ -234,16 +293,37 @@ mod tests {
     #[tokio::test]
     async fn what_a_former_connection_still_hears_proves_nothing() {
         let (session, start) = session();
-        session.listens(1, start);
+        session.listens((1, 7), start);
         let first = session.next_beat(start);
         hears(&session, 1, &first);
         let late = session.next_beat(start + STEP);
-        session.listens(2, start + STEP * 2);
+        session.listens((2, 7), start + STEP * 2);
         hears(&session, 1, &late);
         assert_eq!(session.proved(start), Some(start));
         assert_eq!(session.proved(start + STEP * 3), None);
         let next = session.next_beat(start + STEP * 3);
         hears(&session, 1, &next);
         assert_eq!(session.proved(start + STEP * 3), None);
+    }
+
+    #[tokio::test]
+    async fn a_hold_counts_only_if_messages_come_from_the_server_that_has_it() {
+        let (session, start) = session();
+        let runs_scripts_at = |at, when| {
+            session.state.send_modify(|state| _ = state.runs_scripts_at(at, when));
+        };
+        session.listens((1, 8), start);
+        let beat = session.next_beat(start);
+        hears(&session, 1, &beat);
+        assert_eq!(session.proved(start), None, "they come from another one");
+
+        runs_scripts_at(8, start + STEP * 2);
+        assert_eq!(session.proved(start + STEP), None, "it was asked for at the other server");
+        assert!(session.has_begun_since(start + STEP));
+        assert_eq!(session.proved(start + STEP * 2), Some(start));
+
+        runs_scripts_at(7, start + STEP * 3);
+        runs_scripts_at(8, start + STEP * 4);
+        assert_eq!(session.proved(start + STEP * 3), None, "it may be at the other server");
     }
 }

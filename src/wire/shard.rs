@@ -23,6 +23,7 @@ use crate::wire::node::Node;
 use crate::wire::passwords::shown;
 use crate::wire::replies::{field, strange};
 use crate::wire::scripts::{Dialect, Library};
+use crate::wire::session::Session;
 use crate::wire::socket::Socket;
 
 pub(crate) use acks::{Acks, Quorum, Shortage};
@@ -178,6 +179,7 @@ pub(crate) struct CommandDuty {
     warned_of_eviction: AtomicBool,
     /// It is the link for scripts that replicas have to acknowledge.
     is_acknowledging: bool,
+    session: Option<Arc<Session>>,
 }
 
 impl CommandDuty {
@@ -198,7 +200,13 @@ impl CommandDuty {
             facts: Arc::default(),
             warned_of_eviction: AtomicBool::new(false),
             is_acknowledging: false,
+            session: None,
         }
+    }
+
+    /// The client has this session.
+    pub(crate) fn in_session(self, session: Option<Arc<Session>>) -> Self {
+        Self { session, ..self }
     }
 
     /// The duty of a second link to the same server. It learns the clock and the primary separately: for a moment the two
@@ -214,6 +222,8 @@ impl CommandDuty {
             facts: Arc::clone(&self.facts),
             warned_of_eviction: AtomicBool::new(true),
             is_acknowledging: true,
+            // A client whose grants replicas acknowledge has none.
+            session: None,
         }
     }
 }
@@ -227,6 +237,9 @@ impl Duty for CommandDuty {
         Box::pin(async move {
             hello.accepted(&self.expected)?;
             self.facts.learn(hello, &self.expected);
+            if let Some(session) = &self.session {
+                session.runs_scripts_on(socket).await?;
+            }
             let is_node = matches!(self.expected, Expected::Node { .. });
             let dialect = is_node.then(|| self.facts.dialect());
             let library = Library::new(self.layout.never_calls(), dialect);

@@ -58,7 +58,7 @@ impl Connection<'_> {
                 };
                 self.call(script, &fill).await
             }
-            (Renew::Holders(_), None) if self.common().is_in_session => {
+            (Renew::Holders(_), None) if self.common().is_in_session() => {
                 self.ask(&LINE_RENEW_IN_SESSION, keys, fill).await
             }
             _ => self.ask(renew.script(), keys, fill).await,
