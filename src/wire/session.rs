@@ -52,7 +52,7 @@ struct State {
     begun: u64,
 }
 
-/// A run of a server: the first half of what it calls its `run_id`.
+/// A run of a server: the last 16 digits of what it calls its `run_id`.
 type ServerId = u64;
 
 /// A connection that listens, or has listened.
@@ -234,7 +234,7 @@ async fn id_of_server(socket: &Socket) -> Result<ServerId, Fault> {
         Value::VerbatimString { text, .. } => text,
         _ => "",
     };
-    let id = text.lines().find_map(|line| line.strip_prefix("run_id:")?.get(..16));
+    let id = text.lines().find_map(|line| line.strip_prefix("run_id:")?.trim_end().get(24..));
     id.and_then(|id| ServerId::from_str_radix(id, 16).ok()).ok_or_else(|| strange(&said))
 }
 

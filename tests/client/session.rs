@@ -32,7 +32,14 @@ async fn worker_that_holds() {
     let grace: u64 = boss.variable("GRACE").parse().unwrap();
     let config = if grace == 0 { without() } else { within(Duration::from_millis(grace)) };
     let client = comes_in(boss.variable("URL"), config).await;
-    let guard = locked(&client, &boss.variable("KIND")).await;
+    let kind = boss.variable("KIND");
+    if kind == "leader" {
+        let leadership = client.election("a").campaign().await.unwrap();
+        boss.tell("granted");
+        while leadership.is_leader() && boss.order().await.is_some() {}
+        return;
+    }
+    let guard = locked(&client, &kind).await;
     boss.tell("granted");
     while let Some(order) = boss.order().await {
         assert_eq!(order, "valid?");
@@ -85,6 +92,44 @@ async fn the_lock_of_a_killed_process_is_free_long_before_its_lease_is_over() {
         assert!(took >= PATIENCE, "{kind}: {took:?}");
         assert!(guard.is_valid());
     }
+}
+
+#[tokio::test]
+async fn another_candidate_leads_soon_after_the_death_of_a_leader() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let mut leader = holder(&server, "leader", GRACE).await;
+    let client = comes_in(server.url(), within(GRACE)).await;
+    let next = tokio::spawn(async move { client.election("a").campaign().await });
+    parked(&admin, "a", 1).await;
+
+    leader.kill9();
+
+    let leadership = timeout(SOON, next).await.expect("soon").unwrap().unwrap();
+    assert!(leadership.is_leader());
+}
+
+/// The name of the channel has both in it, in the client and in the scripts.
+#[tokio::test]
+async fn a_holder_in_a_namespace_and_another_database_is_heard() {
+    judged(async || {
+        let server = Server::start().await;
+        let url = format!("{}/3", server.url().trim_end_matches('/'));
+        let config = within(Duration::from_secs(1)).namespace("billing");
+        let ours = comes_in(&url, config.clone()).await;
+        let guard = ours.lock("a b%").lock().await.unwrap();
+        let theirs = comes_in(&url, config).await;
+        let waiter = tokio::spawn(async move { theirs.lock("a b%").lock().await });
+        sleep(Duration::from_secs(3)).await;
+        assert!(!waiter.is_finished() && guard.is_valid());
+        let channels: Vec<String> = server
+            .admin()
+            .await
+            .cmd(&["PUBSUB", "CHANNELS", "billing:lock_channel:3:session:*"])
+            .await;
+        assert_eq!(channels.len(), 2, "{channels:?}");
+    })
+    .await;
 }
 
 #[tokio::test]
