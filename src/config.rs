@@ -265,10 +265,13 @@ impl Config {
     ///
     /// What it costs:
     ///
+    /// - Only a waiter in line looks. A [`try_lock`](crate::Lock::try_lock) alone finds the lock held until its lease is over.
     /// - This client publishes one message each second or more often, and hears it.
     /// - The first waiter in line for a lock of such a client asks six times within the grace, however long it waits. So if ten
     ///   thousand locks are held and waited for, a grace of 3 s costs twenty thousand requests a second.
-    /// - A client that loses its connection for longer than the grace may lose its locks. Without a session it keeps them for a lease.
+    /// - A client that loses its connection for messages for longer than the grace may lose its locks. Without a session it keeps them. A
+    ///   call that begins meanwhile waits up to [`response_timeout`](Self::response_timeout) for the connection. Then it may be
+    ///   granted a lock that is suspended.
     ///
     /// All native kinds profit alike, and so do elections and jobs. A client without this setting takes the locks of clients that have
     /// it, in the same way. Clients of versions that do not know sessions do not, and wait for the lease. Behind a

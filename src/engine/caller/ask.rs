@@ -109,8 +109,10 @@ impl Caller {
         self.known.iter().for_each(|known| known.wants_to_ask());
         let tried = self.engine.commands.tried(&entry.keys);
         let _ = within(self.engine.config.response(), tried).await;
-        if let Some(session) = &self.engine.session {
-            // Otherwise the caller might be granted a lock that is suspended from the beginning.
+        // Otherwise the caller might be granted a lock that is suspended from the beginning. A waiter has to show signs of life meanwhile.
+        if let Some(session) = &self.engine.session
+            && !entry.was_told_to_wait()
+        {
             let _ = within(self.engine.config.response(), session.is_heard()).await;
         }
     }
