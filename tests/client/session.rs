@@ -56,7 +56,7 @@ async fn locked(client: &Client, kind: &str) -> Guard {
         "permits" => client.semaphore("a", 3).acquire_many(2).await,
         other => panic!("what is {other}?"),
     }
-    .unwrap()
+    .expect("it is granted")
 }
 
 async fn holder(server: &Server, kind: &str, grace: Duration) -> Worker {
