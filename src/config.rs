@@ -74,6 +74,7 @@ pub struct Config {
     pub(crate) prefix: String,
     pub(crate) hand_off: HandOff,
     pub(crate) keep: Duration,
+    pub(crate) session: Option<Duration>,
     pub(crate) connect_timeout: Duration,
     pub(crate) start_timeout: Duration,
     response_timeout: Option<Duration>,
@@ -104,6 +105,7 @@ impl Default for Config {
             prefix: String::new(),
             hand_off: HandOff::default(),
             keep: Duration::ZERO,
+            session: None,
             connect_timeout: Duration::from_secs(2),
             start_timeout: Duration::ZERO,
             response_timeout: None,
@@ -242,6 +244,60 @@ impl Config {
     #[must_use]
     pub fn keep(mut self, time: Duration) -> Self {
         self.keep = time;
+        self
+    }
+
+    /// Has locks end with the process of this client, this time after its death at the latest. Default: they end when their leases
+    /// are over. A good grace is 3 s.
+    ///
+    /// Redis knows at once when a process dies: the connection on which the client listens for messages ends. With a
+    /// session, the first waiter in line looks whether the holder's client still listens. If it has not listened for five sixths of the
+    /// grace, the waiter gets the lock, however long the lease is. A process that stands still keeps its connection, and its locks until
+    /// their leases are over. So do a process whose host dies, and one whose network is cut.
+    ///
+    /// What it means for a holder: the client hears itself every second or more often. If it has not heard itself for five sixths of
+    /// the grace, since its connection has broken or the server does not answer, its holds are *suspended*: another client may
+    /// take the lock soon. Then [`Guard::is_valid`](crate::Guard::is_valid) is `false`, and
+    /// [`Guard::remaining`](crate::Guard::remaining) zero. But the lock is not lost yet: [`Guard::ended`](crate::Guard::ended) stays
+    /// silent, and `run` goes on. When the client is connected again, it asks for all its holds at once. Each of them is then valid
+    /// again, or lost, which `ended` reports. So check `is_valid` before each critical step, as always, and wait for what follows if it
+    /// is `false`. `remaining` is never longer than the grace: it says for how long nobody else can have the lock whatever happens.
+    ///
+    /// What it costs:
+    ///
+    /// - Only a waiter in line looks. A [`try_lock`](crate::Lock::try_lock) alone finds the lock held until its lease is over.
+    /// - This client publishes one message each second or more often, and hears it.
+    /// - The first waiter in line for a lock of such a client asks six times within the grace, however long it waits. So if ten
+    ///   thousand locks are held and waited for, a grace of 3 s costs twenty thousand requests a second.
+    /// - A client that loses its connection for messages for longer than the grace may lose its locks. Without a session it keeps them. A
+    ///   call that begins meanwhile waits up to [`response_timeout`](Self::response_timeout) for the connection. Then it may be
+    ///   granted a lock that is suspended.
+    ///
+    /// All native kinds profit alike, and so do elections and jobs. A client without this setting takes the locks of clients that have
+    /// it, in the same way. Clients of versions that do not know sessions do not, and wait for the lease. Behind a
+    /// proxy that keeps the connection to the server when the process dies, the locks end with their leases.
+    ///
+    /// The users of all clients need the permission `+pubsub|numsub`. Without it, a waiter waits for the lease. A session is for
+    /// one server: in a cluster and behind sentinels, [`Client::connect_with`](crate::Client::connect_with) refuses it.
+    ///
+    /// Allowed: 1 s to the watchdog timeout. It must not be set together with [`replicas`](Self::replicas). With [`Layout::Redisson`] it must not be set, since Redisson looks at leases only.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// use parklock::{Client, Config};
+    /// use std::time::Duration;
+    ///
+    /// let grace = Duration::from_secs(3);
+    /// let client = Client::connect_with(&url, Config::default().session(grace)).await?;
+    /// let guard = client.lock("doc:session").lock().await?;
+    /// assert!(guard.is_valid() && guard.remaining() < grace);
+    /// guard.unlock().await?; // if the process were killed instead, the lock would be free after 3 s
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn session(mut self, grace: Duration) -> Self {
+        self.session = Some(grace);
         self
     }
 
@@ -547,7 +603,7 @@ impl Config {
 
     /// The durations that were set, or that have a default of their own, by the names of their setters.
     #[cfg(feature = "serde")]
-    pub(crate) fn times(&self) -> [(&'static str, Option<Duration>); 12] {
+    pub(crate) fn times(&self) -> [(&'static str, Option<Duration>); 13] {
         [
             ("watchdog_timeout", Some(self.watchdog_timeout)),
             ("max_hold", self.max_hold),
@@ -561,6 +617,7 @@ impl Config {
             ("subscription_linger", Some(self.subscription_linger)),
             ("ack_timeout", self.ack_timeout),
             ("keep", Some(self.keep)),
+            ("session", self.session),
         ]
     }
 
@@ -572,6 +629,14 @@ impl Config {
     pub(crate) fn response(&self) -> Duration {
         self.response_timeout
             .unwrap_or_else(|| Duration::from_secs(2).min(self.watchdog_timeout / 4))
+    }
+
+    /// For how long waiters see nobody listen before they take a lock: so much less than the grace that a look, of which there are
+    /// five in this time, and the answer to it fit into the grace.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        let millis = |grace: Duration| grace.as_millis() / 6 * 5;
+        let patience = self.session.map(millis)?;
+        Some(Duration::from_millis(u64::try_from(patience).unwrap_or(u64::MAX)))
     }
 
     pub(crate) fn acks(&self) -> Duration {

@@ -7,8 +7,8 @@ use std::fmt;
 use crate::config::{LONGEST_NAMESPACE, Layout};
 use crate::error::{Error, Result};
 use crate::kinds::{
-    CLIENTS, Family, KeyFormat, Kind, Line, NATIVE_LOCK, NOTES, OWN_PREFIXES, REDISSON_CHANNEL,
-    REDISSON_TOKENS, Row, TOKEN_COUNTER, TokenCounter,
+    CLIENTS, Family, KeyFormat, Kind, Line, NATIVE_CHANNEL, NATIVE_LOCK, NOTES, OWN_PREFIXES,
+    REDISSON_CHANNEL, REDISSON_TOKENS, Row, TOKEN_COUNTER, TokenCounter,
 };
 use crate::meters::{Labels, Meters};
 use crate::slot::Slot;
@@ -86,6 +86,13 @@ impl fmt::Display for Key<'_> {
 /// The key under which a client describes itself. The prefix is a namespace and a colon, or empty.
 pub(crate) fn of_client(prefix: &str, client: &str) -> String {
     format!("{prefix}{CLIENTS}{client}}}")
+}
+
+/// The prefix of all native channels of a client: see [`Keys::channel_prefix`].
+pub(crate) fn channel_prefix(space: Space, prefix: &str) -> String {
+    let (Space::Database(number) | Space::Cluster(number)) = space;
+    let database = if number > 0 { format!("{number}:") } else { String::new() };
+    format!("{prefix}{NATIVE_CHANNEL}{database}")
 }
 
 /// The id of a tenure. A client never uses it again.

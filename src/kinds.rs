@@ -184,7 +184,7 @@ impl Family {
 /// The prefixes of a native lock's keys. The name follows, in braces.
 pub(crate) const NATIVE_LOCK: &str = "lock:";
 pub(crate) const NATIVE_LINE: &str = "lock_queue:";
-const NATIVE_CHANNEL: &str = "lock_channel:";
+pub(crate) const NATIVE_CHANNEL: &str = "lock_channel:";
 pub(crate) const REDISSON_CHANNEL: &str = "redisson_lock__channel:";
 pub(crate) const REDISSON_FAIR_LINE: &str = "redisson_lock_queue:";
 pub(crate) const REDISSON_TOKENS: &str = "redisson_lock_token:";

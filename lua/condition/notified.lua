@@ -40,6 +40,9 @@ local function put_in(entries, number)
   return number
 end
 
+-- A notification outlives the session of its client by a short lease at most, so none is judged by it.
+local function first_holders() return {} end
+
 -- Makes this many notifications available to other waiters. If nobody waits, they are dropped: a condition
 -- remembers nothing.
 local function pass_on(count)

@@ -86,6 +86,7 @@ local function wait()
   local is_new = not own.place
   asker, asks_for = field, lease
   let_go()
+  sessions.end_them()
   if is_new and part <= capacity - used and redis.call('exists', line) == 0 then return take(lease) end
   -- A client that comes to a quick line shows one more sign of life before its callers count as asleep. All callers of a
   -- client share one life: the first of them shows that sign, and one of the others asks for all others. In a slow line
@@ -120,7 +121,7 @@ local function wait()
   if sign_is_due then again = math.min(a_third, math.max(1, sign_is_due)) end
   if is_unfinished then return { HELD, 0, own.place, 1, ahead } end
   if is_near(own.place) or relies_on_asker or is_relied_on and is_first_of_client then
-    return { HELD, asks_again_after(again, a_third), own.place, 1, ahead }
+    return { HELD, sessions.looks_again_after(asks_again_after(again, a_third)), own.place, 1, ahead }
   end
   if is_relied_on then return { HELD, again < 0 and a_third or math.min(again, a_third), own.place, 0, ahead } end
   -- All waiters near the front may die together with the holder. Then a client behind them makes the next call. A
@@ -150,6 +151,7 @@ local function give_back_old()
 end
 
 local function attempt()
+  sessions.is_heard_again(notes, field)
   if old ~= '' then give_back_old() end
   if is_over then end_hold(field) end -- put_in() would count it twice
   if left then return take(math.max(lease, left), true) end

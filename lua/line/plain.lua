@@ -28,6 +28,12 @@ local function holds(field)
   return redis.call('hexists', lock, field) == 1 and redis.call('pttl', lock)
 end
 
+-- The owner fields of the holders; of none if the user may not read them.
+local function first_holders()
+  local fields = redis.pcall('hkeys', lock)
+  return fields.err and {} or fields
+end
+
 -- The server itself deletes the key when the lease is over.
 local function let_go() end
 

@@ -15,7 +15,9 @@ local function attempt(i, lock, line, field, lease)
   if first then return put(lock, field, lease, first + i - 1) end
   if redis.call('exists', lock, line) == 0 then return grant(lock, field, lease) end
   redis.call('hdel', lock, 'parklock:nobody') -- changes nothing, and a replica refuses it
-  if redis.call('hexists', lock, field) == 0 then return CONTENDED, 0 end
+  -- The notes, which this script has not, may say that nobody listens to a client with a session (see sessions.lua). It asks again,
+  -- with acquire.lua.
+  if redis.call('hexists', lock, field) == 0 or field:find('+', 1, true) then return CONTENDED, 0 end
   return grant(lock, field, math.max(lease, redis.call('pttl', lock)))
 end
 

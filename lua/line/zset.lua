@@ -74,6 +74,11 @@ local function let_go()
   redis.call('zrem', lock, unpack(gone))
 end
 
+-- The owner fields of the holders whose leases end first, BOUND of them: so those whose clients renew them no longer.
+local function first_holders()
+  return is_foreign and {} or redis.call('zrange', lock, '0', '+inf', 'BYSCORE', 'LIMIT', '0', BOUND)
+end
+
 -- Removes all holds. Returns how many there were, and the owner fields of the first ones.
 local function end_all_holds()
   local named = redis.call('zrange', lock, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', '0', BOUND)

@@ -11,6 +11,9 @@ const SHORTEST_WATCH: Duration = Duration::from_millis(100);
 /// A dead waiter at the front keeps everybody from a free lock for as long as its own client says.
 const LONGEST_LIFE: Duration = Duration::from_secs(600);
 
+/// A client beats at least four times in this.
+const SHORTEST_GRACE: Duration = Duration::from_secs(1);
+
 const SHORTEST_ANSWER: Duration = Duration::from_millis(1);
 
 impl Config {
@@ -40,6 +43,22 @@ impl Config {
             (
                 self.keep.is_zero() || self.layout == Layout::Native,
                 "keep must be zero in Redisson's layout, since Redisson asks nobody to give up a lock",
+            ),
+            (
+                self.session.is_none_or(|grace| grace >= SHORTEST_GRACE),
+                "session must be at least 1 s, or a moment without an answer would suspend every lock",
+            ),
+            (
+                self.session.is_none_or(|grace| grace <= self.watchdog_timeout),
+                "session must be at most watchdog_timeout, since a lock ends with its lease anyway",
+            ),
+            (
+                self.session.is_none() || self.layout == Layout::Native,
+                "session must not be set in Redisson's layout, since Redisson looks at leases only",
+            ),
+            (
+                self.session.is_none() || self.replicas == 0,
+                "session must not be set with replicas, since nobody listens to a promoted replica yet",
             ),
             // Answers.
             (
@@ -200,5 +219,12 @@ mod tests {
             refusal(config().layout(Layout::Redisson).keep(second)).contains("keep must be zero")
         );
         assert!(config().keep(second * 86_400).check().is_ok());
+        assert!(refusal(config().session(second / 2)).contains("session must be at least 1 s"));
+        assert!(refusal(config().session(second * 31)).contains("session must be at most"));
+        let with_redisson = config().layout(Layout::Redisson).session(second * 3);
+        assert!(refusal(with_redisson).contains("session must not be set in Redisson's layout"));
+        assert!(refusal(config().session(second * 3).replicas(1)).contains("with replicas"));
+        assert!(config().session(second).check().is_ok());
+        assert!(config().session(second * 30).check().is_ok());
     }
 }

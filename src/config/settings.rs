@@ -117,6 +117,7 @@ pub(crate) struct Fields {
     subscription_linger: Option<Given>,
     ack_timeout: Option<Given>,
     keep: Option<Given>,
+    session: Option<Given>,
     max_waiters: Option<Given>,
     replicas: Option<Given>,
     layout: Option<Given>,
@@ -142,7 +143,7 @@ impl Fields {
     pub(crate) fn applied(self) -> Result<Config, String> {
         type Set<T> = fn(Config, T) -> Config;
         let mut config = Config::default();
-        let times: [(&str, _, Set<Duration>); 12] = [
+        let times: [(&str, _, Set<Duration>); 13] = [
             ("watchdog_timeout", self.watchdog_timeout, Config::watchdog_timeout),
             ("max_hold", self.max_hold, Config::max_hold),
             ("connect_timeout", self.connect_timeout, Config::connect_timeout),
@@ -155,6 +156,7 @@ impl Fields {
             ("subscription_linger", self.subscription_linger, Config::subscription_linger),
             ("ack_timeout", self.ack_timeout, Config::ack_timeout),
             ("keep", self.keep, Config::keep),
+            ("session", self.session, Config::session),
         ];
         for (field, given, set) in times {
             if let Some(given) = given {

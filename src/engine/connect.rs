@@ -23,13 +23,13 @@ use crate::engine::owned::Owned;
 use crate::engine::releaser::{Job, Outbox, Releaser};
 use crate::engine::unpolled::look_out;
 use crate::engine::watchdog::{Rhythm, Watchdog};
-use crate::error::Result;
-use crate::keys::{Space, of_client};
+use crate::error::{Error, Result};
+use crate::keys::{Space, channel_prefix, of_client};
 use crate::meters;
 use crate::pause::jittered;
 use crate::wire::{
     Acquire, Address, Addresses, Answer, Card, Cluster, Commands, CommonArgs, Crew, Destination,
-    Fault, Heard, OnChange, Requests, Sentinels, Subscriber, Target, watch_failovers,
+    Fault, Heard, OnChange, Requests, Sentinels, Session, Subscriber, Target, watch_failovers,
 };
 
 /// The pauses between attempts to connect to a server that is not there yet.
@@ -103,8 +103,10 @@ impl Engine {
     async fn connect_to(to: To, client: String, config: Config, first: First) -> Result<Arc<Self>> {
         meters::describe();
         let client = keep::id_of(client, !config.keep.is_zero());
+        let (client, session) = to.in_session(client, &config)?;
+        let (layout, life) = (config.layout, config.life());
         let common =
-            CommonArgs::new(client.clone(), config.layout, config.life(), line_ttl(&config));
+            CommonArgs::new(client.clone(), layout, life, line_ttl(&config), session.clone());
         let (releaser, jobs) = mpsc::unbounded_channel();
         let memory = Arc::new(Memory::new(client, config, releaser));
         let (stop, space) = (CancellationToken::new(), to.space());
@@ -115,7 +117,8 @@ impl Engine {
         let heard = move |channel: &str, heard: Heard<'_>| listener.hear(channel, heard);
         let on_change: OnChange = Arc::new(move |changed| watcher.hear_change(changed));
         let crew = crew(&memory, stop.clone());
-        let linked = to.link(common, crew, &memory.config, (heard, on_change), first).await;
+        let with = (crew, session.clone());
+        let linked = to.link(common, with, &memory.config, (heard, on_change), first).await;
         let (commands, subscriber) = linked.map_err(|fault| fault.into_outage(""))?;
 
         let waiters = Arc::<AtomicUsize>::default();
@@ -124,6 +127,7 @@ impl Engine {
             requests: Requests::new(&commands, orphans(memory.outbox.clone())),
             commands,
             subscriber,
+            session,
             owned: Owned::default(),
             rhythm: rhythm(&memory.config),
             budget: Budget::new(&memory.config),
@@ -149,6 +153,7 @@ impl Engine {
             outages: Arc::clone(&self.outages),
             rhythm: self.rhythm,
             started: self.started,
+            session: self.session.clone(),
         };
         let releaser = Releaser {
             jobs,
@@ -227,25 +232,49 @@ impl To {
         }
     }
 
+    /// The session of this client, if it is to have one, and the id that says so.
+    ///
+    /// # Errors
+    /// Holds would end with a session that says nothing about the server that has them: a promoted replica has no listeners, and
+    /// a former primary may still have them.
+    fn in_session(
+        &self,
+        client: String,
+        config: &Config,
+    ) -> Result<(String, Option<Arc<Session>>)> {
+        let Some(patience) = config.patience() else { return Ok((client, None)) };
+        if !matches!(self, Self::One(_)) {
+            return Err(Error::config(
+                "session is for one server: it must not be set in a cluster or behind sentinels",
+            ));
+        }
+        // Whoever waits for a lock of this client has to know its patience: see lua/line/sessions.lua.
+        let client = format!("{client}+{}", patience.as_millis());
+        let session =
+            Session::new(&channel_prefix(self.space(), &config.prefix), &client, patience);
+        Ok((client, Some(session)))
+    }
+
     /// Opens the first connections if they are wanted now, and has the crew maintain them.
     async fn link(
         self,
         common: CommonArgs,
-        crew: Crew,
+        (crew, session): (Crew, Option<Arc<Session>>),
         config: &Config,
         (heard, on_change): (impl Fn(&str, Heard<'_>) + Send + Sync + 'static, OnChange),
         first: First,
     ) -> Result<(Commands, Subscriber), Fault> {
+        let with = (&crew, session);
         match self {
             Self::One(address) => {
                 let destination = Destination::Fixed(Arc::new(*address));
-                link_to_one(destination, common, &crew, config, (heard, on_change), first).await
+                link_to_one(destination, common, with, config, (heard, on_change), first).await
             }
             Self::Sentinel(sentinels) => {
                 let sentinels = Arc::new(*sentinels);
                 let destination = Destination::Primary(Arc::clone(&sentinels));
                 let hears = (heard, on_change);
-                let linked = link_to_one(destination, common, &crew, config, hears, first).await?;
+                let linked = link_to_one(destination, common, with, config, hears, first).await?;
                 (crew.spawn)(Box::pin(watch_failovers(sentinels, crew.stop.clone())));
                 Ok(linked)
             }
@@ -266,7 +295,7 @@ impl To {
 async fn link_to_one(
     destination: Destination,
     common: CommonArgs,
-    crew: &Crew,
+    (crew, session): (&Crew, Option<Arc<Session>>),
     config: &Config,
     (heard, on_change): (impl Fn(&str, Heard<'_>) + Send + Sync + 'static, OnChange),
     first: First,
@@ -274,7 +303,7 @@ async fn link_to_one(
     let linger = config.linger();
     let (commands, mut command_link) =
         Commands::new(destination.clone(), common, config, on_change);
-    let (subscriber, mut subscriber_link) = Subscriber::new(destination, linger, heard);
+    let (subscriber, mut subscriber_link) = Subscriber::new(destination, (linger, session), heard);
     if first == First::Now {
         tokio::try_join!(command_link.start(), subscriber_link.start())?;
     }

@@ -29,7 +29,9 @@ use crate::keys::{Keys, Space, TenureId};
 use crate::kinds::{Holders, Kind};
 use crate::meters::Waits;
 use crate::owner::OwnerId;
-use crate::wire::{Commands, Connection, Fault, Requests, Secret, Subscriber, Subscription};
+use crate::wire::{
+    Commands, Connection, Fault, Requests, Secret, Session, Subscriber, Subscription,
+};
 
 /// The pause before a retry after a failure, plus or minus half.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -54,6 +56,8 @@ pub(crate) struct Core {
     pub(crate) commands: Commands,
     pub(crate) requests: Requests,
     pub(crate) subscriber: Subscriber,
+    /// See [`Config::session`].
+    pub(crate) session: Option<Arc<Session>>,
     pub(crate) owned: Owned,
     pub(crate) rhythm: Rhythm,
     pub(crate) budget: Budget,
@@ -243,11 +247,18 @@ impl Engine {
             // A caller that has passed a latch holds nothing.
             return Ok(Hold::new(tenure, 0));
         }
+        if let Some(session) = &self.session {
+            tenure.ends_with(session);
+        }
         self.owned.enter(holder.wish.owner, &tenure);
         if self.commands.tracks(&tenure.keys) {
             tenure.track_soon();
         }
         if self.outbox.timetable.enter(&tenure, tenure.next_look(self.rhythm.idle)) {
+            // The client may have connected anew since it asked, and the watchdog has not found this tenure.
+            if tenure.is_of_former_connection() {
+                self.outbox.timetable.hasten(&tenure);
+            }
             return Ok(Hold::new(tenure, 0));
         }
         // The client was closed meanwhile.

@@ -134,7 +134,7 @@ impl Engine {
     /// Extends a tenure to at least this long from now.
     pub(crate) async fn extend(&self, hold: &Hold, lease: Duration) -> Result<()> {
         let (tenure, lease) = (&hold.tenure, checked_lease(lease)?);
-        if hold.remaining().is_zero() {
+        if hold.rest_of_lease().is_zero() {
             return Err(hold.lost());
         }
         let (ttl, sent) = (tenure.at_least(lease), Instant::now());

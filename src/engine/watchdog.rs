@@ -22,7 +22,7 @@ use crate::engine::grant::Loss;
 use crate::engine::outages::Outages;
 use crate::engine::releaser::{Job, Outbox};
 use crate::meters;
-use crate::wire::{Commands, Fault, Node, Renewal};
+use crate::wire::{Commands, Fault, Node, Renewal, Session};
 
 pub(crate) use rhythm::Rhythm;
 
@@ -36,12 +36,14 @@ pub(crate) struct Watchdog {
     pub(crate) outages: Arc<Outages>,
     pub(crate) rhythm: Rhythm,
     pub(crate) started: Instant,
+    pub(crate) session: Option<Arc<Session>>,
 }
 
 impl Watchdog {
     pub(crate) async fn run(self, stop: CancellationToken) {
         let is_connected = |node: Option<&Node>| self.commands.is_connected(node);
-        let watches = async { tokio::join!(self.watch(), self.outages.tell(is_connected)) };
+        let watches =
+            async { tokio::join!(self.watch(), self.resume(), self.outages.tell(is_connected)) };
         stop.run_until_cancelled(watches).await;
     }
 
@@ -58,6 +60,21 @@ impl Watchdog {
                     renewals.extend(batches.map(|batch| self.renew(batch.to_vec())));
                 }
                 Some(()) = renewals.next() => {}
+            }
+        }
+    }
+
+    /// Renews all tenures when the client has connected anew: by then, others may have found that it does not listen. A tenure that
+    /// begins just now sees that itself.
+    async fn resume(&self) {
+        let Some(session) = &self.session else { return };
+        let mut begun = 0;
+        loop {
+            begun = session.begins_anew(begun).await;
+            for tenure in self.outbox.timetable.tenures() {
+                if tenure.is_of_former_connection() {
+                    self.outbox.timetable.hasten(&tenure);
+                }
             }
         }
     }
@@ -147,7 +164,13 @@ impl Watchdog {
         match answer {
             Ok(true) => {
                 // If the tenure is over, the next look sweeps it.
-                tenure.prolong(sent, ttl);
+                if tenure.prolong(sent, ttl) {
+                    tenure.is_heard_again(sent);
+                }
+                if tenure.is_of_former_connection() {
+                    // The client has connected anew while this renewal was under way.
+                    self.outbox.timetable.hasten(tenure);
+                }
                 self.outages.passes(tenure, true);
                 tenure.renew_at(self.rhythm_of(tenure).next(self.started, Instant::now()));
                 self.look_again(tenure);

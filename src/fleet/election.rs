@@ -253,7 +253,7 @@ impl Election {
                 guard.extend(self.lease()).await?;
             }
             // If the answer took so long that the lease is about to expire, ask again.
-            if guard.remaining() > self.margin {
+            if guard.rest_of_lease() > self.margin {
                 let candidate = (&self.candidacy, self.margin, &self.who);
                 return Ok(Leadership::begin(self.engine(), guard, candidate));
             }

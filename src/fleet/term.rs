@@ -64,7 +64,7 @@ impl Term {
         if self.over.is_cancelled() {
             return Duration::ZERO;
         }
-        let left = self.hold.remaining().saturating_sub(self.margin);
+        let left = self.hold.remaining_before(self.margin);
         if left.is_zero() {
             self.end();
         }

@@ -233,21 +233,30 @@ impl Guard {
     /// this process could run for a while. It turns `false` early enough if the clocks of this machine and of the
     /// server run at the same speed to within 1 %, which is the allowance of Redlock (redis.io, *Distributed locks with
     /// Redis*). No check can rule out a pause between the check and the next line.
+    ///
+    /// With [`Config::session`](crate::Config::session), it is `false` too while the hold is suspended, and `true` again if the
+    /// server confirms the hold.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.hold.is_valid()
     }
 
-    /// How long the lock stays ours if no renewal is confirmed from now on. Zero if it is lost or released.
+    /// How long the lock stays ours if no renewal is confirmed from now on. Zero if it is lost or released, and while it is
+    /// suspended. With [`Config::session`](crate::Config::session), it is never longer than the grace.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.hold.remaining()
     }
 
+    /// How long the lock lasts before it is lost. It may be suspended earlier.
+    pub(crate) fn rest_of_lease(&self) -> Duration {
+        self.hold.rest_of_lease()
+    }
+
     /// Resolves when the lock is no longer held: released or lost.
     ///
-    /// It resolves at once when the server reports that the lock is gone, and at the deadline at the latest. The future
-    /// is independent of the guard: it may outlive the guard, and run in another task.
+    /// It resolves at once when the server reports that the lock is gone, and at the deadline at the latest. A hold that is suspended
+    /// ([`Config::session`](crate::Config::session)) has not ended. The future is independent of the guard: it may outlive the guard, and run in another task.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

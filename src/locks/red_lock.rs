@@ -378,7 +378,7 @@ impl RedLock {
     /// Whether a part counts: more than half of its lease is left. A part that was granted in this round has far more
     /// left, since a round takes a small part of the lease.
     fn is_fresh(&self, at: usize, guard: &Guard) -> bool {
-        guard.remaining() > self.locks[at].handle.whole_lease() / 2
+        guard.rest_of_lease() > self.locks[at].handle.whole_lease() / 2
     }
 
     /// Waits until a held server may have become free. Returns the parts that it granted, and those of `kept` that the
@@ -471,7 +471,7 @@ impl RedLock {
             let lease = handle.whole_lease();
             // A part that the watchdog renews need not be extended while half of its lease is left.
             let enough = if handle.fixed_lease().is_none() { lease / 2 } else { lease * 9 / 10 };
-            let is_whole = guard.remaining() > enough;
+            let is_whole = guard.rest_of_lease() > enough;
             let extend = timeout(handle.attempt_limit(), guard.extend(lease));
             (is_whole || matches!(extend.await, Ok(Ok(())))).then_some(*at)
         });

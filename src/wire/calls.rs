@@ -29,7 +29,7 @@ use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
 use crate::wire::proof::Secret;
 use crate::wire::replies::{entry, items, number, released, strange};
-use crate::wire::scripts::{COUNT, RENEW, Script};
+use crate::wire::scripts::{COUNT, RENEW, RENEW_IN_SESSION, Script};
 
 pub(crate) use gathering::{Answered, Batch, Gathering};
 pub(crate) use marks::Claim;
@@ -330,15 +330,19 @@ impl Connection<'_> {
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
         let common = self.common();
         let fill = |words: &mut Words<'_>, _: u64| {
-            words.arg(renewals.len());
+            words.arg(renewals.len() * if common.is_in_session() { 2 } else { 1 });
             for renewal in renewals {
                 words.arg(renewal.keys.lock());
+            }
+            for renewal in renewals.iter().filter(|_| common.is_in_session()) {
+                words.arg(renewal.keys.notes());
             }
             for renewal in renewals {
                 words.arg(renewal.id.of(&common.client)).arg(millis(renewal.ttl));
             }
         };
-        let reply = self.call(&RENEW, &fill).await?;
+        let script = if common.is_in_session() { &RENEW_IN_SESSION } else { &RENEW };
+        let reply = self.call(script, &fill).await?;
         let answers = self.each(reply, renewals.len())?;
         Ok(answers.into_iter().map(|answer| self.kept(answer?)).collect())
     }

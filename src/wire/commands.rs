@@ -40,7 +40,8 @@ impl Commands {
         let (expected, lost) = (destination.expected(), Arc::<Notify>::default());
         let clock = ServerClock::default();
         let duty =
-            CommandDuty::new(common.layout, clock, expected, Arc::new(changes), lost, on_change);
+            CommandDuty::new(common.layout, clock, expected, Arc::new(changes), lost, on_change)
+                .in_session(common.session.clone());
         let generations = Generations::default();
         let (shard, task) = Shard::new((None, destination), duty, &generations, Quorum::of(config));
         let servers = Servers::One(Arc::new(shard));

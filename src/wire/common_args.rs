@@ -1,9 +1,11 @@
 //! The arguments that every script call of a client has.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::Layout;
 use crate::wire::args::millis;
+use crate::wire::session::Session;
 
 /// The arguments common to every script of a client.
 #[derive(Debug)]
@@ -15,6 +17,7 @@ pub(crate) struct CommonArgs {
     pub(crate) waiter_ttl: Duration,
     /// What each request for a place in a line says of this client, as one text: see lua/line/acquire_args.lua.
     pub(crate) line_terms: String,
+    pub(crate) session: Option<Arc<Session>>,
 }
 
 impl CommonArgs {
@@ -25,10 +28,16 @@ impl CommonArgs {
         layout: Layout,
         waiter_ttl: Duration,
         line_ttl: Duration,
+        session: Option<Arc<Session>>,
     ) -> Self {
         let (ttl, line) = (millis(waiter_ttl), millis(line_ttl));
         let line_terms = format!("{ttl} {line} {} ", layout.message(&client));
-        Self { client, layout, waiter_ttl, line_terms }
+        Self { client, layout, waiter_ttl, line_terms, session }
+    }
+
+    /// Whether its holds end with a session.
+    pub(crate) fn is_in_session(&self) -> bool {
+        self.session.is_some()
     }
 
     /// The message that a release of this client publishes.

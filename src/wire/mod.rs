@@ -10,6 +10,7 @@
 //! | the client describes itself | `card.rs` |
 //! | a message arrives, a channel is subscribed, its connection breaks | `subscriber.rs` with `subscriber/channel_link.rs` and `subscriber/message.rs`, `link.rs`. How the server proves a grant by message: `proof.rs` |
 //! | a message of Redisson arrives | It comes on a channel that is not for this client alone, so `hear_of_all` in `engine/listener.rs` makes every contender on that channel ask; the channels: `src/kinds.rs` |
+//! | the client hears that it is listened for | `session.rs` |
 //! | a server has forgotten a script | `connection.rs` sends its text; `scripts.rs` |
 //! | a request fails | `fault.rs`. What may be shown of a server's text: `passwords.rs` |
 //! | a cluster answers `MOVED` or `ASK` | `cluster/redirect.rs`; the map of slots: `cluster.rs`, `cluster/map.rs`, `guide.rs` |
@@ -37,6 +38,7 @@ mod proof;
 mod replies;
 mod scripts;
 mod sentinels;
+mod session;
 mod shard;
 mod socket;
 mod subscriber;
@@ -67,6 +69,7 @@ pub(crate) use node::Node;
 pub(crate) use passwords::{Password, shown, shown_type};
 pub(crate) use proof::{Proof, STAMPS, Secret};
 pub(crate) use sentinels::Sentinels;
+pub(crate) use session::Session;
 pub(crate) use subscriber::{Heard, Subscriber, Subscription, What, Word, publisher, words};
 pub(crate) use target::Target;
 pub(crate) use tracking::{Changed, OnChange};

@@ -23,6 +23,7 @@ use crate::wire::node::Node;
 use crate::wire::passwords::shown;
 use crate::wire::replies::{field, strange};
 use crate::wire::scripts::{Dialect, Library};
+use crate::wire::session::Session;
 use crate::wire::socket::Socket;
 use crate::wire::tracking::{OnChange, Tracking};
 
@@ -181,6 +182,7 @@ pub(crate) struct CommandDuty {
     warned_of_eviction: AtomicBool,
     /// It is the link for scripts that replicas have to acknowledge.
     is_acknowledging: bool,
+    session: Option<Arc<Session>>,
 }
 
 impl CommandDuty {
@@ -203,7 +205,13 @@ impl CommandDuty {
             tracking: Arc::new(Tracking::new(on_change)),
             warned_of_eviction: AtomicBool::new(false),
             is_acknowledging: false,
+            session: None,
         }
+    }
+
+    /// The client has this session.
+    pub(crate) fn in_session(self, session: Option<Arc<Session>>) -> Self {
+        Self { session, ..self }
     }
 
     /// The duty of a second link to the same server. It learns the clock and the primary separately: for a moment the two
@@ -220,6 +228,8 @@ impl CommandDuty {
             tracking: Arc::clone(&self.tracking),
             warned_of_eviction: AtomicBool::new(true),
             is_acknowledging: true,
+            // A client whose grants replicas acknowledge has none.
+            session: None,
         }
     }
 }
@@ -233,6 +243,9 @@ impl Duty for CommandDuty {
         Box::pin(async move {
             hello.accepted(&self.expected)?;
             self.facts.learn(hello, &self.expected);
+            if let Some(session) = &self.session {
+                session.runs_scripts_on(socket).await?;
+            }
             let is_node = matches!(self.expected, Expected::Node { .. });
             let dialect = is_node.then(|| self.facts.dialect());
             let library = Library::new(self.layout.never_calls(), dialect);

@@ -28,6 +28,7 @@ use crate::wire::cluster::Cluster;
 use crate::wire::cluster::SlotMap;
 use crate::wire::destination::Destination;
 use crate::wire::link::{Generations, LinkTask};
+use crate::wire::session::Session;
 
 pub(crate) use message::{What, Word, publisher, words};
 
@@ -57,11 +58,11 @@ impl Subscriber {
     /// For channels of one server.
     pub(crate) fn new(
         destination: Destination,
-        linger: Duration,
+        (linger, session): (Duration, Option<Arc<Session>>),
         on_heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
     ) -> (Self, LinkTask) {
         let expected = destination.expected();
-        let channels = Inner::new(None, linger, Box::new(on_heard));
+        let channels = Inner::new(None, linger, session, Box::new(on_heard));
         let link = channels.homes().open(None).link.clone();
         let duty = ChannelLink { inner: Arc::clone(&channels), home: None, expected, link };
         let (task, _) = LinkTask::new(destination, Arc::new(duty), Generations::default());
@@ -74,7 +75,7 @@ impl Subscriber {
         linger: Duration,
         on_heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
     ) -> Self {
-        Self(Inner::new(Some(cluster), linger, Box::new(on_heard)))
+        Self(Inner::new(Some(cluster), linger, None, Box::new(on_heard)))
     }
 
     /// Listens to a channel as long as the subscription exists, and a while longer.
@@ -139,13 +140,19 @@ struct Inner {
     cluster: Option<Arc<Cluster>>,
     generations: Generations,
     linger: Duration,
+    session: Option<Arc<Session>>,
     on_heard: OnHeard,
 }
 
 impl Inner {
-    fn new(cluster: Option<Arc<Cluster>>, linger: Duration, on_heard: OnHeard) -> Arc<Self> {
+    fn new(
+        cluster: Option<Arc<Cluster>>,
+        linger: Duration,
+        session: Option<Arc<Session>>,
+        on_heard: OnHeard,
+    ) -> Arc<Self> {
         let (homes, generations) = (Mutex::default(), Generations::default());
-        Arc::new(Self { homes, cluster, generations, linger, on_heard })
+        Arc::new(Self { homes, cluster, generations, linger, session, on_heard })
     }
 
     fn homes(&self) -> MutexGuard<'_, Homes> {
@@ -204,7 +211,7 @@ mod tests {
                 told.lock().unwrap().push(channel.to_owned());
             }
         };
-        (Subscriber(Inner::new(None, LINGER, Box::new(on_heard))), deaf)
+        (Subscriber(Inner::new(None, LINGER, None, Box::new(on_heard))), deaf)
     }
 
     #[test]

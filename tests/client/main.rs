@@ -32,6 +32,7 @@ mod observability;
 mod outages;
 mod parking;
 mod runtimes;
+mod session;
 #[cfg(feature = "serde")]
 mod settings;
 mod strangers;

@@ -109,6 +109,12 @@ impl Caller {
         self.known.iter().for_each(|known| known.wants_to_ask());
         let tried = self.engine.commands.tried(&entry.keys);
         let _ = within(self.engine.config.response(), tried).await;
+        // Otherwise the caller might be granted a lock that is suspended from the beginning. A waiter has to show signs of life meanwhile.
+        if let Some(session) = &self.engine.session
+            && !entry.was_told_to_wait()
+        {
+            let _ = within(self.engine.config.response(), session.is_heard()).await;
+        }
     }
 
     /// How long to park before the next request: until the holder's lease is over, and `max_park` at most.

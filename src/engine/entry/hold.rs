@@ -90,6 +90,18 @@ impl Hold {
         now.tenure.remaining(now.hand_over)
     }
 
+    /// How long it can be believed until so much earlier than its end, or a third of its session's patience earlier.
+    pub(crate) fn remaining_before(&self, margin: Duration) -> Duration {
+        let now = self.now();
+        now.tenure.remaining_before(now.hand_over, margin)
+    }
+
+    /// How long it lasts before it is lost. It may be suspended earlier.
+    pub(crate) fn rest_of_lease(&self) -> Duration {
+        let now = self.now();
+        now.tenure.rest_of_lease(now.hand_over)
+    }
+
     /// Same as [`Guard::ended`](crate::Guard::ended).
     ///
     /// # Cancel safety

@@ -8,7 +8,7 @@
 //!
 //! `tenure/hand_over.rs`: from holder to holder. `tenure/shared_read.rs`: readers that join.
 //! `tenure/renewal.rs`: what the watchdog does. `tenure/loss.rs`: the end without a release. `tenure/count_job.rs`: whether
-//! a background job has to write the hold count.
+//! a background job has to write the hold count. `tenure/session.rs`: whether it is suspended.
 
 mod count_job;
 mod hand_off_budget;
@@ -17,6 +17,7 @@ mod lifetime;
 mod loss;
 mod owner_holds;
 mod renewal;
+mod session;
 mod shared_read;
 mod timetable;
 mod wheel;
@@ -36,6 +37,7 @@ use crate::kinds::{Holders, TokenCounter};
 use crate::meters::{Holds, Lateness};
 use crate::owner::OwnerId;
 use crate::token::FencingToken;
+use crate::wire::Session;
 
 pub(crate) use hand_off_budget::{Budget, Idle};
 pub(crate) use hand_over::{Left, PickUp};
@@ -84,6 +86,8 @@ struct State {
     /// When the current holder began; if idle, when the last holder left.
     since: CompactInstant,
     lifetime: Lifetime,
+    /// The session with which it ends: see `session.rs`.
+    session: Option<Arc<Session>>,
     /// A message of another client may concern this tenure: from this time on, the watchdog has to check it.
     doubted: Option<CompactInstant>,
     /// When the watchdog last checked it because of a message.
@@ -137,6 +141,7 @@ impl Tenure {
                 holder.wish.lease == Lease::Watched || keys.row.holders == Holders::Notified,
                 renew_at,
             ),
+            session: None,
             doubted: None,
             checked: None,
             alarms: 0,
@@ -198,9 +203,23 @@ impl Tenure {
 
     /// Compares clocks, so it is right even if no task of this process has run for a while.
     pub(crate) fn remaining(&self, hand_over: u16) -> Duration {
+        self.remaining_before(hand_over, Duration::ZERO)
+    }
+
+    /// The same, so much earlier: see [`State::believed_until_before`].
+    pub(crate) fn remaining_before(&self, hand_over: u16, margin: Duration) -> Duration {
+        self.until(hand_over, |state| state.believed_until_before(margin))
+    }
+
+    /// How long it lasts before it is lost. It may be suspended earlier.
+    pub(crate) fn rest_of_lease(&self, hand_over: u16) -> Duration {
+        self.until(hand_over, |state| state.lifetime.deadline())
+    }
+
+    fn until(&self, hand_over: u16, end: impl FnOnce(&State) -> Instant) -> Duration {
         let state = self.state();
         match state.ended(hand_over) {
-            None => state.lifetime.deadline().saturating_duration_since(Instant::now()),
+            None => end(&state).saturating_duration_since(Instant::now()),
             Some(_) => Duration::ZERO,
         }
     }
@@ -293,7 +312,7 @@ impl Tenure {
         }
         let (guards, hand_overs, holder) = (state.holds, state.hand_overs, state.holder);
         let held_for = CompactInstant::from(now).saturating_duration_since(state.since);
-        let remaining = state.lifetime.deadline().saturating_duration_since(now);
+        let remaining = state.believed_until().saturating_duration_since(now);
         drop(state);
         let is_held = guards > 0;
         Some(Held {

@@ -35,7 +35,7 @@ pub(crate) struct Job {
     pub(crate) what: What,
     /// When the releaser gives up: for a place in line after some seconds, otherwise when the lease should be over.
     until: Instant,
-    /// Before this time, the key of the lock cannot have expired.
+    /// Before this time, the key of the lock cannot have expired, and nobody can have taken the lock.
     deadline: Instant,
     /// An unanswered request may have done the job already.
     may_have_run: bool,
@@ -153,7 +153,7 @@ impl Job {
         let now = Instant::now();
         let until = now + tenure.at_least_from(now, tenure.lease);
         let job = Self::new(&tenure.keys, tenure.id, What::Release, until, tenure.take_debt());
-        Self { stay, deadline: tenure.deadline(), served: tenure.take_served(), ..job }
+        Self { stay, deadline: tenure.believed_until(), served: tenure.take_served(), ..job }
     }
 
     /// Uses up a notification: its waiter has had the lock again.

@@ -13,7 +13,7 @@ use crate::wire::connection::Connection;
 use crate::wire::family::{Renew, existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
 use crate::wire::replies::{number, numbers, released, strange};
-use crate::wire::scripts::{RENEW, Script};
+use crate::wire::scripts::{LINE_RENEW_IN_SESSION, RENEW, Script};
 
 /// How much of a lock, semaphore or latch is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,9 @@ impl Connection<'_> {
         fill: impl Fn(&mut Words<'_>, &str) + Sync,
     ) -> Result<Value, Fault> {
         match renew {
+            Renew::Holders(_) if self.common().is_in_session() => {
+                self.ask(&LINE_RENEW_IN_SESSION, keys, fill).await
+            }
             Renew::Holders(script) => {
                 let common = self.common();
                 let fill = |words: &mut Words<'_>, floor: u64| {

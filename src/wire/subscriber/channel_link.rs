@@ -185,6 +185,20 @@ impl ChannelLink {
         Ok(!wanted.is_empty() || !expired.is_empty())
     }
 
+    /// Does so as long as the connection lives. Returns why it has ended.
+    async fn keep_up(&self, socket: &Socket) -> Fault {
+        loop {
+            match self.catch_up(socket).await {
+                Ok(true) => {}
+                Ok(false) => tokio::select! {
+                    () = self.link.changed.notified() => {}
+                    () = self.next_expiry() => {}
+                },
+                Err(fault) => return fault,
+            }
+        }
+    }
+
     /// Sleeps until the next channel expires, if there is one.
     async fn next_expiry(&self) {
         let next = self.at(|channels| channels.expires_next(self.inner.linger));
@@ -220,10 +234,13 @@ impl Duty for ChannelLink {
         "subscriber"
     }
 
-    fn greet<'a>(&'a self, _: &'a Socket, hello: &'a Hello, generation: u64) -> Greeted<'a> {
+    fn greet<'a>(&'a self, socket: &'a Socket, hello: &'a Hello, generation: u64) -> Greeted<'a> {
         Box::pin(async move {
             hello.accepted(&self.expected)?;
             self.link.facts.learn(hello, &self.expected);
+            if let Some(session) = &self.inner.session {
+                session.begin(socket, generation).await?;
+            }
             // In one step: a waiter that leaves in between would empty the queue of wanted channels.
             self.at(|channels| {
                 channels.start_again();
@@ -247,15 +264,10 @@ impl Duty for ChannelLink {
 
     fn work<'a>(&'a self, socket: &'a Socket) -> BoxFuture<'a, Fault> {
         Box::pin(async {
-            loop {
-                match self.catch_up(socket).await {
-                    Ok(true) => {}
-                    Ok(false) => tokio::select! {
-                        () = self.link.changed.notified() => {}
-                        () = self.next_expiry() => {}
-                    },
-                    Err(fault) => return fault,
-                }
+            let Some(session) = &self.inner.session else { return self.keep_up(socket).await };
+            tokio::select! {
+                fault = self.keep_up(socket) => fault,
+                fault = session.beats(socket) => fault,
             }
         })
     }
@@ -269,6 +281,10 @@ impl Duty for ChannelLink {
                 (self.inner.on_heard)(channel, Heard::Live);
             }
             (PushKind::Message | PushKind::SMessage, [Value::BulkString(message)]) => {
+                let session = self.inner.session.as_ref();
+                if session.is_some_and(|session| session.hears(generation, channel, message)) {
+                    return;
+                }
                 (self.inner.on_heard)(channel, Heard::Message(message));
             }
             (PushKind::SUnsubscribe, _) if generation == self.link.generation() => {

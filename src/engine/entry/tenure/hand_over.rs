@@ -114,7 +114,7 @@ impl Tenure {
     ) -> bool {
         matches!(stay, Stay::Permit(permit) if permit.entry().may_keep())
             && !state.is_shelter()
-            && state.lifetime.allows(self.budget(budget), now)
+            && state.is_believed_for(self.budget(budget), now)
     }
 
     fn rests(
@@ -202,8 +202,12 @@ impl State {
         Left::Last(self.release())
     }
 
+    fn is_believed_for(&self, budget: Budget, now: CompactInstant) -> bool {
+        self.lifetime.allows(budget, now) && !self.is_suspended(now)
+    }
+
     /// Whether the next holder may have it without asking Redis.
     pub(crate) fn allows(&self, budget: Budget, held: Duration, now: CompactInstant) -> bool {
-        budget.allows(u32::from(self.hand_overs), held) && self.lifetime.allows(budget, now)
+        budget.allows(u32::from(self.hand_overs), held) && self.is_believed_for(budget, now)
     }
 }

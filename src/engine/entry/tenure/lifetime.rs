@@ -28,6 +28,8 @@ pub(crate) struct Lifetime {
     /// A message granted it, for no longer than a sign of life lasts. The watchdog has to confirm it, even if the lease
     /// is fixed.
     unconfirmed: bool,
+    /// The last request was sent then after whose answer the hold counts on what its client hears: see `wire/session.rs`.
+    confirmed: CompactInstant,
 }
 
 impl Lifetime {
@@ -39,6 +41,7 @@ impl Lifetime {
             watched,
             overdue: false,
             unconfirmed: false,
+            confirmed: grant.sent.into(),
         }
     }
 
@@ -94,6 +97,16 @@ impl Lifetime {
         self.deadline = self.deadline.max(deadline(sent, ttl).into());
         self.expiry = self.expiry.max((sent + ttl).into());
         self.unconfirmed = false;
+    }
+
+    /// Redis has also erased the note that nobody listens to this client, for a request that was sent then.
+    pub(crate) fn is_heard_again(&mut self, sent: Instant) {
+        self.confirmed = self.confirmed.max(sent.into());
+    }
+
+    /// See the field.
+    pub(crate) fn confirmed(&self) -> Instant {
+        self.confirmed.instant()
     }
 
     /// The TTL that a request has to ask for: this much from now, or what was asked for before if that ends later.

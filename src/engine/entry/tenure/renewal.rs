@@ -150,6 +150,11 @@ impl Tenure {
         true
     }
 
+    /// The same, for a renewal after which nobody has noted that the client does not listen. See `wire/session.rs`.
+    pub(crate) fn is_heard_again(&self, sent: Instant) {
+        self.state().lifetime.is_heard_again(sent);
+    }
+
     /// What the watchdog has to do when the wheel reaches this tenure.
     pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>, idle: Idle) -> Due {
         let mut state = self.state_at(now.into());

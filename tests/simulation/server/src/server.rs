@@ -239,6 +239,7 @@ impl Server {
         }
         state.outbox.clear();
         state.replication.history = History::default();
+        state.run_id = History::default();
         let replicas: Vec<_> = state.replication.replicas.keys().copied().collect();
         replicas.into_iter().for_each(|replica| state.unfollow(replica));
         if !keep_data {

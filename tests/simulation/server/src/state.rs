@@ -6,7 +6,7 @@ use crate::admission::Run;
 use crate::cluster::Cluster;
 use crate::connection::{Conn, Connection};
 use crate::keys::{DATABASES, Database};
-use crate::replication::Replication;
+use crate::replication::{History, Replication};
 use crate::sentinel::Sentinel;
 use crate::version::Version;
 
@@ -45,6 +45,8 @@ pub(crate) struct State {
     pub(crate) serving: Option<Conn>,
     pub(crate) behind_the_reply: Vec<Vec<u8>>,
     pub(crate) run: Option<Run>,
+    /// Its `run_id`: another one begins when the server starts.
+    pub(crate) run_id: History,
     pub(crate) replication: Replication,
     /// What it knows as a node of a cluster, if it is one.
     pub(crate) cluster: Option<Cluster>,
@@ -74,6 +76,7 @@ impl State {
             serving: None,
             behind_the_reply: Vec::new(),
             run: None,
+            run_id: History::default(),
             replication: Replication::default(),
             cluster: None,
             sentinel: None,

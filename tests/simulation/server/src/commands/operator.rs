@@ -35,15 +35,15 @@ const SECTIONS: [(&str, Section); 4] = [
 ];
 
 fn server(state: &State) -> String {
-    let version = state.version;
-    match version.is_valkey() {
+    let (version, mode) = (state.version, state.mode());
+    let said = match version.is_valkey() {
         true => format!(
-            "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:{}\r\nserver_mode:{}\r\n",
+            "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:{}\r\nserver_mode:{mode}\r\n",
             version.number(),
-            state.mode()
         ),
-        false => format!("redis_version:{}\r\nredis_mode:{}\r\n", version.number(), state.mode()),
-    }
+        false => format!("redis_version:{}\r\nredis_mode:{mode}\r\n", version.number()),
+    };
+    format!("{said}run_id:{}\r\n", state.run_id.name())
 }
 
 fn memory(state: &State) -> String {

@@ -1,0 +1,12 @@
+-- Renew plain locks of a client with a session: as lua/lock/renew.lua, which goes on from here, after the notes no longer say
+-- that nobody listens to the client.
+--
+-- KEYS   the locks, then the notes of each
+-- ARGV, Reply   see lua/lock/renew.lua
+
+do
+  local locks = #KEYS / 2
+  for i = 1, locks do sessions.is_heard_again(KEYS[locks + i], ARGV[2 * i - 1]) end
+  for i = 2 * locks, locks + 1, -1 do KEYS[i] = nil end
+end
+
