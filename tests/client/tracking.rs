@@ -33,10 +33,10 @@ async fn is_lost_at_once(guard: &Guard) {
 async fn holds(client: &Client) -> [(&'static str, Guard); 4] {
     let fixed = client.lock("fixed").lease(Duration::from_secs(900));
     [
-        ("plain", client.lock("plain").lock().await.unwrap()),
-        ("fixed", fixed.lock().await.unwrap()),
-        ("fair", client.fair_lock("fair").lock().await.unwrap()),
-        ("write", client.rw_lock("write").write().await.unwrap().into()),
+        ("plain", client.lock("plain").lock().await.expect("it is free")),
+        ("fixed", fixed.lock().await.expect("it is free")),
+        ("fair", client.fair_lock("fair").lock().await.expect("it is free")),
+        ("write", client.rw_lock("write").write().await.expect("it is free").into()),
     ]
 }
 
