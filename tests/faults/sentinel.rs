@@ -83,6 +83,7 @@ async fn a_primary_that_is_killed_is_replaced_and_holders_and_waiters_go_on() {
         replicated(&watched.servers[0], replica).await;
     }
     watched.servers[0].kill();
+    watched.notices_the_dead().await;
 
     let newcomer = soon(ours.lock("c").lock()).await.expect("it is free");
     newcomer.unlock().await.expect("it is ours");
@@ -145,7 +146,6 @@ async fn a_primary_that_the_leading_sentinel_still_describes_is_left_at_once() {
     judged(async || {
         let watched = Watched::with_replicas(2).await;
         let [old, new, silent] = [0, 1, 2].map(|at| &watched.servers[at]);
-        watched.set("down-after-milliseconds", "60000").await;
         watched.set("failover-timeout", "60000").await;
         let leader = Admin::connect(&watched.sentinels[0].url()).await;
         silent.admin().await.cmd::<()>(&["CONFIG", "SET", "replica-priority", "0"]).await;
@@ -199,7 +199,7 @@ async fn a_sentinel_that_is_behind_is_not_believed() {
         watched.servers[0].port()
     );
     watched.servers[0].kill();
-    assert_eq!(watched.switched_from(0).await, 1);
+    assert_eq!(watched.replaces(0).await, 1);
     // It begins when the primary that it is to watch has gone, and so hears of nobody.
     let stale = Server::builder().sentinel(stale).start().await;
     let mut sentinels = vec![&stale];
