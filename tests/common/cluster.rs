@@ -16,10 +16,10 @@ const SLOTS: usize = 16_384;
 /// A cluster cannot be up in less than two seconds, whatever is done.
 const START: Duration = Duration::from_secs(40);
 
-/// Longer than any test: no node is counted as dead because the machine does not run it.
-const NEVER: &str = "600000";
+/// Longer than a machine stands still: no node is counted as dead because it does not run. In milliseconds.
+const PATIENT: &str = "15000";
 
-/// How soon a node counts as dead where a test is about that, in milliseconds.
+/// How soon a node counts as dead where a test is about that.
 const BRISK: &str = "1000";
 
 /// A cluster in which every slot is served. Nobody takes over unless a test wants it. Dropped, all of it is killed.
@@ -64,7 +64,7 @@ impl Cluster {
         let cluster = Self { nodes, ids, primaries };
         cluster.introduce().await;
         // Before there is a replica that could take over.
-        cluster.count_as_dead_after(NEVER).await;
+        cluster.count_as_dead_after(PATIENT).await;
         cluster.follow().await;
         cluster.settled().await;
         cluster
@@ -267,7 +267,7 @@ impl Cluster {
         self.count_as_dead_after(BRISK).await;
     }
 
-    async fn count_as_dead_after(&self, millis: &str) {
+    pub async fn count_as_dead_after(&self, millis: &str) {
         for node in self.nodes.iter().filter(|node| node.is_up()) {
             node.admin().await.config_set("cluster-node-timeout", millis).await;
         }

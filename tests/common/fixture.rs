@@ -47,6 +47,12 @@ pub async fn comes_in(url: impl AsRef<str>, config: Config) -> Client {
     connected.await.expect("the server is there").expect("it takes us")
 }
 
+/// Why a server does not take a client. One that answers late, on a machine that is busy, is asked again.
+pub async fn refusal(url: impl AsRef<str>) -> Error {
+    let connecting = Client::connect_with(url, Config::default().start_timeout(LONG));
+    timeout(SOON, connecting).await.expect("in time").expect_err("it is refused")
+}
+
 pub async fn server_and_client() -> (Site, Client) {
     let server = Site::start().await;
     let client = client(&server).await;

@@ -13,6 +13,9 @@ use super::cluster::{Cluster, home, slot_of};
 use super::sentinels::Watched;
 use super::server::Server;
 
+/// Longer than any test, in milliseconds: no server of a site is counted as dead because a test has stopped it.
+const NEVER: &str = "600000";
+
 /// What clients connect to.
 pub trait Front {
     fn url(&self) -> String;
@@ -104,7 +107,11 @@ impl Site {
     pub async fn cluster() -> Self {
         let cluster = match CLUSTERS.take() {
             Some(cluster) => cluster,
-            None => Cluster::with_replicas().await,
+            None => {
+                let cluster = Cluster::with_replicas().await;
+                cluster.count_as_dead_after(NEVER).await;
+                cluster
+            }
         };
         for node in cluster.primaries() {
             empty(node).await;

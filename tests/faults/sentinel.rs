@@ -7,7 +7,7 @@ use parklock::{Client, Config, Error};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::common::fixture::comes_in;
+use crate::common::fixture::{comes_in, refusal};
 use crate::common::sentinels::SERVICE;
 use crate::common::{Admin, Server, Watched, eventually, judged};
 use crate::kinds::each_is_taken_and_waited_for;
@@ -258,7 +258,7 @@ async fn a_client_goes_on_without_sentinels_and_none_begins_without() {
 async fn a_service_or_a_url_that_does_not_fit_is_named() {
     let watched = Watched::start().await;
     let refused = async |url: String, words: &str| {
-        let error = Client::connect(&url).await.expect_err("it does not fit");
+        let error = refusal(&url).await;
         assert!(matches!(error, Error::Config { .. }), "{url}: {error}");
         assert!(error.to_string().contains(words), "{url}: {error}");
     };
@@ -307,7 +307,7 @@ async fn sentinels_have_credentials_of_their_own() {
     for (user, options) in
         [(":pw@", ""), (":pw@", "?sentinelPassword=no"), ("", "?sentinelPassword=other")]
     {
-        let error = Client::connect(url(user, options)).await.expect_err("not like this");
+        let error = refusal(url(user, options)).await;
         assert!(matches!(error, Error::Permission { .. }), "{user}{options}: {error}");
     }
 }
