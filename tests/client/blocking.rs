@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::fixture::{SOON, client, key, lock_keys, quick};
+use common::fixture::{LONG, SOON, client, key, lock_keys, quick};
 use common::{Proxy, Server, eventually, judged, timeout};
 use parklock::blocking::Client;
 use parklock::{Config, Error};
@@ -20,13 +20,18 @@ async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
     timeout(SOON * 3, told).await.expect("it comes to its end").expect("it does not panic")
 }
 
+/// A client of a server that is there, and may answer late on a machine that is busy.
+fn comes_in(url: &str) -> Client {
+    Client::connect_with(url, Config::default().start_timeout(LONG)).expect("it is there")
+}
+
 /// With a client that is dropped at the end.
 async fn blocks<T: Send + 'static>(
     server: &Server,
     work: impl FnOnce(Client) -> T + Send + 'static,
 ) -> T {
     let url = server.url();
-    beside(move || work(Client::connect(&url).expect("it is there"))).await
+    beside(move || work(comes_in(&url))).await
 }
 
 #[tokio::test]
@@ -122,7 +127,7 @@ async fn whoever_drops_the_last_of_a_client_waits_until_all_is_released() {
     let _slow = proxy.everything().delay_request(Duration::from_millis(50), Duration::ZERO);
     let (url, admin) = (proxy.url(), server.admin().await);
     let last = beside(move || {
-        let client = Client::connect(&url).unwrap();
+        let client = comes_in(&url);
         let [first, last] = ["a", "b"].map(|name| client.lock(name).lock().unwrap());
         drop(client);
         assert!(first.is_valid() && last.is_valid(), "guards keep the client");

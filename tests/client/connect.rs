@@ -69,7 +69,7 @@ async fn a_url_that_cannot_be_understood_is_refused_and_not_quoted() {
 #[tokio::test]
 async fn a_wrong_password_is_said_at_once_and_shown_nowhere() {
     let server = Server::builder().set("requirepass", "right").start().await;
-    let patient = Config::default().connect_timeout(LONG);
+    let patient = Config::default().connect_timeout(LONG).start_timeout(LONG);
     for user in ["", "default:", ":sesame@", ":", "nobody:sesame@", ":wrong-sesame@"] {
         let user = user.replace("default:", "default:sesame@").replace("::", ":");
         let url = server.url().replace("://", &format!("://{user}"));
@@ -79,7 +79,7 @@ async fn a_wrong_password_is_said_at_once_and_shown_nowhere() {
         assert!(matches!(error, Error::Permission { .. } | Error::Config { .. }), "{url}: {error}");
         assert!(!all_words(&error).contains("sesame"), "{error}");
     }
-    let right = Client::connect(server.url().replace("://", "://:right@")).await.unwrap();
+    let right = comes_in(server.url().replace("://", "://:right@"), Config::default()).await;
     works(&right).await;
     assert!(!format!("{right:?} {:?}", right.lock("a")).contains("right"));
 }
@@ -272,11 +272,11 @@ async fn a_script_that_the_server_knows_is_not_sent_again() {
 #[tokio::test]
 async fn a_unix_socket_works_like_tcp() {
     let server = Server::builder().unix_socket().start().await;
-    works(&Client::connect(server.unix_url()).await.unwrap()).await;
+    works(&comes_in(server.unix_url(), Config::default()).await).await;
     let user = ["ACL", "SETUSER", "me", "on", ">sesame", "~*", "&*", "+@all"];
     server.admin().await.cmd::<()>(&user).await;
     let url = format!("{}?db=2&user=me&pass=sesame", server.unix_url());
-    let client = Client::connect(url).await.unwrap();
+    let client = comes_in(url, Config::default()).await;
     let _guard = client.lock("a").lock().await.unwrap();
     let there = Admin::connect(&format!("{}/2", server.url())).await;
     assert_eq!(lock_keys(&there).await, [key("a")]);
@@ -287,12 +287,12 @@ async fn locks_of_two_databases_are_two_locks() {
     let server = Server::start().await;
     let [one, two] = [1, 2].map(|db| format!("{}/{db}", server.url()));
     let (first, second) =
-        (Client::connect(&one).await.unwrap(), Client::connect(&two).await.unwrap());
+        (comes_in(&one, Config::default()).await, comes_in(&two, Config::default()).await);
     let _one = first.lock("a").lock().await.unwrap();
     let guard = second.lock("a").try_lock().await.unwrap().expect("it is free here");
     assert!(lock_keys(&server.admin().await).await.is_empty());
     assert_eq!(lock_keys(&Admin::connect(&two).await).await, [key("a")]);
-    let lock = Client::connect(&two).await.unwrap().lock("a");
+    let lock = comes_in(&two, Config::default()).await.lock("a");
     let waiter = tokio::spawn(async move { lock.lock().await });
     let admin = server.admin().await;
     let listens = async || admin.subscribers("lock_channel:2:{a}").await == 1;

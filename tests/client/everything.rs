@@ -42,7 +42,8 @@ impl Way {
 }
 
 pub(crate) async fn client_of(url: &str, way: Way) -> Client {
-    let config = Config::default().watchdog_timeout(Duration::from_secs(3)).max_park(LONG);
+    let config =
+        Config::default().watchdog_timeout(Duration::from_secs(3)).max_park(LONG).ride_out(SOON);
     let config = config.layout(way.layout).subscription_linger(Duration::from_millis(50));
     let config = way.namespace.into_iter().fold(config, Config::namespace);
     comes_in(url, config).await

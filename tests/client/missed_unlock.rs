@@ -152,7 +152,7 @@ async fn forbidden_to_listen(server: &Site, config: Config) -> Client {
     let admin = server.admin().await;
     admin.cmd::<()>(&[&["ACL", "SETUSER", "deaf"][..], &rules].concat()).await;
     let url = server.url().replace("://", "://deaf:sesame@");
-    Client::connect_with(url, config).await.expect("the user may connect")
+    comes_in(url, config).await
 }
 
 /// A client that shows no sign of life by itself while a test runs.
@@ -320,7 +320,7 @@ async fn a_lock_of_the_same_name_in_another_database_wakes_nobody() {
     proxy.name_acquires();
     let of = async |url: String, database: u8| {
         let url = format!("{url}/{database}");
-        Client::connect_with(url, sleeper()).await.expect("the server is there")
+        comes_in(url, sleeper()).await
     };
     let (holder, sleepy) = (of(server.url(), 3).await, of(proxy.url(), 3).await);
     let guard = held(&holder, "a").await;

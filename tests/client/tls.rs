@@ -6,7 +6,6 @@ use crate::common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use common::fixture::{SOON, parked};
 use common::port::Port;
@@ -107,7 +106,9 @@ impl Encrypted {
 }
 
 async fn connect(url: &str, tls: Option<Tls>) -> Result<Client, Error> {
-    let config = Config::default().connect_timeout(Duration::from_secs(3));
+    // Encrypted without optimizations, on a machine that has other things to do: an answer may take long.
+    let config = Config::default().watchdog_timeout(SOON * 4).response_timeout(SOON / 2);
+    let config = config.connect_timeout(SOON / 2);
     let config = tls.into_iter().fold(config, Config::tls);
     timeout(SOON, Client::connect_with(url, config)).await.expect("within the connect timeout")
 }

@@ -16,7 +16,13 @@ const SLOTS: usize = 16_384;
 /// A cluster cannot be up in less than two seconds, whatever is done.
 const START: Duration = Duration::from_secs(40);
 
-/// A cluster in which every slot is served. Dropped, all of it is killed.
+/// Longer than a machine stands still: no node is counted as dead because it does not run. In milliseconds.
+const PATIENT: &str = "15000";
+
+/// How soon a node counts as dead where a test is about that.
+const BRISK: &str = "1000";
+
+/// A cluster in which every slot is served. Nobody takes over unless a test wants it. Dropped, all of it is killed.
 #[derive(Debug)]
 pub struct Cluster {
     /// First the primaries, then the replica of each in the same order.
@@ -57,6 +63,8 @@ impl Cluster {
         }
         let cluster = Self { nodes, ids, primaries };
         cluster.introduce().await;
+        // Before there is a replica that could take over.
+        cluster.count_as_dead_after(PATIENT).await;
         cluster.follow().await;
         cluster.settled().await;
         cluster
@@ -254,8 +262,21 @@ impl Cluster {
         is_primary && own.split(' ').skip(8).any(has)
     }
 
+    /// From now on, a node that says nothing for a second counts as dead: its replica takes over, if it has one.
+    pub async fn notices_the_dead(&self) {
+        self.count_as_dead_after(BRISK).await;
+    }
+
+    pub async fn count_as_dead_after(&self, millis: &str) {
+        for node in self.nodes.iter().filter(|node| node.is_up()) {
+            node.admin().await.config_set("cluster-node-timeout", millis).await;
+        }
+    }
+
     /// Has a replica take over, as `CLUSTER FAILOVER` with this word does it, and waits until it has.
     pub async fn fail_over(&self, replica: usize, word: Option<&str>) {
+        // A replica that is elected too late asks for votes again after four times this.
+        self.notices_the_dead().await;
         let admin = self.admin(replica).await;
         let words: Vec<_> = ["CLUSTER", "FAILOVER"].into_iter().chain(word).collect();
         let (every, mut asked) = (Duration::from_secs(6), None);

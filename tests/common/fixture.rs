@@ -18,9 +18,10 @@ pub const A_WHILE: Duration = Duration::from_millis(60);
 /// Longer than any test takes: if something comes sooner, nobody waited for this to be over.
 pub const LONG: Duration = Duration::from_secs(600);
 
-/// Locks that outlive a silent holder by three seconds.
+/// Locks that outlive a silent holder by three seconds. A server has less time to answer then than by default. If the machine does
+/// not run it meanwhile, callers ask again.
 pub fn quick() -> Config {
-    Config::default().watchdog_timeout(Duration::from_secs(3))
+    Config::default().watchdog_timeout(Duration::from_secs(3)).ride_out(SOON)
 }
 
 /// With the default lease of thirty seconds: if a lock is free much sooner, the lease has not freed it.
@@ -44,6 +45,12 @@ pub async fn comes_in(url: impl AsRef<str>, config: Config) -> Client {
         }
     });
     connected.await.expect("the server is there").expect("it takes us")
+}
+
+/// Why a server does not take a client. One that answers late, on a machine that is busy, is asked again.
+pub async fn refusal(url: impl AsRef<str>) -> Error {
+    let connecting = Client::connect_with(url, Config::default().start_timeout(LONG));
+    timeout(SOON, connecting).await.expect("in time").expect_err("it is refused")
 }
 
 pub async fn server_and_client() -> (Site, Client) {

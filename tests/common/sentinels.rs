@@ -17,10 +17,16 @@ const START: Duration = Duration::from_secs(40);
 /// calls that TILT.
 const FAILOVER: Duration = Duration::from_secs(120);
 
+/// Longer than any test: no primary is counted as dead because the machine does not run it.
+const NEVER: &str = "600000";
+
+/// How soon a primary counts as dead where a test is about that, in milliseconds.
+const BRISK: &str = "500";
+
 /// How the sentinels call the primary.
 pub const SERVICE: &str = "orders";
 
-/// A primary, its replicas, and three sentinels. Dropped, all of it is killed.
+/// A primary, its replicas, and three sentinels. Nobody takes over unless a test wants it. Dropped, all of it is killed.
 #[derive(Debug)]
 pub struct Watched {
     /// First the one that is the primary at the start.
@@ -67,9 +73,22 @@ impl Watched {
         }
     }
 
+    /// From now on, a primary that says nothing for half a second counts as dead: a replica takes over, if there is one.
+    pub async fn notices_the_dead(&self) {
+        self.set("down-after-milliseconds", BRISK).await;
+    }
+
+    /// Has the sentinels replace a primary that has died, and waits until they have; by which server. That one stays.
+    pub async fn replaces(&self, dead: usize) -> usize {
+        self.notices_the_dead().await;
+        let new = self.switched_from(dead).await;
+        self.set("down-after-milliseconds", NEVER).await;
+        new
+    }
+
     /// Sets an option of all sentinels.
     pub async fn set(&self, option: &str, value: &str) {
-        for sentinel in &self.sentinels {
+        for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.is_up()) {
             let admin = Admin::connect(&sentinel.url()).await;
             admin.cmd::<()>(&["SENTINEL", "SET", SERVICE, option, value]).await;
         }
@@ -133,7 +152,7 @@ pub fn monitor(primary: SocketAddr) -> String {
     let (address, port) = (primary.ip(), primary.port());
     format!(
         "sentinel monitor {SERVICE} {address} {port} 2\n\
-         sentinel down-after-milliseconds {SERVICE} 500\n\
+         sentinel down-after-milliseconds {SERVICE} {NEVER}\n\
          sentinel failover-timeout {SERVICE} 3000\n\
          sentinel parallel-syncs {SERVICE} 1"
     )

@@ -91,7 +91,7 @@ impl Setup {
         self
     }
 
-    /// A node of a cluster, which it does not know yet. It counts another node as dead after a second of silence.
+    /// A node of a cluster, which it does not know yet.
     pub fn node(mut self) -> Self {
         self.is_node = true;
         self.set("cluster-enabled", "yes")

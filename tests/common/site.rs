@@ -13,7 +13,7 @@ use super::cluster::{Cluster, home, slot_of};
 use super::sentinels::Watched;
 use super::server::Server;
 
-/// Longer than any test: no server of a site is counted as dead because a test has stopped it.
+/// Longer than any test, in milliseconds: no server of a site is counted as dead because a test has stopped it.
 const NEVER: &str = "600000";
 
 /// What clients connect to.
@@ -96,7 +96,7 @@ impl Site {
         Self::Watched(watched().await)
     }
 
-    /// The same for this test alone: the replica takes over when the primary is dead.
+    /// The same for this test alone: it may have the replica take over.
     pub async fn fails_over() -> Self {
         let alone = Self::Watched(Lent::new(Watched::start().await, &WATCHED));
         alone.damage();
@@ -107,7 +107,11 @@ impl Site {
     pub async fn cluster() -> Self {
         let cluster = match CLUSTERS.take() {
             Some(cluster) => cluster,
-            None => patient(Cluster::with_replicas().await).await,
+            None => {
+                let cluster = Cluster::with_replicas().await;
+                cluster.count_as_dead_after(NEVER).await;
+                cluster
+            }
         };
         for node in cluster.primaries() {
             empty(node).await;
@@ -223,21 +227,10 @@ impl Front for Site {
 static CLUSTERS: Pool<Cluster> = Pool(Mutex::new(Vec::new()));
 static WATCHED: Pool<Watched> = Pool(Mutex::new(Vec::new()));
 
-async fn patient(cluster: Cluster) -> Cluster {
-    for node in &cluster.nodes {
-        node.admin().await.config_set("cluster-node-timeout", NEVER).await;
-    }
-    cluster
-}
-
 async fn watched() -> Lent<Watched> {
     let watched = match WATCHED.take() {
         Some(watched) => watched,
-        None => {
-            let watched = Watched::start().await;
-            watched.set("down-after-milliseconds", NEVER).await;
-            watched
-        }
+        None => Watched::start().await,
     };
     empty(&watched.servers[0]).await;
     Lent::new(watched, &WATCHED)

@@ -8,6 +8,7 @@ use parklock::{Client, Config, Ended, Error, Layout};
 use tokio::time::sleep;
 
 use crate::common::cluster::slot;
+use crate::common::fixture::comes_in;
 use crate::common::sentinels::{follow, primary_and_replicas};
 use crate::common::{Class, Cluster, Proxy, Server, Watch, eventually, judged, timeout};
 use crate::kinds::each_is_taken_and_waited_for;
@@ -410,8 +411,11 @@ async fn a_user_that_may_not_wait_is_told_so_at_once() {
     let admin = servers[0].admin().await;
     admin.cmd::<()>(&["ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-wait"]).await;
     let url = format!("redis://app:pw@{}", servers[0].address());
-    assert_err!(Client::connect_with(&url, acked(1)).await, Error::Permission { .. });
-    Client::connect(&url).await.expect("nothing is acknowledged").close().await;
+    assert_err!(
+        Client::connect_with(&url, acked(1).start_timeout(LONG)).await,
+        Error::Permission { .. }
+    );
+    comes_in(&url, Config::default()).await.close().await;
 }
 
 /// In a cluster each primary has replicas of its own, and a link for what they acknowledge. Both links serve a slot

@@ -69,9 +69,9 @@ const LEASE: Duration = Duration::from_millis(1500);
 /// The counter behind all tokens: the one key that stays.
 const COUNTER: &str = "lock:grants";
 
-/// A short lease.
+/// A short lease. A server has less than half a second to answer then: if the machine does not run it meanwhile, callers ask again.
 fn brief() -> Config {
-    patient().watchdog_timeout(LEASE)
+    patient().watchdog_timeout(LEASE).ride_out(SOON)
 }
 
 /// The default lease of half a minute: what happens within seconds happens for another reason.

@@ -2,27 +2,30 @@
 
 use std::time::Duration;
 
-use crate::common::{Class, eventually};
+use crate::common::{Class, eventually, judged};
 use crate::scene::*;
 
 /// F35: the subscriber's connection is killed; the one for commands lives.
 #[tokio::test]
 async fn a_waiter_whose_subscription_was_killed_is_woken_by_the_next_one() {
-    let scene = Scene::new().await;
-    let (client, other) = (scene.client(patient()).await, scene.other().await);
-    let theirs = other.lock("a").lock().await.unwrap();
-    let waiter = scene.parked(&client, "a").await;
+    judged(async || {
+        let scene = Scene::new().await;
+        let (client, other) = (scene.client(patient()).await, scene.other().await);
+        let theirs = other.lock("a").lock().await.unwrap();
+        let waiter = scene.parked(&client, "a").await;
 
-    scene.proxy.refuse().await;
-    assert_eq!(scene.admin.client_kill("pubsub").await, 1);
-    let deaf = async || scene.admin.subscribers(&channel("a")).await == 0;
-    eventually(SOON, "nobody listens", deaf).await;
-    theirs.unlock().await.unwrap();
-    // The message reaches nobody. It is the waiter's all the same.
-    is_held_once(&scene.admin, "a").await;
-    scene.proxy.accept_again().await;
+        scene.proxy.refuse().await;
+        assert_eq!(scene.admin.client_kill("pubsub").await, 1);
+        let deaf = async || scene.admin.subscribers(&channel("a")).await == 0;
+        eventually(SOON, "nobody listens", deaf).await;
+        theirs.unlock().await.unwrap();
+        // The message reaches nobody. It is the waiter's all the same.
+        is_held_once(&scene.admin, "a").await;
+        scene.proxy.accept_again().await;
 
-    granted(waiter).await.unlock().await.unwrap();
+        granted(waiter).await.unlock().await.unwrap();
+    })
+    .await;
 }
 
 /// F35: the subscriber's connection is killed and cannot be made again.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use parklock::{Ended, Error};
 use tokio::time::sleep;
 
-use crate::common::{eventually, timeout};
+use crate::common::{eventually, judged, timeout};
 use crate::scene::*;
 
 /// F1: the reply of an acquire is lost.
@@ -170,38 +170,50 @@ async fn an_unlock_that_nobody_confirms_is_indeterminate_and_never_a_success() {
 /// F4: the reply of a renewal is lost.
 #[tokio::test]
 async fn a_renewal_whose_reply_is_lost_moves_no_deadline_and_is_repeated() {
-    let scene = Scene::new().await;
-    let client = scene.client(brisk()).await;
-    let guard = in_time(&client.lock("a")).await;
-    let lost = scene.proxy.script("renew").nth(1).hold_reply();
-    let before = deadline(&guard);
+    judged(async || {
+        let scene = Scene::new().await;
+        let client = scene.client(brisk()).await;
+        let guard = in_time(&client.lock("a")).await;
+        let lost = scene.proxy.script("renew").nth(1).hold_reply();
+        let before = deadline(&guard);
 
-    lost.happened().await;
+        lost.happened().await;
 
-    assert!(deadline(&guard) < before + Duration::from_millis(200), "believed without an answer");
-    is_renewed(&guard).await;
-    lost.lift();
-    guard.unlock().await.unwrap();
+        assert!(
+            deadline(&guard) < before + Duration::from_millis(200),
+            "believed without an answer"
+        );
+        is_renewed(&guard).await;
+        lost.lift();
+        guard.unlock().await.unwrap();
+    })
+    .await;
 }
 
 /// F4: the replies of all renewals are lost.
 #[tokio::test]
 async fn a_holder_whose_renewals_are_never_answered_has_lost_by_its_deadline() {
-    let scene = Scene::new().await;
-    let client = scene.client(brisk()).await;
-    let guard = in_time(&client.lock("a")).await;
-    let lost = scene.proxy.script("renew").cut_after();
-    let before = deadline(&guard);
+    judged(async || {
+        let scene = Scene::new().await;
+        let client = scene.client(brisk()).await;
+        let guard = in_time(&client.lock("a")).await;
+        let lost = scene.proxy.script("renew").cut_after();
+        let before = deadline(&guard);
 
-    lost.happened_times(2).await;
-    assert!(deadline(&guard) < before + Duration::from_millis(200), "believed without an answer");
-    assert!(scene.admin.pttl(&key("a")).await > 0, "the server renews it");
+        lost.happened_times(2).await;
+        assert!(
+            deadline(&guard) < before + Duration::from_millis(200),
+            "believed without an answer"
+        );
+        assert!(scene.admin.pttl(&key("a")).await > 0, "the server renews it");
 
-    assert_eq!(soon(guard.ended()).await, Ended::Lost);
-    assert!(!guard.is_valid());
-    assert_err!(guard.unlock().await, Error::Lost { .. });
-    lost.lift();
-    scene.is_clean().await; // although the server kept renewing what we gave up for lost
+        assert_eq!(soon(guard.ended()).await, Ended::Lost);
+        assert!(!guard.is_valid());
+        assert_err!(guard.unlock().await, Error::Lost { .. });
+        lost.lift();
+        scene.is_clean().await; // although the server kept renewing what we gave up for lost
+    })
+    .await;
 }
 
 /// F6: a grant arrives when its lease is over.

@@ -41,9 +41,9 @@ pub(crate) fn attentive() -> Config {
     patient().response_timeout(Duration::from_millis(500))
 }
 
-/// A renewal each second, a missing answer noticed in half of one, a lease of three.
+/// A renewal each second, a missing answer noticed in half of one, a lease of three. Callers ask again for longer than that.
 pub(crate) fn brisk() -> Config {
-    let config = Config::default().watchdog_timeout(Duration::from_secs(3));
+    let config = Config::default().watchdog_timeout(Duration::from_secs(3)).ride_out(SOON);
     config.response_timeout(Duration::from_millis(500))
 }
 

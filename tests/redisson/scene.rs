@@ -140,6 +140,8 @@ impl Scene {
 /// A client that shares its locks with Redisson.
 pub(crate) async fn client(url: &str, watchdog: Duration) -> Client {
     let config = Config::default().layout(Layout::Redisson).watchdog_timeout(watchdog);
+    // A server has little time to answer where the watchdog's is short. If the machine does not run it, callers ask again.
+    let config = config.ride_out(USUAL);
     comes_in(url, config).await
 }
 

@@ -45,7 +45,7 @@ async fn holders_and_waiters_of_both_sides_follow_a_failover() {
     follow(&watched.servers[0], 1).await;
 
     watched.servers[0].kill();
-    let new = watched.switched_from(0).await;
+    let new = watched.replaces(0).await;
     watched.servers[0].start_again().await;
     // Redisson waits for a replica with each of its writes.
     follow(&watched.servers[new], 1).await;

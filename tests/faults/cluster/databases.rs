@@ -4,6 +4,7 @@ use parklock::{Client, Config, Error};
 
 use crate::cluster::{stand_in_line, valkey};
 use crate::common::cluster::slot;
+use crate::common::fixture::refusal;
 use crate::common::{Admin, Cluster, Server, eventually};
 use crate::scene::*;
 
@@ -128,15 +129,14 @@ async fn a_failover_is_outlived_in_another_database() {
 async fn a_database_that_the_nodes_do_not_have_is_named_with_the_setting() {
     let Some(cluster) = numbered(1, 1).await else { return };
     of(&cluster, 15, patient()).await;
-    let refused =
-        Client::connect(format!("{}/16", cluster.url())).await.expect_err("there is none");
+    let refused = refusal(format!("{}/16", cluster.url())).await;
     assert!(matches!(refused, Error::Config { .. }), "{refused}");
     for words in ["no database 16", "`cluster-databases`"] {
         assert!(refused.to_string().contains(words), "{refused}");
     }
     // The URL to use instead names the same database.
     let alone = format!("{}/3", cluster.nodes[0].url());
-    let refused = Client::connect(&alone).await.expect_err("it is a node");
+    let refused = refusal(&alone).await;
     let instead = alone.replace("redis://", "redis-cluster://");
     assert!(refused.to_string().contains(&instead), "{refused}");
 }

@@ -84,6 +84,7 @@ async fn a_primary_that_is_killed_is_replaced_before_the_leases_are_over() {
     stand_in_line(&cluster.admin(0).await, &names[0], 1).await;
     replicated(&cluster.nodes[0], &cluster.nodes[3]).await;
     cluster.nodes[0].kill();
+    cluster.notices_the_dead().await;
 
     // A newcomer rides it out; a hold of another node is not touched by it.
     let elsewhere = ours.lock(&cluster.names_at(1, "killed:", 1)[0]).lock().await;

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use parklock::{Client, Config, Error};
 
+use crate::common::fixture::{comes_in, refusal};
 use crate::common::{Admin, Cluster, Server, eventually};
 use crate::scene::*;
 
@@ -59,22 +60,22 @@ fn valkey() -> Option<PathBuf> {
 async fn a_url_that_fits_the_server_is_asked_for() {
     let (cluster, single) = tokio::join!(Cluster::start(), Server::start());
     let node = cluster.nodes[0].url();
-    let error = Client::connect(&node).await.expect_err("it is a node");
+    let error = refusal(&node).await;
     assert!(matches!(error, Error::Config { .. }), "{error}");
     assert!(error.to_string().contains(&cluster.url_of(0)), "{error}");
 
     let as_cluster = single.url().replace("redis://", "redis-cluster://");
-    let error = Client::connect(&as_cluster).await.expect_err("it is no cluster");
+    let error = refusal(&as_cluster).await;
     assert!(matches!(error, Error::Config { .. }), "{error}");
 
-    let error = Client::connect(format!("{}/1", cluster.url())).await.expect_err("it has only 0");
+    let error = refusal(format!("{}/1", cluster.url())).await;
     assert!(matches!(error, Error::Config { .. }), "{error}");
     assert!(error.to_string().contains("no database 1"), "{error}");
     assert!(error.to_string().contains("`cluster-databases`"), "{error}");
 
     for url in ["redis-cluster://".to_owned(), format!("{}/x", cluster.url())] {
-        let error = Client::connect(&url).await.expect_err("it cannot be");
+        let error = refusal(&url).await;
         assert!(matches!(error, Error::Config { .. }), "{url}: {error}");
     }
-    Client::connect(cluster.url_of(2)).await.expect("one node that answers is enough");
+    comes_in(cluster.url_of(2), Config::default()).await;
 }

@@ -102,7 +102,7 @@ async fn a_notification_that_was_forgotten_behind_sentinels_wakes_its_waiter_any
     let play = Play::begin(names(), &front, &watched.url(), primary, replica).await;
     play.forgets(false).await;
     // How soon they agree is not what this is about.
-    watched.switched_from(0).await;
+    watched.replaces(0).await;
     play.ends().await;
 }
 

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use parklock::{Client, Error, Owner};
 use tokio::task::JoinHandle;
 
-use crate::common::Server;
-use crate::common::eventually;
+use crate::common::{Server, eventually, judged};
 use crate::scene::*;
 
 /// Has the server run a script that does not end, until it is killed.
@@ -117,24 +116,27 @@ async fn an_impatient_nested_call_does_not_wait_for_a_patient_one() {
 /// F27: the server's only thread is stuck for less than a lease.
 #[tokio::test]
 async fn a_renewal_that_is_late_but_in_time_keeps_the_lock() {
-    let scene = Scene::on(debuggable().start().await).await;
-    let client = scene.client(brisk()).await;
-    let guard = client.lock("a").lock().await.unwrap();
+    judged(async || {
+        let scene = Scene::on(debuggable().start().await).await;
+        let client = scene.client(brisk()).await;
+        let guard = client.lock("a").lock().await.unwrap();
 
-    let asleep = Instant::now();
-    let mut sleeper = tokio::spawn({
-        let admin = scene.server.admin().await;
-        async move { admin.cmd::<()>(&["DEBUG", "SLEEP", "1.4"]).await }
-    });
-    let lost = tokio::select! {
-        _ = guard.ended() => true,
-        slept = &mut sleeper => { slept.unwrap(); false }
-    };
-    assert!(asleep.elapsed() >= Duration::from_millis(1400));
+        let asleep = Instant::now();
+        let mut sleeper = tokio::spawn({
+            let admin = scene.server.admin().await;
+            async move { admin.cmd::<()>(&["DEBUG", "SLEEP", "1.4"]).await }
+        });
+        let lost = tokio::select! {
+            _ = guard.ended() => true,
+            slept = &mut sleeper => { slept.unwrap(); false }
+        };
+        assert!(asleep.elapsed() >= Duration::from_millis(1400));
 
-    assert!(!lost && guard.is_valid());
-    is_renewed(&guard).await;
-    is_held_once(&scene.admin, "a").await;
-    guard.unlock().await.unwrap();
-    scene.is_clean().await;
+        assert!(!lost && guard.is_valid());
+        is_renewed(&guard).await;
+        is_held_once(&scene.admin, "a").await;
+        guard.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
 }

@@ -117,6 +117,7 @@ async fn one_primary_that_is_away_does_not_hide_the_locks_of_the_others() {
     let holder = call(&["hold", &here]).start();
     holder.says("token").await;
     cluster.nodes[0].kill();
+    cluster.notices_the_dead().await;
     let mut list = call(&["ls"]).start();
     assert_eq!(list.code().await, 69);
     assert!(list.output().contains(&here), "{}", list.output());
