@@ -48,7 +48,8 @@ impl Engine {
     /// Starts the client's tasks on the current runtime, which connect.
     pub(crate) fn connect_lazy(place: &Place, config: Config) -> Result<Arc<Self>> {
         config.check()?;
-        let connecting = Self::connect_to(To::of(place, &config)?, client_id(), config, First::Later);
+        let connecting =
+            Self::connect_to(To::of(place, &config)?, client_id(), config, First::Later);
         connecting.now_or_never().expect("it waits for no connection")
     }
 

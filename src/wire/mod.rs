@@ -64,8 +64,8 @@ pub(crate) use node::Node;
 #[cfg(feature = "operator")]
 pub(crate) use passwords::{Password, shown, shown_type};
 pub(crate) use proof::{Proof, STAMPS, Secret};
-pub(crate) use sentinels::Sentinels;
-pub(crate) use subscriber::{Heard, Subscriber, Subscription, What, Word, publisher, words};
 #[cfg(feature = "redis-1")]
 pub(crate) use redis::ConnectionInfo;
+pub(crate) use sentinels::Sentinels;
+pub(crate) use subscriber::{Heard, Subscriber, Subscription, What, Word, publisher, words};
 pub(crate) use target::{Place, Target};
