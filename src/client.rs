@@ -114,7 +114,7 @@ impl Client {
     }
 
     /// Makes a client piece by piece. For a service that has a `redis::Client`, and does not want to say its server twice:
-    /// [`ClientBuilder::redis_1`], with the feature `redis-1`.
+    /// `ClientBuilder::redis_1`, with the feature `redis-1`.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -30,7 +30,7 @@ impl ClientBuilder {
     /// The client opens connections of its own: a `redis::Client` has none. So these are parklock's, and not taken over: the
     /// protocol, the settings of TCP, the name of the library, and the timeouts, which are in [`Config`].
     ///
-    /// The server of an encrypted address is always verified (feature `tls`). If [`Config::tls`] is not set, it must have a
+    /// The server of an encrypted address is always verified (feature `tls`). If `Config::tls` is not set, it must have a
     /// certificate by a public authority.
     ///
     /// A `redis::cluster::ClusterClient` and a `redis::sentinel::SentinelClient` do not tell their settings. Use
@@ -48,7 +48,7 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// These are an [`Error::Config`] of [`connect`](Self::connect): an address whose server is not to be verified (`#insecure`);
-    /// an encrypted address without the feature `tls`; certificates (`redis::Client::build_with_tls`) without [`Config::tls`],
+    /// an encrypted address without the feature `tls`; certificates (`redis::Client::build_with_tls`) without `Config::tls`,
     /// because they cannot be read; a user or a password beside [`Config::credentials`].
     #[cfg(feature = "redis-1")]
     pub fn redis_1(self, settings: &ConnectionInfo) -> Self {
