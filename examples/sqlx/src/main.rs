@@ -28,7 +28,9 @@ async fn transfer(db: &SqlitePool, token: FencingToken, amount: i64) -> Result<b
 #[tokio::main]
 async fn main() -> Result<()> {
     let url = std::env::var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".into());
-    let client = Client::connect(&url).await?;
+    // Two processes, in short.
+    let clients = [Client::connect(&url).await?, Client::connect(&url).await?];
+    let [ours, theirs] = clients.map(|client| client.lock("accounts:1-2"));
     // A database in memory belongs to its connection.
     let db = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await?;
     sqlx::raw_sql(
@@ -39,10 +41,9 @@ async fn main() -> Result<()> {
     .execute(&db)
     .await?;
 
-    let lock = client.lock("accounts:1-2");
-    let first = lock.lock().await?;
-    lock.force_unlock().await?; // as if the first holder had slept through its lease: it does not know yet
-    let second = lock.lock().await?;
+    let first = ours.lock().await?;
+    theirs.force_unlock().await?; // as if our process had slept through its lease: it does not know yet
+    let second = theirs.lock().await?;
     let by_second = transfer(&db, second.token(), 30).await?;
     let by_first = transfer(&db, first.token(), 50).await?;
     second.unlock().await?;
