@@ -39,6 +39,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
+use crate::client::ClientBuilder;
 use crate::config::Config;
 #[cfg(feature = "serde")]
 use crate::config::Settings;
@@ -262,6 +263,23 @@ macro_rules! knows {
     };
 }
 
+impl ClientBuilder {
+    /// Connects a [blocking client](Client), and blocks this thread.
+    ///
+    /// # Errors
+    /// Same as [`connect`](Self::connect).
+    ///
+    /// # Panics
+    /// In asynchronous code.
+    #[track_caller]
+    pub fn connect_blocking(self) -> Result<Client> {
+        let runtime = Background::start()?;
+        let client = runtime.block_on(self.connect())?;
+        let shared = Shared { client: client.clone(), runtime: Some(runtime) };
+        Ok(Client { inner: client, client: Arc::new(shared) })
+    }
+}
+
 impl Client {
     blocks!(
         Client::connect,
@@ -272,10 +290,7 @@ impl Client {
     blocks!(
         Client::connect_with,
         pub fn connect_with(url: impl AsRef<str>, config: Config) -> Result<Self> {
-            let runtime = Background::start()?;
-            let client = runtime.block_on(client::Client::connect_with(url, config))?;
-            let shared = Shared { client: client.clone(), runtime: Some(runtime) };
-            Ok(Self { inner: client, client: Arc::new(shared) })
+            client::Client::builder().url(url.as_ref()).config(config).connect_blocking()
         }
     );
     #[cfg(feature = "serde")]

@@ -1,4 +1,6 @@
-//! The client: connects, makes handles, closes.
+//! The client: connects, makes handles, closes. `client/builder.rs` says to which server.
+
+mod builder;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,6 +16,8 @@ use crate::kinds::Kind;
 use crate::locks::{
     Condition, CountDownLatch, Lock, MultiLock, Redisson, ReentrantLock, RwLock, Semaphore,
 };
+
+pub use builder::ClientBuilder;
 
 /// A client of one Redis server, of a primary behind Sentinel, or of a Redis Cluster: the source of all locks.
 ///
@@ -106,8 +110,24 @@ impl Client {
     /// # Panics
     /// Outside a Tokio runtime with time and I/O enabled.
     pub async fn connect_with(url: impl AsRef<str>, config: Config) -> Result<Self> {
-        let engine = Engine::connect(url.as_ref(), config).await?;
-        Ok(Self { engine })
+        Self::builder().url(url.as_ref()).config(config).connect().await
+    }
+
+    /// Makes a client piece by piece. For a service that has a `redis::Client`, and does not want to say its server twice:
+    /// `ClientBuilder::redis_1`, with the feature `redis-1`.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let url = std::env::var("PARKLOCK_DOC_REDIS").unwrap_or("redis://127.0.0.1:6379".into());
+    /// use parklock::{Client, Config};
+    ///
+    /// let config = Config::default().namespace("billing");
+    /// let client = Client::builder().url(url).config(config).connect().await?;
+    /// # drop(client);
+    /// # Ok::<(), parklock::Error>(()) }).unwrap();
+    /// ```
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
     }
 
     /// Connects with the URL and the settings that variables of the environment name: `PARKLOCK_URL`, `PARKLOCK_NAMESPACE` and so
@@ -157,7 +177,7 @@ impl Client {
     /// # Panics
     /// Outside a Tokio runtime with time and I/O enabled.
     pub fn connect_lazy(url: impl AsRef<str>, config: Config) -> Result<Self> {
-        Ok(Self { engine: Engine::connect_lazy(url.as_ref(), config)? })
+        Self::builder().url(url.as_ref()).config(config).connect_lazy()
     }
 
     #[cfg(feature = "streams")]

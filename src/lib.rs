@@ -83,6 +83,7 @@
 //! | `blocking` | the module `blocking`: locks for code without a runtime |
 //! | `serde` | `Settings` from files and from the environment, with durations such as `"30s"` |
 //! | `rustls-0_23` | `Tls::from_rustls_0_23`: a configuration of rustls of your own |
+//! | `redis-1` | `ClientBuilder::redis_1`: the server of a `redis::Client` of version 1 |
 //! | `tower` | the module `tower`: a layer that holds a lock for each request |
 //! | `axum` | handlers of axum 0.8 take the [`Hold`] of their request as an argument |
 //! | `test-util` | the module `testing`: a private Redis server for your own tests, on Unix, where `redis-server` or `valkey-server` is installed |
@@ -195,7 +196,7 @@ mod pages {
     mod settings {}
 }
 
-pub use client::Client;
+pub use client::{Client, ClientBuilder};
 #[cfg(feature = "serde")]
 pub use config::Settings;
 pub use config::{Config, HandOff, Layout};

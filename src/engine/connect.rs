@@ -29,7 +29,8 @@ use crate::meters;
 use crate::pause::jittered;
 use crate::wire::{
     Acquire, Address, Addresses, Answer, Card, Cluster, Commands, CommonArgs, Crew, Destination,
-    Fault, Heard, OnChange, Requests, Sentinels, Session, Subscriber, Target, watch_failovers,
+    Fault, Heard, OnChange, Place, Requests, Sentinels, Session, Subscriber, Target,
+    watch_failovers,
 };
 
 /// The pauses between attempts to connect to a server that is not there yet.
@@ -41,14 +42,15 @@ const WARNINGS_APART: Duration = Duration::from_secs(5);
 
 impl Engine {
     /// Connects, and starts the client's tasks on the current runtime.
-    pub(crate) async fn connect(url: &str, config: Config) -> Result<Arc<Self>> {
-        Self::connect_patiently(|config| To::of(url, config), client_id(), config).await
+    pub(crate) async fn connect(place: &Place, config: Config) -> Result<Arc<Self>> {
+        Self::connect_patiently(|config| To::of(place, config), client_id(), config).await
     }
 
     /// Starts the client's tasks on the current runtime, which connect.
-    pub(crate) fn connect_lazy(url: &str, config: Config) -> Result<Arc<Self>> {
+    pub(crate) fn connect_lazy(place: &Place, config: Config) -> Result<Arc<Self>> {
         config.check()?;
-        let connecting = Self::connect_to(To::of(url, &config)?, client_id(), config, First::Later);
+        let connecting =
+            Self::connect_to(To::of(place, &config)?, client_id(), config, First::Later);
         connecting.now_or_never().expect("it waits for no connection")
     }
 
@@ -61,7 +63,8 @@ impl Engine {
         config: Config,
     ) -> Result<Arc<Self>> {
         let client = client.unwrap_or_else(client_id);
-        let to = |config: &Config| Ok(To::of(url, config)?.over(&dial));
+        let place = Place::Url(url.to_owned());
+        let to = |config: &Config| Ok(To::of(&place, config)?.over(&dial));
         Self::connect_patiently(to, client, config).await
     }
 
@@ -207,7 +210,12 @@ enum To {
 }
 
 impl To {
-    fn of(url: &str, config: &Config) -> Result<Self> {
+    fn of(place: &Place, config: &Config) -> Result<Self> {
+        let url = match place {
+            Place::Url(url) => url,
+            #[cfg(feature = "redis-1")]
+            Place::Redis(info) => return Ok(Self::One(Box::new(Address::given(info, config)?))),
+        };
         Ok(match Target::of(url)? {
             Target::Single => Self::One(Box::new(Address::new(url, config)?)),
             Target::Cluster(urls) => Self::Cluster(Box::new(Addresses::new(&urls, config)?)),

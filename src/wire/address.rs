@@ -40,6 +40,8 @@ pub(crate) struct Address {
 const NO_DATABASE: &str = "DB index";
 const ONE_DATABASE: &str = "SELECT is not allowed";
 
+const UNVERIFIED: &str = "#insecure is not accepted: the server must be verified";
+
 /// The URL without user, password and query: safe for logs. A server may have named the host.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,12 +72,37 @@ impl Address {
         Self::of(info, dialler, config)
     }
 
+    /// The server of a client of the redis crate.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the address cannot be reached as that client reaches it.
+    #[cfg(feature = "redis-1")]
+    pub(crate) fn given(info: &ConnectionInfo, config: &Config) -> Result<Self> {
+        match info.addr() {
+            ConnectionAddr::TcpTls { .. } if cfg!(not(feature = "tls")) => {
+                return Err(Error::config(
+                    "the address is encrypted: it needs the feature `tls` of parklock",
+                ));
+            }
+            ConnectionAddr::TcpTls { insecure: true, .. } => return Err(Error::config(UNVERIFIED)),
+            #[cfg(feature = "tls")]
+            ConnectionAddr::TcpTls { tls_params: Some(_), .. } if config.tls.is_none() => {
+                return Err(Error::config(
+                    "the certificates of a redis::Client cannot be read: give them to Config::tls",
+                ));
+            }
+            _ => {}
+        }
+        let dialler = Dialler::of(info.addr(), config)?;
+        Self::of(info.clone(), dialler, config)
+    }
+
     fn of(info: ConnectionInfo, dialler: Dialler, config: &Config) -> Result<Self> {
         let settings = info.redis_settings();
         let has_own = settings.username().is_some() || settings.password().is_some();
         if config.credentials.is_some() && has_own {
             return Err(Error::config(
-                "credentials are set, so the URL must not have a user or a password",
+                "credentials are set, so the URL or the redis::Client must not have a user or a password",
             ));
         }
         let password = settings.password().map(Password::new);
@@ -323,7 +350,7 @@ pub(crate) fn understood(url: &str) -> Result<ConnectionInfo> {
             Err(Error::config("rediss:// needs the feature `tls` of parklock"))
         }
         ConnectionAddr::Tcp(..) if plain.is_some() && url.contains('#') => {
-            Err(Error::config("#insecure is not accepted: the server must be verified"))
+            Err(Error::config(UNVERIFIED))
         }
         ConnectionAddr::Tcp(host, port) if plain.is_some() => {
             let (host, port) = (host.clone(), *port);

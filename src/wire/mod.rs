@@ -68,8 +68,10 @@ pub(crate) use node::Node;
 #[cfg(feature = "operator")]
 pub(crate) use passwords::{Password, shown, shown_type};
 pub(crate) use proof::{Proof, STAMPS, Secret};
+#[cfg(feature = "redis-1")]
+pub(crate) use redis::ConnectionInfo;
 pub(crate) use sentinels::Sentinels;
 pub(crate) use session::Session;
 pub(crate) use subscriber::{Heard, Subscriber, Subscription, What, Word, publisher, words};
-pub(crate) use target::Target;
+pub(crate) use target::{Place, Target};
 pub(crate) use tracking::{Changed, OnChange};

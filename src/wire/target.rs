@@ -1,4 +1,4 @@
-//! What a URL refers to: one server, some nodes of a cluster, or the sentinels of a primary.
+//! Where a client connects to, and what a URL refers to: one server, some nodes of a cluster, or the sentinels of a primary.
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
@@ -6,6 +6,15 @@ use crate::error::{Error, Result};
 
 /// The default port of a sentinel.
 const SENTINEL_PORT: u16 = 26_379;
+
+/// Where a client connects to, as its maker says it.
+#[derive(Clone)]
+pub(crate) enum Place {
+    Url(String),
+    /// The server of a client of the redis crate.
+    #[cfg(feature = "redis-1")]
+    Redis(Box<redis::ConnectionInfo>),
+}
 
 /// What a URL refers to.
 #[derive(Debug, PartialEq, Eq)]

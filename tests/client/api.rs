@@ -7,8 +7,8 @@ use std::hash::Hash;
 
 use common::fixture::server_and_client;
 use parklock::{
-    Client, Config, Ended, Error, FencingToken, Guard, HandOff, Hold, Layout, Lock, MultiGuard,
-    MultiHold, MultiLock, Owner, ReentrantLock,
+    Client, ClientBuilder, Config, Ended, Error, FencingToken, Guard, HandOff, Hold, Layout, Lock,
+    MultiGuard, MultiHold, MultiLock, Owner, ReentrantLock,
 };
 
 fn travels<T: Send + Sync + 'static>() {}
@@ -23,6 +23,8 @@ fn public_types_are_send_and_debug() {
     travels::<Guard>();
     travels::<MultiGuard>();
     is_cheap::<Client>();
+    is_cheap::<ClientBuilder>();
+    is_shown::<ClientBuilder>();
     is_cheap::<Lock>();
     is_cheap::<ReentrantLock>();
     is_cheap::<MultiLock>();

@@ -296,7 +296,8 @@ fn the_page_about_versions_says_what_the_manifest_says() {
     for (cell, version) in cells[2..].iter().zip(needed) {
         assert!(cell.starts_with(&format!("{version} or later")), "{cell}: {version}");
     }
-    for (crate_, feature) in [("metrics", "metrics"), ("rustls", "rustls-0_23"), ("http", "tower")]
+    for (crate_, feature) in
+        [("metrics", "metrics"), ("rustls", "rustls-0_23"), ("http", "tower"), ("redis", "redis-1")]
     {
         let version = needs(crate_);
         let parts: Vec<_> = version.split('.').collect();

@@ -11,6 +11,8 @@ mod background;
 mod bad_input;
 #[cfg(feature = "blocking")]
 mod blocking;
+#[cfg(feature = "redis-1")]
+mod builder;
 mod cancellation;
 mod close;
 mod coalescing;

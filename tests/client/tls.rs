@@ -132,6 +132,25 @@ async fn a_server_is_verified_by_our_own_authority_and_locks_work_as_ever() {
     timeout(SOON, waiter).await.unwrap().unwrap().unwrap().unlock().await.unwrap();
 }
 
+/// The certificates of a `redis::Client` cannot be read.
+#[cfg(feature = "redis-1")]
+#[tokio::test]
+async fn a_redis_client_with_certificates_needs_them_in_our_settings_too() {
+    let there = Encrypted::start("IP:127.0.0.1", false).await;
+    let root_cert = Some(there.authority.read("ca.pem"));
+    let certificates = redis::TlsCertificates { client_tls: None, root_cert };
+    let url = format!("rediss://{}", there.port.address());
+    let redis = redis::Client::build_with_tls(url, certificates).expect("its certificates");
+    let builder = Client::builder().redis_1(redis.get_connection_info());
+
+    let error = builder.clone().connect().await.expect_err("whom does it trust?");
+    assert!(matches!(error, Error::Config { .. }), "{error}");
+    assert!(error.to_string().contains("Config::tls"), "{error}");
+    let trusting = builder.config(Config::default().tls(there.authority.ca()));
+    let client = trusting.connect().await.expect("the server is verified");
+    client.lock("a").lock().await.unwrap().unlock().await.unwrap();
+}
+
 /// Some hosted servers know no newer version than 1.2.
 #[tokio::test]
 async fn both_versions_of_tls_that_are_safe_are_spoken() {

@@ -44,7 +44,7 @@ impl Dialler {
         let tls = match (address, &config.tls) {
             (ConnectionAddr::TcpTls { .. }, tls) => Some(Encryption::new(tls.as_ref())?),
             (_, Some(_)) => {
-                let why = "tls is set, but the URL is not a rediss:// one";
+                let why = "tls is set, but the address is not an encrypted one (rediss://)";
                 return Err(crate::Error::config(why));
             }
             (_, None) => None,
