@@ -20,6 +20,13 @@ impl Engine {
         }
     }
 
+    /// Has the watchdog check whether a holder of this client has lost the lock.
+    pub(crate) fn hasten_holders(&self, keys: &Keys) {
+        let entries = self.table.all_of(&keys.channel);
+        let tenures = entries.iter().filter_map(|entry| entry.tenure());
+        tenures.for_each(|tenure| self.outbox.timetable.hasten(&tenure));
+    }
+
     /// Releases what Redis may have granted to the former owner fields of a contender.
     pub(crate) fn give_back_former(&self, ghosts: Vec<Ghost>) {
         ghosts.into_iter().for_each(|ghost| self.later(Job::ghost(ghost)));

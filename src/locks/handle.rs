@@ -119,7 +119,7 @@ impl Handle {
         options.wish.lease = Lease::Watched;
         let span = tracing::debug_span!(
             "latch.wait",
-            "lock.name" = ?keys.name(),
+            "lock.name" = &*keys.name(),
             "lock.namespace" = keys.namespace(),
         );
         let asked = keys.meters.asks(patience.is_none());
@@ -242,6 +242,8 @@ impl Handle {
         let was_held = self.answered(answer).await?;
         if was_held {
             tracing::warn!(name = ?keys.name(), "force_unlock took the lock away from its holder");
+            // A holder of this client hears no message of its own client.
+            self.engine.hasten_holders(keys);
         }
         Ok(was_held)
     }

@@ -246,6 +246,22 @@ async fn a_lock_taken_away_by_another_client_is_lost_at_its_message() {
 }
 
 #[tokio::test]
+async fn a_lock_that_its_own_client_takes_away_is_lost_at_once_and_goes_to_the_waiter() {
+    let server = Site::start().await;
+    let client = client_with(&server, Config::default().watchdog_timeout(LONG * 10)).await;
+    let lock = client.lock("a");
+    let held = lock.lock().await.unwrap();
+    let waiter = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.lock().await }
+    });
+    assert!(lock.force_unlock().await.unwrap());
+    assert_eq!(told(held.ended()).await, Ended::Lost);
+    let next = timeout(SOON, waiter).await.expect("it is free").unwrap().unwrap();
+    assert!(next.token() > held.token());
+}
+
+#[tokio::test]
 async fn a_fixed_lease_taken_away_by_another_client_is_lost_at_its_message() {
     let server = Site::start().await;
     let guard = guard_that_listens(&server, Some(LONG)).await;
