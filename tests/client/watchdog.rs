@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use common::fixture::{
-    LONG, SOON, channel, client, client_with, comes_in, key, lock_keys, parked, quick,
+    LONG, SOON, channel, client, client_with, comes_in, key, lock_keys, parked, quick, settled,
 };
 use common::{Admin, Proxy, Site, eventually, judged, judged_beside_its_load, timeout};
 use parklock::{Client, Config, Ended, Error, Guard, Lock, Owner};
@@ -255,6 +255,8 @@ async fn a_lock_that_its_own_client_takes_away_is_lost_at_once_and_goes_to_the_w
         let lock = lock.clone();
         async move { lock.lock().await }
     });
+    // Its first renewal comes soon after the grant, and would find the loss.
+    settled(&server.admin().await).await;
     assert!(lock.force_unlock().await.unwrap());
     assert_eq!(told(held.ended()).await, Ended::Lost);
     let next = timeout(SOON, waiter).await.expect("it is free").unwrap().unwrap();
