@@ -35,6 +35,7 @@ const ACQUIRE_ALL: &str = concat!(
     include_str!("../../lua/line/plain.lua"),
     include_str!("../../lua/line/proof.lua"),
     include_str!("../../lua/line/line.lua"),
+    include_str!("../../lua/line/heard.lua"),
     include_str!("../../lua/line/acquire_all.lua"),
 );
 
