@@ -23,6 +23,7 @@ fn families() -> Vec<(&'static Script, &'static str, &'static str)> {
     vec![
         (&s::LINE_RELEASE, LINE, "field"),
         (&s::LINE_RENEW, LINE, "field lease"),
+        (&s::LINE_RENEW_IN_SESSION, LINE, "field lease"),
         (&s::LINE_STATUS, LINE, ""),
         (&s::LINE_FORCE_UNLOCK, LINE, ""),
         (&s::LINE_RESIZE, LINE, "capacity"),
@@ -92,6 +93,7 @@ fn locks() -> Vec<Shape> {
         (&s::LINE_RELEASE_ALONE, "lock | field channel message"),
         (&s::COUNT, "lock | field count lease"),
         (&s::RENEW, "(lock)+ | (field lease)+"),
+        (&s::RENEW_IN_SESSION, "(lock)+ (line_notes)+ | (field lease)+"),
         (&s::STATUS, "lock |"),
         (&s::ANNOUNCE, "lock leader | field said keep"),
         (&s::LEADER, "lock leader |"),

@@ -50,14 +50,16 @@ const ABSURD: [&[u8]; 44] = [
     b"1e15",
 ];
 
-/// Owner fields: ours, as the version of their UUID says, one of them of a client that keeps locks, and Redisson's.
-const FIELDS: [&str; 6] = [
+/// Owner fields: ours, as the version of their UUID says, among them those of a client that keeps locks and of one with a session, and
+/// Redisson's.
+const FIELDS: [&str; 7] = [
     "aaaaaaaa-aaaa-8aaa-8aaa-aaaaaaaaaaaa:1",
     "aaaaaaaa-aaaa-8aaa-8aaa-aaaaaaaaaaaa:2",
     "bbbbbbbb-bbbb-8bbb-8bbb-bbbbbbbbbbbb:1",
     "cccccccc-cccc-4ccc-8ccc-cccccccccccc:30",
     "dddddddd-dddd-4ddd-8ddd-dddddddddddd:31",
     "eeeeeeee-eeee-8fee-8eee-eeeeeeeeeeee:1",
+    "ffffffff-ffff-8fff-8fff-ffffffffffff+20:1",
 ];
 
 pub const CHANNELS: [&str; 6] = [
