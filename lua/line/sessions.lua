@@ -24,8 +24,11 @@ do
   function sessions.end_them()
     local noted, since, silent, heard = nil, {}, {}, {}
     for _, holder in ipairs(first_holders()) do
-      local client, patience = holder:match('^(.*%+(%d+)):%d+$')
-      patience = tonumber(patience)
+      local client, patience
+      if holder:find('+', 1, true) then
+        client, patience = holder:match('^(.*%+(%d+)):%d+$')
+        patience = tonumber(patience)
+      end
       if client then
         if not least_patience then
           noted = redis.call('hmget', notes, 'silent')[1] or ''

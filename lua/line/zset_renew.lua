@@ -21,5 +21,4 @@ if until_when < now + wanted then
   redis.call('zadd', lock, string.format('%.0f', now + wanted), field)
 end
 if redis.call('pttl', lock) < wanted then redis.call('pexpire', lock, ARGV[8]) end
-redis.pcall('exists', lock) -- see lua/lock/renew.lua
 return { 1 }

@@ -18,5 +18,4 @@ end
 -- The expiry comes first. It needs no memory, and if Redis refuses it, nothing has changed.
 redis.call('pexpire', KEYS[1], math.max(lease, redis.call('pttl', KEYS[1])))
 redis.call('hset', KEYS[1], ARGV[1], ARGV[2])
-redis.pcall('exists', KEYS[1]) -- see renew.lua
 return { 1 }

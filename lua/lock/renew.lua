@@ -3,8 +3,6 @@
 -- KEYS   the locks
 -- ARGV   for each lock: owner field, TTL wanted in ms
 -- Reply  for each lock: 1 renewed | 0 not ours any more | text: refused, nothing was changed
---
--- Each lock is read last of all: from then on the server tells the client if anything changes the key (src/wire/tracking.rs).
 
 local LONGEST_LEASE = 86400000 -- 24 h
 
@@ -20,9 +18,7 @@ local function renew(lock, field, wanted)
     -- This changes nothing, and a replica refuses it: so "gone" always comes from a primary.
     write = redis.pcall('hdel', lock, 'parklock:nobody')
   end
-  if type(write) == 'table' then return write.err end
-  redis.pcall('exists', lock)
-  return ours
+  return type(write) == 'table' and write.err or ours
 end
 
 local reply = {}

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Layout};
 use crate::engine::debts::Debts;
-use crate::engine::entry::tenure::Budget;
+use crate::engine::entry::tenure::{Budget, WORTH_WATCHING};
 use crate::engine::entry::{Entry, EntryPermit, Hold, Holds, Table, Tenure, Timetable, Visit};
 use crate::engine::grant::{Grant, Holder, Lease};
 use crate::engine::keep::Tried;
@@ -252,7 +252,7 @@ impl Engine {
         }
         self.owned.enter(holder.wish.owner, &tenure);
         if self.commands.tracks(&tenure.keys) {
-            tenure.track_soon();
+            tenure.watch_key_after(WORTH_WATCHING);
         }
         if self.outbox.timetable.enter(&tenure, tenure.next_look(self.rhythm.idle)) {
             // The client may have connected anew since it asked, and the watchdog has not found this tenure.

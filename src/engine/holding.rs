@@ -104,6 +104,7 @@ impl Engine {
                 Ok(false)
             });
         }
+        self.watch_key_soon(tenure);
         if lease == Lease::Watched && tenure.watch() {
             self.outbox.timetable.hasten(tenure);
         }

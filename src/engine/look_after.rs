@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use crate::engine::core::Engine;
+use crate::engine::entry::tenure::WORTH_WATCHING;
 use crate::engine::entry::{EntryPermit, Stay, Tenure, Visit};
 use crate::engine::ghost::Ghost;
 use crate::engine::releaser::Job;
@@ -17,6 +18,14 @@ impl Engine {
     pub(crate) fn give_back_kept(&self, keys: &Keys) {
         if let Some(entry) = self.table.find(keys.id()).filter(|_| keys.row.may_be_kept()) {
             self.outbox.give_back_kept(&entry);
+        }
+    }
+
+    /// This client has changed the key of a tenure: the server watches it no more.
+    pub(crate) fn watch_key_soon(&self, tenure: &Arc<Tenure>) {
+        if self.commands.tracks(&tenure.keys) {
+            tenure.watch_key_after(WORTH_WATCHING);
+            self.outbox.timetable.enter(tenure, tenure.next_look(self.rhythm.idle));
         }
     }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::Either;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +29,9 @@ pub(crate) use rhythm::Rhythm;
 
 /// The most locks in one renewal script. It blocks the server for about half a millisecond.
 const BATCH: usize = 128;
+
+/// While a slot moves, neither node watches its keys: the client asks again after this.
+const SLOT_MOVES: Duration = Duration::from_secs(1);
 
 /// The task that renews.
 pub(crate) struct Watchdog {
@@ -48,18 +52,21 @@ impl Watchdog {
     }
 
     async fn watch(&self) {
-        let mut renewals = FuturesUnordered::new();
+        let mut requests = FuturesUnordered::new();
         loop {
             tokio::select! {
                 due = self.outbox.timetable.next() => {
-                    let due = self.sorted(due);
+                    let (due, unwatched) = self.sorted(due);
                     let is_batched = |tenure: &Arc<Tenure>| tenure.keys.row.family.is_batched();
                     let (plain, others): (Vec<_>, Vec<_>) = due.into_iter().partition(is_batched);
-                    let batches = plain.chunks(self.commands.together(BATCH)).chain(others.chunks(1));
-                    // A slow request delays no other renewal.
-                    renewals.extend(batches.map(|batch| self.renew(batch.to_vec())));
+                    let together = self.commands.together(BATCH);
+                    let batches = plain.chunks(together).chain(others.chunks(1));
+                    // A slow request delays no other one.
+                    requests.extend(batches.map(|batch| Either::Left(self.renew(batch.to_vec()))));
+                    let batches = unwatched.chunks(together);
+                    requests.extend(batches.map(|batch| Either::Right(self.have_watched(batch.to_vec()))));
                 }
-                Some(()) = renewals.next() => {}
+                Some(()) = requests.next() => {}
             }
         }
     }
@@ -79,9 +86,9 @@ impl Watchdog {
         }
     }
 
-    /// Keeps the tenures that have to be renewed, and handles the others.
-    fn sorted(&self, mut due: Vec<Arc<Tenure>>) -> Vec<Arc<Tenure>> {
-        let now = Instant::now();
+    /// Keeps the tenures that have to be renewed, and those whose keys the server has to watch. Handles the others.
+    fn sorted(&self, mut due: Vec<Arc<Tenure>>) -> (Vec<Arc<Tenure>>, Vec<Arc<Tenure>>) {
+        let (now, mut unwatched) = (Instant::now(), Vec::new());
         due.retain(|tenure| {
             let Rhythm { max_hold, idle, .. } = self.rhythm_of(tenure);
             match tenure.due(now, max_hold, idle) {
@@ -89,6 +96,11 @@ impl Watchdog {
                     // Until the answer comes, keep it in the wheel, and do not renew it again before its deadline.
                     tenure.renew_at(tenure.deadline());
                     return self.look_again(tenure);
+                }
+                Due::Watch => {
+                    unwatched.push(Arc::clone(tenure));
+                    self.look_again(tenure);
+                    return false;
                 }
                 Due::At(then) => {
                     self.outbox.timetable.enter(tenure, then);
@@ -103,7 +115,7 @@ impl Watchdog {
             self.outages.passes(tenure, false);
             false
         });
-        due
+        (due, unwatched)
     }
 
     fn rhythm_of(&self, tenure: &Tenure) -> Rhythm {
@@ -125,11 +137,34 @@ impl Watchdog {
                 for ((tenure, ttl), answer) in batch.iter().zip(asked).zip(answers) {
                     self.answered(tenure, answer, (sent, ttl));
                 }
+                self.have_watched(batch).await;
             }
             Err(fault) => {
                 meters::renewals("failed", batch.len());
                 self.fails(&batch, &fault);
             }
+        }
+    }
+
+    /// Has the server watch the keys of these tenures, as far as they are not over and it does that for this client.
+    async fn have_watched(&self, mut batch: Vec<Arc<Tenure>>) {
+        batch.retain(|tenure| !tenure.is_over() && self.commands.tracks(&tenure.keys));
+        let Some(first) = batch.first() else { return };
+        let keys: Vec<_> = batch.iter().map(|tenure| &*tenure.keys).collect();
+        let watched = match self.commands.behind_acknowledged(&first.keys) {
+            Ok(connection) => connection.watch(&keys).await,
+            Err(fault) => Err(fault),
+        };
+        match watched {
+            Ok(true) => {}
+            // One of them is gone: a renewal says which.
+            Ok(false) => batch.iter().for_each(|tenure| self.outbox.timetable.alarm(tenure)),
+            Err(Fault::Redirected(..)) => batch.iter().for_each(|tenure| {
+                tenure.watch_key_after(SLOT_MOVES);
+                self.look_again(tenure);
+            }),
+            // The next renewal tries again.
+            Err(_) => {}
         }
     }
 
@@ -144,13 +179,7 @@ impl Watchdog {
         };
         let tenures = batch.iter().map(|tenure| &**tenure);
         let renewals: Vec<_> = tenures.zip(asked).map(renewal).collect();
-        let mut connection = self.commands.acknowledged(&batch[0].keys)?;
-        let answers = connection.renew(&renewals).await;
-        if connection.was_asking {
-            // By then the slot may have moved.
-            batch.iter().for_each(|tenure| tenure.track_soon());
-        }
-        answers
+        self.commands.acknowledged(&batch[0].keys)?.renew(&renewals).await
     }
 
     fn answered(

@@ -315,7 +315,6 @@ impl Connection<'_> {
         &mut self,
         renewals: &[Renewal<'_>],
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
-        self.tracks = renewals.iter().all(|renewal| renewal.keys.row.is_tracked());
         match renewals {
             [renewal] if !renewal.keys.row.family.is_batched() => {
                 Ok(vec![self.renew_one(renewal).await])
@@ -356,7 +355,6 @@ impl Connection<'_> {
         count: u32,
         lease: Duration,
     ) -> Result<bool, Fault> {
-        self.tracks = keys.row.is_tracked();
         if !keys.row.family.is_batched() {
             return self.renew_one(&Renewal { keys, id, ttl: lease }).await;
         }

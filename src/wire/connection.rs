@@ -14,6 +14,7 @@ use crate::wire::common_args::CommonArgs;
 use crate::wire::fault::{self, Fault};
 use crate::wire::link::Live;
 use crate::wire::passwords::shown_type;
+use crate::wire::replies::number;
 use crate::wire::scripts::Script;
 use crate::wire::shard::{Acks, Reign, Shard};
 use crate::wire::socket::Broken;
@@ -98,10 +99,6 @@ pub(crate) struct Connection<'a> {
     way: Way,
     /// Too few replicas have acknowledged the last request.
     short: Option<Fault>,
-    /// The server is to watch the keys that the requests read: see `tracking.rs`.
-    pub(crate) tracks: bool,
-    /// The last request was answered by a node that has not the slot yet, and watches nothing.
-    pub(crate) was_asking: bool,
     servers: &'a Servers,
     common: &'a Arc<CommonArgs>,
 }
@@ -114,7 +111,7 @@ impl<'a> Connection<'a> {
         common: &'a Arc<CommonArgs>,
     ) -> Result<Self, Fault> {
         let peer = Peer { live: way.live(&shard)?, shard };
-        Ok(Self { peer, way, short: None, tracks: false, was_asking: false, servers, common })
+        Ok(Self { peer, way, short: None, servers, common })
     }
 
     /// The server that the last request has reached, however often it was redirected.
@@ -128,16 +125,8 @@ impl<'a> Connection<'a> {
 
     /// The same connection, for another request at the same time.
     pub(crate) fn again(&self) -> Self {
-        let Self { way, tracks, servers, common, .. } = *self;
-        Self {
-            peer: self.peer.clone(),
-            way,
-            short: None,
-            tracks,
-            was_asking: false,
-            servers,
-            common,
-        }
+        let (servers, common) = (self.servers, self.common);
+        Self { peer: self.peer.clone(), way: self.way, short: None, servers, common }
     }
 
     /// Calls a script, whether or not the server has it cached, on whichever node of a cluster has the lock.
@@ -208,18 +197,14 @@ impl<'a> Connection<'a> {
         let Peer { live, shard } = &self.peer;
         let acks = self.way.acks(shard);
         let floor = acks.map_or(&shard.clock, |(acks, _)| &acks.clock).floor(now);
-        self.was_asking = is_asking;
-        let tracks = self.tracks && shard.tracking.is_on();
-        // In one piece: either command is for the next one of the connection, whichever task sends that. So they exclude each other.
         let write = |bytes: &mut Vec<u8>| {
             if is_asking {
                 Words::write(bytes, |words| _ = words.arg("ASKING"));
-            } else if tracks {
-                Tracking::write(bytes);
             }
             write_call(bytes, command, fill, floor);
         };
-        let commands = if is_asking || tracks { 2 } else { 1 };
+        // In one piece: the permission to ask is for the next command of the connection, whichever task sends it.
+        let commands = if is_asking { 2 } else { 1 };
         if let Some((acks, waits)) = acks {
             let mut bytes = Vec::new();
             write(&mut bytes);
@@ -229,6 +214,13 @@ impl<'a> Connection<'a> {
             return fault::answered(Ok(value));
         }
         answered(live.socket.ask_written(&write, commands).await, now)
+    }
+
+    /// Has the server watch the keys of these holders: see `tracking.rs`. Returns whether all of them are there.
+    pub(crate) async fn watch(&self, holders: &[&Keys]) -> Result<bool, Fault> {
+        let write = |bytes: &mut Vec<u8>| Tracking::write(bytes, holders);
+        let answer = self.peer.live.socket.ask_written(&write, 2).await;
+        Ok(number(answered(answer, Instant::now())?)? == holders.len() as i64)
     }
 
     /// Whether answers to this request count only when replicas have acknowledged it.

@@ -7,7 +7,6 @@
 //!    was sent, or later. So holds count for the patience after the **sending** of the last beat that was heard.
 //! 3. A hold counts on the beats of a connection only if it was asked for or renewed after that connection listened. The
 //!    renewal erases what others have noted before: that nobody listens.
-//!
 //! 4. All this says something only about the server that has the locks. After a failover behind one address, the two connections of a
 //!    client may lead to two servers for a while. So each connection asks its server for its id, and holds count only while
 //!    both are the same. If scripts go to another server from now on, each hold has to be renewed there.
@@ -89,9 +88,10 @@ impl Session {
     /// When the last beat was sent that proves a hold which was asked for or renewed at this time.
     pub(crate) fn proved(&self, asked: Instant) -> Option<Instant> {
         let state = self.state.borrow();
-        let mut both = [state.current, state.former].into_iter();
-        let counts = both.find(|listening| listening.counts_for(asked))?;
-        if counts.at == state.scripts_at { counts.heard } else { None }
+        let counts =
+            |listening: &Listening| listening.counts_for(asked) && listening.at == state.scripts_at;
+        let both = [state.current, state.former].into_iter().filter(counts);
+        both.filter_map(|listening| listening.heard).max()
     }
 
     /// Whether what was asked for or renewed at this time has to be renewed: the client has connected anew since then.
@@ -113,6 +113,7 @@ impl Session {
     pub(super) async fn runs_scripts_on(&self, socket: &Socket) -> Result<(), Fault> {
         let at = id_of_server(socket).await?;
         self.state.send_if_modified(|state| state.runs_scripts_at(at, Instant::now()));
+        self.warn_of_two_servers();
         Ok(())
     }
 
@@ -139,7 +140,8 @@ impl Session {
         }
         self.listens((on, at), Instant::now());
         self.beat(socket).await?;
-        self.is_heard().await;
+        let has_heard = |state: &State| state.current.heard.is_some();
+        let _ = self.state.subscribe().wait_for(has_heard).await;
         Ok(())
     }
 
@@ -175,6 +177,19 @@ impl Session {
 
     fn listens(&self, on: (u64, ServerId), now: Instant) {
         self.state.send_modify(|state| state.listens(on, now));
+        self.warn_of_two_servers();
+    }
+
+    fn warn_of_two_servers(&self) {
+        let both = {
+            let state = self.state.borrow();
+            state.current.at.zip(state.scripts_at)
+        };
+        if both.is_some_and(|(one, other)| one != other) {
+            tracing::warn!(
+                "messages come from another server than the one that has the locks: they are suspended until both are the same"
+            );
+        }
     }
 
     /// Nobody can know this text before the beat is sent: so whoever may publish on the channel proves nothing with it.
@@ -187,10 +202,13 @@ impl Session {
 
 impl State {
     fn listens(&mut self, (on, at): (u64, ServerId), now: Instant) {
-        let current = Listening { on, at: Some(at), since: Some(now), heard: None };
-        self.former = std::mem::replace(&mut self.current, current);
+        // A connection that has heard nothing proves nothing: the one before it may still.
+        if self.current.heard.is_some() {
+            self.former = self.current;
+        }
+        self.current = Listening { on, at: Some(at), since: Some(now), heard: None };
         self.beat = None;
-        self.begins();
+        self.begun += 1;
     }
 
     /// Returns whether that is another server than before.
@@ -201,17 +219,8 @@ impl State {
         // What was renewed before was renewed at the other server.
         self.former = Listening::default();
         self.current.since = self.current.since.map(|_| now);
-        self.begins();
-        true
-    }
-
-    fn begins(&mut self) {
         self.begun += 1;
-        if self.current.at.zip(self.scripts_at).is_some_and(|(one, other)| one != other) {
-            tracing::warn!(
-                "messages come from another server than the one that has the locks: they are suspended until both are the same"
-            );
-        }
+        true
     }
 
     /// Returns whether this is the last beat. What a connection hears that was given up counts no more: a head may have found since
@@ -300,10 +309,19 @@ mod tests {
         session.listens((2, 7), start + STEP * 2);
         hears(&session, 1, &late);
         assert_eq!(session.proved(start), Some(start));
-        assert_eq!(session.proved(start + STEP * 3), None);
+        let renewed = start + STEP * 3;
+        assert_eq!(session.proved(renewed), Some(start), "what it had heard before still counts");
         let next = session.next_beat(start + STEP * 3);
         hears(&session, 1, &next);
-        assert_eq!(session.proved(start + STEP * 3), None);
+        assert_eq!(session.proved(renewed), Some(start));
+
+        // The second connection breaks before it has heard anything.
+        session.listens((3, 7), start + STEP * 4);
+        assert_eq!(session.proved(renewed), Some(start));
+        let next = session.next_beat(start + STEP * 5);
+        hears(&session, 3, &next);
+        assert_eq!(session.proved(start + STEP * 4), Some(start + STEP * 5));
+        assert_eq!(session.proved(renewed), Some(start), "it was renewed before that one listened");
     }
 
     #[tokio::test]

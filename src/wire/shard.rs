@@ -286,8 +286,8 @@ impl Duty for CommandDuty {
         })
     }
 
-    fn up(&self, _: u64) {
-        self.tracking.is_up();
+    fn up(&self, generation: u64) {
+        self.tracking.comes_up(generation);
         self.changes.send_replace(());
     }
 

@@ -2,18 +2,20 @@
 //! program writes it. Redis has this for caches (`CLIENT TRACKING`); here it shortens the time until a loss is known.
 //!
 //! 1. What the server says is a reason to renew the lock now, and never a proof of its loss: only the answer to the renewal is.
-//! 2. The server watches a key from the moment at which the client has read it, and forgets it with the next change. So the scripts that
-//!    renew read the key last of all, and the first renewal comes soon after the grant. A lock that is held for less is not watched.
-//! 3. The server is on_change before each of these requests to watch what it reads (`OPTIN`). No other request costs it anything.
-//! 4. It is silent about changes that the same connection makes (`NOLOOP`).
+//! 2. The server watches a key from the moment at which the client has read it, and forgets it with the next change, also one by the
+//!    client itself. So the client reads the key soon after the grant and after each renewal. A lock that is held for less is not watched.
+//! 3. Only what a command behind `CLIENT CACHING YES` reads is watched (`OPTIN`), so no other request costs anything. It is no script:
+//!    until Redis 7.0, each read of a script has the server note all keys of the script.
+//! 4. The server is silent about changes that the same connection makes (`NOLOOP`).
 //! 5. It tells nothing while the connection is away. So a client that connects again looks at all that it holds.
 //! 6. A user that may not ask for this learns of a loss from the next renewal.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use redis::{Cmd, PushInfo, PushKind, Value, cmd};
 
+use crate::keys::Keys;
 use crate::wire::args::Words;
 
 /// What has changed.
@@ -31,12 +33,13 @@ pub(crate) type OnChange = Arc<dyn Fn(Changed<'_>) + Send + Sync>;
 pub(crate) struct Tracking {
     on_change: OnChange,
     is_on: AtomicBool,
-    was_up: AtomicBool,
+    /// The last connection; 0: there was none.
+    last: AtomicU64,
 }
 
 impl Tracking {
     pub(crate) fn new(on_change: OnChange) -> Self {
-        Self { on_change, is_on: AtomicBool::new(false), was_up: AtomicBool::new(false) }
+        Self { on_change, is_on: AtomicBool::new(false), last: AtomicU64::new(0) }
     }
 
     /// Asks the server to watch keys for a connection.
@@ -55,17 +58,22 @@ impl Tracking {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// There is a connection. If there was one before, nothing was heard in between, and the server may have lost its data, or be
-    /// another one.
-    pub(crate) fn is_up(&self) {
-        if self.was_up.swap(true, Ordering::Relaxed) && self.is_on() {
+    /// There is a connection, of this generation. If there was another one before, nothing was heard in between, and the server
+    /// may have lost its data, or be another one.
+    pub(crate) fn comes_up(&self, generation: u64) {
+        let before = self.last.swap(generation, Ordering::Relaxed);
+        if before != 0 && before != generation && self.is_on() {
             (self.on_change)(Changed::All);
         }
     }
 
-    /// Has the server watch the keys that the next command reads. Its answer says nothing of use.
-    pub(crate) fn write(bytes: &mut Vec<u8>) {
+    /// Writes two commands that have the server watch the keys of these holders. The second one's answer is how many there are.
+    pub(crate) fn write(bytes: &mut Vec<u8>, holders: &[&Keys]) {
         Words::write(bytes, |words| _ = words.arg("CLIENT").arg("CACHING").arg("YES"));
+        Words::write(bytes, |words| {
+            words.arg("EXISTS");
+            holders.iter().for_each(|keys| _ = words.arg(keys.lock()));
+        });
     }
 
     pub(crate) fn hear(&self, push: PushInfo) {

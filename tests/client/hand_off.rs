@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use common::fixture::{comes_in, scripts, settled};
+use common::fixture::{comes_in, scripts};
 use common::{Admin, Proxy, Site, eventually, timeout};
 use parklock::{
     Client, Config, Ended, Error, Guard, HandOff, Layout, Lock, Owner, ReentrantLock, Result,
@@ -206,8 +206,6 @@ async fn a_hand_over_costs_no_command_and_counts_the_token_up_by_one() {
     let mut guard = taken(&lock).await;
     assert_eq!(turn(&guard), 0);
     let holder = field(&admin).await;
-    // The first renewal comes soon after the grant.
-    settled(&admin).await;
     admin.reset_stats().await;
 
     for number in 1..=1000 {

@@ -103,7 +103,7 @@ async fn one_release_costs_one_script_and_one_message() {
     let _next = crowd.next_guard().await;
 
     let sent = settled(&admin).await - before;
-    assert_eq!(sent, 2, "the release, and the first renewal of the next holder");
+    assert_eq!(sent, 1, "scripts for one release");
     assert!(admin.command_calls("publish").await <= 2, "a grant, and somebody comes near");
 }
 

@@ -255,7 +255,7 @@ async fn a_lock_that_its_own_client_takes_away_is_lost_at_once_and_goes_to_the_w
         let lock = lock.clone();
         async move { lock.lock().await }
     });
-    // Its first renewal comes soon after the grant, and would find the loss.
+    // What has the server watch the lock comes soon after the grant, and would find the loss.
     settled(&server.admin().await).await;
     assert!(lock.force_unlock().await.unwrap());
     assert_eq!(told(held.ended()).await, Ended::Lost);

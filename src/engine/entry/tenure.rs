@@ -42,7 +42,7 @@ use crate::wire::Session;
 pub(crate) use hand_off_budget::{Budget, Idle};
 pub(crate) use hand_over::{Left, PickUp};
 pub(crate) use owner_holds::{At, OwnerHolds};
-pub(crate) use renewal::Due;
+pub(crate) use renewal::{Due, WORTH_WATCHING};
 pub(crate) use timetable::Timetable;
 
 use count_job::Telling;
@@ -92,8 +92,10 @@ struct State {
     doubted: Option<CompactInstant>,
     /// When the watchdog last checked it because of a message.
     checked: Option<CompactInstant>,
-    /// How many alarms have caused a check since the last renewal that was due.
-    alarms: u8,
+    /// From this time on, the watchdog has to ask that the server watch the key.
+    unwatched: Option<CompactInstant>,
+    /// How many alarms have caused a check, and since when.
+    alarms: Option<(CompactInstant, u8)>,
     stay: Option<Stay>,
     slot: Option<TimerSlot>,
     /// When the watchdog looks at this tenure next.
@@ -144,7 +146,8 @@ impl Tenure {
             session: None,
             doubted: None,
             checked: None,
-            alarms: 0,
+            unwatched: None,
+            alarms: None,
             stay: held.then_some(stay),
             slot: None,
             look_at: now.into(),

@@ -180,7 +180,10 @@ impl Engine {
             connection.count(&tenure.keys, tenure.id, holds, ttl).await
         };
         match written.await {
-            Ok(true) if tenure.has_told(holds) => unanswered.confirmed(),
+            Ok(true) if tenure.has_told(holds) => {
+                unanswered.confirmed();
+                self.watch_key_soon(tenure);
+            }
             Ok(false) => {
                 unanswered.confirmed();
                 return self.gone(&hold);

@@ -13,17 +13,20 @@ use crate::engine::grant::Lease;
 /// The least time between two checks that messages cause.
 pub(super) const CHECKS_APART: Duration = Duration::from_millis(20);
 
-/// After so long, a lock is worth a renewal that has the server track it.
-const WORTH_TRACKING: Duration = Duration::from_millis(100);
+/// After so long, a lock is worth a request that has the server watch it.
+pub(crate) const WORTH_WATCHING: Duration = Duration::from_millis(100);
 
-/// How many alarms cause a check between two renewals. Signs of life of those who wait for it change the key of a fair lock, and a
-/// server that tracks too many keys forgets some: each is a false alarm, and the check that it causes makes the next one possible.
+/// How many alarms cause a check within `ALARMS_WITHIN`. Signs of life of those who wait for it change the key of a fair lock, and a
+/// server that watches too many keys forgets some: each is a false alarm, and the check that it causes makes the next one possible.
 const MOST_ALARMS: u8 = 4;
+const ALARMS_WITHIN: Duration = Duration::from_secs(10);
 
 /// What the watchdog finds when a tenure is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Renew,
+    /// The server has to watch its key: see `wire/tracking.rs`.
+    Watch,
     /// There is nothing to do before this time.
     At(Instant),
     /// It is lost. Redis may still have the lock, which has to be swept.
@@ -81,18 +84,18 @@ impl Tenure {
         from.instant()
     }
 
-    /// The server tracks the lock once it is renewed: has the watchdog do that soon.
-    pub(crate) fn track_soon(&self) {
-        let at = CompactInstant::now() + WORTH_TRACKING;
-        let mut state = self.state();
-        state.doubted = Some(state.doubted.map_or(at, |doubted| doubted.min(at)));
+    /// Has the watchdog ask after this time that the server watch the key.
+    pub(crate) fn watch_key_after(&self, pause: Duration) {
+        self.state().unwatched.get_or_insert(CompactInstant::now() + pause);
     }
 
     /// The server says that the key of the lock has changed. Returns whether the watchdog has to check the tenure.
     pub(crate) fn takes_alarm(&self) -> bool {
-        let mut state = self.state();
-        let takes = state.ended.is_none() && state.alarms < MOST_ALARMS;
-        state.alarms += u8::from(takes);
+        let (mut state, now) = (self.state(), CompactInstant::now());
+        let (since, count) =
+            state.alarms.filter(|(since, _)| now < *since + ALARMS_WITHIN).unwrap_or((now, 0));
+        let takes = state.ended.is_none() && count < MOST_ALARMS;
+        state.alarms = Some((since, count + u8::from(takes)));
         takes
     }
 
@@ -181,13 +184,18 @@ impl Tenure {
         if renew {
             let at = state.lifetime.renewal();
             state.late.due(at);
-            state.alarms = 0;
         }
         let is_doubted = state.doubted.take_if(|from| *from <= now.into()).is_some();
         if is_doubted {
             state.checked = Some(now.into());
         }
-        if is_doubted || renew { Due::Renew } else { Due::At(state.plan_look(idle)) }
+        // A renewal has the server watch the key, too.
+        let is_unwatched = state.unwatched.take_if(|from| *from <= now.into()).is_some();
+        match () {
+            () if is_doubted || renew => Due::Renew,
+            () if is_unwatched => Due::Watch,
+            () => Due::At(state.plan_look(idle)),
+        }
     }
 }
 
@@ -197,7 +205,8 @@ impl State {
             return Instant::now();
         }
         let renewal = self.lifetime.next_look();
-        let look = self.doubted.map_or(renewal, |from| renewal.min(from.instant()));
+        let others = self.doubted.into_iter().chain(self.unwatched).map(CompactInstant::instant);
+        let look = others.fold(renewal, Instant::min);
         if self.holds == 0 { look.min(self.idle_until(idle)) } else { look }
     }
 

@@ -178,6 +178,7 @@ impl Timetable {
         plan.closed = true;
         let mut all = plan.wheel.drain();
         all.append(&mut plan.in_hand);
+        all.append(&mut plan.urgent);
         all
     }
 
