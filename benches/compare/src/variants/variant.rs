@@ -64,6 +64,8 @@ impl Variant {
     pub const fn sent_bare(self) -> &'static [&'static str] {
         match self.library {
             Library::Rlock | Library::Rslock => &["set"],
+            // With the EXISTS that it goes with, in one piece.
+            Library::Parklock | Library::ParklockKept => &["client|caching"],
             _ => &[],
         }
     }
