@@ -211,6 +211,10 @@ enum To {
 
 impl To {
     fn of(place: &Place, config: &Config) -> Result<Self> {
+        #[cfg_attr(
+            not(feature = "redis-1"),
+            expect(clippy::infallible_destructuring_match, reason = "the feature adds a place")
+        )]
         let url = match place {
             Place::Url(url) => url,
             #[cfg(feature = "redis-1")]
