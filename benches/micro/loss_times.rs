@@ -38,9 +38,11 @@ struct Loss {
 }
 
 const CLASSES: [Loss; 9] = [
-    class("key deleted by an operator", "next renewal", |scene| Box::pin(delete(scene))),
-    class("restart with empty data", "next renewal", |scene| Box::pin(scene.server.restart())),
-    class("force_unlock by another client", "next renewal", |scene| Box::pin(force_unlock(scene))),
+    class("key deleted by an operator", "Redis", |scene| Box::pin(delete(scene))),
+    class("restart with empty data", "the new connection", |scene| {
+        Box::pin(scene.server.restart())
+    }),
+    class("force_unlock by another client", "Redis", |scene| Box::pin(force_unlock(scene))),
     Loss {
         listens: true,
         ..class("force_unlock, while the holder's subscription lingers", "message", |scene| {
@@ -61,7 +63,7 @@ const CLASSES: [Loss; 9] = [
     class("client closed", "itself", |scene| Box::pin(scene.holder.close())),
     Loss {
         fixed_lease: true,
-        ..class("key deleted, lease fixed (nobody renews)", "deadline", |scene| {
+        ..class("key deleted, lease fixed (nobody renews)", "Redis", |scene| {
             Box::pin(delete(scene))
         })
     },
