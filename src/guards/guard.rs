@@ -57,7 +57,7 @@ impl Guard {
             "lock.acquire",
             "db.system.name" = "redis",
             "lock.kind" = keys.kind.word(),
-            "lock.name" = ?keys.name(),
+            "lock.name" = &*keys.name(),
             "lock.namespace" = keys.namespace(),
             "error.type" = Empty,
         );

@@ -138,6 +138,12 @@ async fn spans_say_what_was_asked_for_and_what_went_wrong() {
     let within = "lock.namespace=\"billing\"";
     let hold = ["lock.hold", "lock.kind=\"fair\"", "lock.name=\"orders\"", within, &token];
     assert_eq!(log.said(Level::DEBUG, &[&["dropped"], &hold[..]].concat()), 1, "{}", log.all());
+    let asked = ["lock.acquire", "lock.kind=\"fair\"", "lock.name=\"orders\"", within];
+    let said = |words: &[&str]| {
+        let spans = log.spans().into_iter();
+        spans.filter(|span| words.iter().all(|word| span.contains(word))).count()
+    };
+    assert_eq!(said(&asked), 1, "{:#?}", log.spans());
     client.close().await;
     assert!(client.lock("orders").lock().await.is_err());
     let failed = [
@@ -147,8 +153,7 @@ async fn spans_say_what_was_asked_for_and_what_went_wrong() {
         "db.system.name=\"redis\"",
         "error.type=\"closed\"",
     ];
-    let said = log.spans().into_iter().filter(|span| failed.iter().all(|word| span.contains(word)));
-    assert_eq!(said.count(), 1, "{:#?}", log.spans());
+    assert_eq!(said(&failed), 1, "{:#?}", log.spans());
 }
 
 #[tokio::test]
