@@ -147,12 +147,12 @@ impl Keys {
         let name = if is_native { escaped(&name) } else { Cow::Borrowed(&*name) };
         // Keys belong to a database, but channels to the whole server. Without the number, a release would wake the
         // waiters of the same name in another database. Redisson's channels do not contain it.
-        let (Space::Database(number) | Space::Cluster(number)) = space;
-        let database = if is_native && number > 0 { format!("{number}:") } else { String::new() };
         let (open, close) = if braced { ("{", "}") } else { ("", "") };
         // Redisson maps names, and derives everything else from the mapped name.
-        let (first, mapped) = if is_native { (prefix, "") } else { ("", prefix) };
-        let before = [first, row.channel, &database].concat();
+        let (before, mapped) = match is_native {
+            true => (channel_prefix(space, prefix), ""),
+            false => (row.channel.to_owned(), prefix),
+        };
         let channel = [&before, open, mapped, &name, close].concat().into_boxed_str();
         let tag = u16::try_from(before.len()).expect("a prefix is short");
         let prefix = u8::try_from(prefix.len()).expect("a namespace is short");
