@@ -120,8 +120,7 @@ impl Engine {
         let heard = move |channel: &str, heard: Heard<'_>| listener.hear(channel, heard);
         let on_change: OnChange = Arc::new(move |changed| watcher.hear_change(changed));
         let crew = crew(&memory, stop.clone());
-        let with = (crew, session.clone());
-        let linked = to.link(common, with, &memory.config, (heard, on_change), first).await;
+        let linked = to.link(common, crew, &memory.config, (heard, on_change), first).await;
         let (commands, subscriber) = linked.map_err(|fault| fault.into_outage(""))?;
 
         let waiters = Arc::<AtomicUsize>::default();
@@ -271,22 +270,21 @@ impl To {
     async fn link(
         self,
         common: CommonArgs,
-        (crew, session): (Crew, Option<Arc<Session>>),
+        crew: Crew,
         config: &Config,
         (heard, on_change): (impl Fn(&str, Heard<'_>) + Send + Sync + 'static, OnChange),
         first: First,
     ) -> Result<(Commands, Subscriber), Fault> {
-        let with = (&crew, session);
         match self {
             Self::One(address) => {
                 let destination = Destination::Fixed(Arc::new(*address));
-                link_to_one(destination, common, with, config, (heard, on_change), first).await
+                link_to_one(destination, common, &crew, config, (heard, on_change), first).await
             }
             Self::Sentinel(sentinels) => {
                 let sentinels = Arc::new(*sentinels);
                 let destination = Destination::Primary(Arc::clone(&sentinels));
                 let hears = (heard, on_change);
-                let linked = link_to_one(destination, common, with, config, hears, first).await?;
+                let linked = link_to_one(destination, common, &crew, config, hears, first).await?;
                 (crew.spawn)(Box::pin(watch_failovers(sentinels, crew.stop.clone())));
                 Ok(linked)
             }
@@ -307,15 +305,16 @@ impl To {
 async fn link_to_one(
     destination: Destination,
     common: CommonArgs,
-    (crew, session): (&Crew, Option<Arc<Session>>),
+    crew: &Crew,
     config: &Config,
     (heard, on_change): (impl Fn(&str, Heard<'_>) + Send + Sync + 'static, OnChange),
     first: First,
 ) -> Result<(Commands, Subscriber), Fault> {
-    let linger = config.linger();
+    let session = common.session.clone();
     let (commands, mut command_link) =
         Commands::new(destination.clone(), common, config, on_change);
-    let (subscriber, mut subscriber_link) = Subscriber::new(destination, (linger, session), heard);
+    let (subscriber, mut subscriber_link) =
+        Subscriber::new(destination, config.linger(), session, heard);
     if first == First::Now {
         tokio::try_join!(command_link.start(), subscriber_link.start())?;
     }

@@ -58,7 +58,8 @@ impl Subscriber {
     /// For channels of one server.
     pub(crate) fn new(
         destination: Destination,
-        (linger, session): (Duration, Option<Arc<Session>>),
+        linger: Duration,
+        session: Option<Arc<Session>>,
         on_heard: impl Fn(&str, Heard<'_>) + Send + Sync + 'static,
     ) -> (Self, LinkTask) {
         let expected = destination.expected();
