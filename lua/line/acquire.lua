@@ -151,7 +151,7 @@ local function give_back_old()
 end
 
 local function attempt()
-  sessions.is_heard_again(notes, field)
+  sessions.erase_note(notes, field)
   if old ~= '' then give_back_old() end
   if is_over then end_hold(field) end -- put_in() would count it twice
   if left then return take(math.max(lease, left), true) end

@@ -29,7 +29,7 @@ end
 -- Why the i-th lock cannot be taken. Nil if it has our field, or if it is free and no waiter may come for it.
 local function obstacle(i)
   local field, lease = asked(i)
-  sessions.is_heard_again(notes, field)
+  sessions.erase_note(notes, field)
   if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
   check_writable()
   if redis.call('exists', line) == 1 then

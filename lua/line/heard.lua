@@ -3,7 +3,7 @@ local sessions = {}
 
 -- A client with a session (see sessions.lua) asks for this owner field, or says that it has it. What the client hears from now on may
 -- prove this hold. So a note that nobody listens is over, and whoever looks begins anew.
-function sessions.is_heard_again(notes, field)
+function sessions.erase_note(notes, field)
   if not field:find('+', 1, true) then return end
   local noted = redis.pcall('hmget', notes, 'silent')
   if noted.err then

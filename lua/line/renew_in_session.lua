@@ -6,7 +6,7 @@
 
 do
   local locks = #KEYS / 2
-  for i = 1, locks do sessions.is_heard_again(KEYS[locks + i], ARGV[2 * i - 1]) end
+  for i = 1, locks do sessions.erase_note(KEYS[locks + i], ARGV[2 * i - 1]) end
   for i = 2 * locks, locks + 1, -1 do KEYS[i] = nil end
 end
 

@@ -2,5 +2,5 @@
 --
 -- KEYS, ARGV, Reply   see zset_renew.lua, and the fourth key is that of the notes
 
-sessions.is_heard_again(KEYS[4], ARGV[7])
+sessions.erase_note(KEYS[4], ARGV[7])
 

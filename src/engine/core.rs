@@ -251,12 +251,9 @@ impl Engine {
             tenure.ends_with(session);
         }
         self.owned.enter(holder.wish.owner, &tenure);
-        if self.commands.tracks(&tenure.keys) {
-            tenure.watch_key_after(WORTH_WATCHING);
-        }
         if self.outbox.timetable.enter(&tenure, tenure.next_look(self.rhythm.idle)) {
             // The client may have connected anew since it asked, and the watchdog has not found this tenure.
-            if tenure.is_of_former_connection() {
+            if self.session.is_some() && tenure.is_of_former_connection() {
                 self.outbox.timetable.hasten(&tenure);
             }
             return Ok(Hold::new(tenure, 0));
@@ -264,6 +261,12 @@ impl Engine {
         // The client was closed meanwhile.
         self.give_up(&tenure);
         Err(Error::Closed)
+    }
+
+    /// This client has changed the key of a tenure: the server watches it no more.
+    pub(crate) fn watch_key_soon(&self, tenure: &Arc<Tenure>) {
+        tenure.watch_key_after(WORTH_WATCHING);
+        self.outbox.timetable.enter(tenure, tenure.next_look(self.rhythm.idle));
     }
 
     /// Counts a waiter that no limit rejects, for example since it was counted before.

@@ -64,9 +64,8 @@ impl Listener {
         let Some(channel) = Keys::channel_of_holders(self.space, prefix, layout, key) else {
             return;
         };
-        let entries = self.table.all_of(&channel);
-        let tracked = entries.iter().filter(|entry| entry.keys.row.is_tracked());
-        tracked.filter_map(|entry| entry.tenure()).for_each(|tenure| alarm(&tenure));
+        let tenures = self.table.tenures_of(&channel);
+        tenures.filter(|tenure| tenure.keys.row.is_tracked()).for_each(|tenure| alarm(&tenure));
     }
 
     /// How many contenders wait on this channel.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use crate::engine::core::Engine;
-use crate::engine::entry::tenure::WORTH_WATCHING;
 use crate::engine::entry::{EntryPermit, Stay, Tenure, Visit};
 use crate::engine::ghost::Ghost;
 use crate::engine::releaser::Job;
@@ -19,21 +18,6 @@ impl Engine {
         if let Some(entry) = self.table.find(keys.id()).filter(|_| keys.row.may_be_kept()) {
             self.outbox.give_back_kept(&entry);
         }
-    }
-
-    /// This client has changed the key of a tenure: the server watches it no more.
-    pub(crate) fn watch_key_soon(&self, tenure: &Arc<Tenure>) {
-        if self.commands.tracks(&tenure.keys) {
-            tenure.watch_key_after(WORTH_WATCHING);
-            self.outbox.timetable.enter(tenure, tenure.next_look(self.rhythm.idle));
-        }
-    }
-
-    /// Has the watchdog check whether a holder of this client has lost the lock.
-    pub(crate) fn hasten_holders(&self, keys: &Keys) {
-        let entries = self.table.all_of(&keys.channel);
-        let tenures = entries.iter().filter_map(|entry| entry.tenure());
-        tenures.for_each(|tenure| self.outbox.timetable.hasten(&tenure));
     }
 
     /// Releases what Redis may have granted to the former owner fields of a contender.

@@ -194,7 +194,7 @@ impl Watchdog {
             Ok(true) => {
                 // If the tenure is over, the next look sweeps it.
                 if tenure.prolong(sent, ttl) {
-                    tenure.is_heard_again(sent);
+                    tenure.counts_from(sent);
                 }
                 if tenure.is_of_former_connection() {
                     // The client has connected anew while this renewal was under way.

@@ -243,7 +243,8 @@ impl Handle {
         if was_held {
             tracing::warn!(name = ?keys.name(), "force_unlock took the lock away from its holder");
             // A holder of this client hears no message of its own client.
-            self.engine.hasten_holders(keys);
+            let holders = self.engine.table.tenures_of(&keys.channel);
+            holders.for_each(|tenure| self.engine.outbox.timetable.hasten(&tenure));
         }
         Ok(was_held)
     }

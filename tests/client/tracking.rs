@@ -46,12 +46,18 @@ async fn server_and_client() -> (Server, Admin, Client) {
     (server, admin, client)
 }
 
+/// A hold of each kind, all of which the server watches.
+async fn all_watched() -> (Server, Admin, [(&'static str, Guard); 4]) {
+    let (server, admin, client) = server_and_client().await;
+    let held = holds(&client).await;
+    watches(&admin, 4).await;
+    (server, admin, held)
+}
+
 #[tokio::test]
 async fn a_holder_learns_at_once_that_its_key_was_deleted_renamed_or_overwritten() {
     for change in [&["DEL"][..], &["RENAME", "theirs"], &["SET", "theirs"]] {
-        let (_server, admin, client) = server_and_client().await;
-        let held = holds(&client).await;
-        watches(&admin, 4).await;
+        let (_server, admin, held) = all_watched().await;
         for (name, guard) in held {
             let key = key(name);
             let words = [&change[..1], &[&*key], &change[1..]].concat();
@@ -63,9 +69,7 @@ async fn a_holder_learns_at_once_that_its_key_was_deleted_renamed_or_overwritten
 
 #[tokio::test]
 async fn a_holder_whose_server_has_lost_its_data_is_told_when_it_is_back() {
-    let (server, admin, client) = server_and_client().await;
-    let held = holds(&client).await;
-    watches(&admin, 4).await;
+    let (server, _admin, held) = all_watched().await;
     server.restart().await;
     for (_, guard) in held {
         is_lost_at_once(&guard).await;
@@ -86,9 +90,7 @@ async fn a_lock_is_watched_again_after_the_connection_was_lost() {
 
 #[tokio::test]
 async fn a_lease_that_somebody_shortens_is_made_long_again_at_once() {
-    let (_server, admin, client) = server_and_client().await;
-    let held = holds(&client).await;
-    watches(&admin, 4).await;
+    let (_server, admin, held) = all_watched().await;
     for (name, guard) in held {
         let key = key(name);
         admin.cmd::<i64>(&["PEXPIRE", &key, "100000"]).await;
@@ -99,9 +101,7 @@ async fn a_lease_that_somebody_shortens_is_made_long_again_at_once() {
 
 #[tokio::test]
 async fn all_holders_learn_at_once_that_the_server_was_emptied() {
-    let (_server, admin, client) = server_and_client().await;
-    let held = holds(&client).await;
-    watches(&admin, 4).await;
+    let (_server, admin, held) = all_watched().await;
     admin.cmd::<()>(&["FLUSHALL"]).await;
     for (_, guard) in held {
         is_lost_at_once(&guard).await;

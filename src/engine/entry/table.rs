@@ -249,6 +249,11 @@ impl Table {
         entries
     }
 
+    /// The last tenure of each entry of a channel; some may have ended.
+    pub(crate) fn tenures_of(&self, channel: &str) -> impl Iterator<Item = Arc<Tenure>> {
+        self.all_of(channel).into_iter().filter_map(|entry| entry.tenure())
+    }
+
     /// Has all contenders of a channel ask: they may have missed something. If thousands of callers of a fair lock wait, they ask
     /// one after the other, in the order in which they came.
     pub(crate) fn rouse(&self, channel: &str, rules: Rules) {

@@ -100,7 +100,7 @@ impl Lifetime {
     }
 
     /// Redis has also erased the note that nobody listens to this client, for a request that was sent then.
-    pub(crate) fn is_heard_again(&mut self, sent: Instant) {
+    pub(crate) fn counts_from(&mut self, sent: Instant) {
         self.confirmed = self.confirmed.max(sent.into());
     }
 

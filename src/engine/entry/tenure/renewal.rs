@@ -154,8 +154,8 @@ impl Tenure {
     }
 
     /// The same, for a renewal after which nobody has noted that the client does not listen. See `wire/session.rs`.
-    pub(crate) fn is_heard_again(&self, sent: Instant) {
-        self.state().lifetime.is_heard_again(sent);
+    pub(crate) fn counts_from(&self, sent: Instant) {
+        self.state().lifetime.counts_from(sent);
     }
 
     /// What the watchdog has to do when the wheel reaches this tenure.
