@@ -191,10 +191,12 @@ impl Tenure {
         }
         // A renewal has the server watch the key, too.
         let is_unwatched = state.unwatched.take_if(|from| *from <= now.into()).is_some();
-        match () {
-            () if is_doubted || renew => Due::Renew,
-            () if is_unwatched => Due::Watch,
-            () => Due::At(state.plan_look(idle)),
+        if is_doubted || renew {
+            Due::Renew
+        } else if is_unwatched {
+            Due::Watch
+        } else {
+            Due::At(state.plan_look(idle))
         }
     }
 }
