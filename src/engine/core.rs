@@ -251,7 +251,7 @@ impl Engine {
             tenure.ends_with(session);
         }
         self.owned.enter(holder.wish.owner, &tenure);
-        if self.outbox.timetable.enter(&tenure, tenure.next_look(self.rhythm.idle)) {
+        if self.outbox.timetable.enter(&tenure, tenure.first_look(self.rhythm.idle)) {
             // The client may have connected anew since it asked, and the watchdog has not found this tenure.
             if self.session.is_some() && tenure.is_of_former_connection() {
                 self.outbox.timetable.hasten(&tenure);

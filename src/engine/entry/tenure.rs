@@ -146,7 +146,7 @@ impl Tenure {
             session: None,
             doubted: None,
             checked: None,
-            unwatched: keys.row.is_tracked().then(|| (now + WORTH_WATCHING).into()),
+            unwatched: None,
             alarms: None,
             stay: held.then_some(stay),
             slot: None,

@@ -68,6 +68,15 @@ impl Tenure {
         self.state().plan_look(idle)
     }
 
+    /// Same as [`next_look`](Self::next_look), for a tenure that begins: the server is to watch its key soon.
+    pub(crate) fn first_look(&self, idle: Idle) -> Instant {
+        let mut state = self.state();
+        if self.keys.row.is_tracked() {
+            state.unwatched = Some(CompactInstant::now() + WORTH_WATCHING);
+        }
+        state.plan_look(idle)
+    }
+
     /// Has the watchdog renew the tenure at this time.
     pub(crate) fn renew_at(&self, at: Instant) {
         self.state().lifetime.renew_at(at);
