@@ -400,7 +400,7 @@ impl Drop for LastWord {
         }
         self.memory.table.close();
         for tenure in self.memory.outbox.timetable.close() {
-            tenure.lose(Loss::Closed);
+            drop(tenure.lose(Loss::Closed));
         }
     }
 }

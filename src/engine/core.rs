@@ -14,9 +14,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Layout};
 use crate::engine::debts::Debts;
-use crate::engine::entry::tenure::{Budget, WORTH_WATCHING};
+use crate::engine::entry::tenure::{Budget, Ending, WORTH_WATCHING};
 use crate::engine::entry::{Entry, EntryPermit, Hold, Holds, Table, Tenure, Timetable, Visit};
-use crate::engine::grant::{Grant, Holder, Lease};
+use crate::engine::grant::{Beginning, Grant, Holder, Lease};
 use crate::engine::keep::Tried;
 use crate::engine::outages::Outages;
 use crate::engine::owned::Owned;
@@ -108,9 +108,7 @@ impl Memory {
             client,
             started,
             outbox,
-            table: Arc::new(Table::new(config.layout, move |tenure, stay| {
-                releases.release(tenure, stay);
-            })),
+            table: Arc::new(Table::new(config.layout, move |ending| releases.release(ending))),
             secrets: Secrets::new(started, config.life()),
             tried: Tried::default(),
             debts: Debts::default(),
@@ -119,6 +117,11 @@ impl Memory {
             orphaned: AtomicBool::new(false),
             config,
         }
+    }
+
+    /// Has a tenure released that has ended.
+    pub(crate) fn release(&self, ending: Ending) {
+        self.later(self.outbox.job(ending));
     }
 
     /// Leaves a job to the releaser.
@@ -155,8 +158,8 @@ impl Engine {
 
     /// Ends a tenure of a closed client.
     pub(crate) fn give_up(&self, tenure: &Tenure) {
-        if let Some(stay) = tenure.close() {
-            self.later(Job::release(tenure, stay));
+        if let Some(ending) = tenure.close() {
+            self.release(ending);
         }
     }
 
@@ -227,10 +230,9 @@ impl Engine {
 
     /// Begins a tenure that the watchdog looks after.
     pub(crate) fn begin(&self, permit: EntryPermit, grant: Grant, holder: Holder) -> Result<Hold> {
-        let rhythm = self.rhythm.of(&permit.entry().keys, grant.lease);
-        let renew_at = rhythm.first(self.started, grant.sent);
+        let beginning = self.beginning(&permit.entry().keys, grant, holder);
         let visit = permit.entry().has_seats().then(|| permit.visit().clone());
-        let hold = self.begun(permit.begin(grant, holder, renew_at), holder);
+        let hold = self.begun(permit.begin(beginning), holder);
         // A resting tenure may have been left for this caller.
         visit.iter().for_each(|visit| self.look_after(visit));
         hold
@@ -238,25 +240,27 @@ impl Engine {
 
     /// Same as [`begin`](Self::begin), for a grant to a caller that asked beside the contender.
     pub(crate) fn begin_beside(&self, visit: &Visit, grant: Grant, holder: Holder) -> Result<Hold> {
-        let renew_at = self.rhythm.first(self.started, grant.sent);
-        self.begun(visit.begin_beside(grant, holder, renew_at, false), holder)
+        let beginning = self.beginning(&visit.entry.keys, grant, holder);
+        self.begun(visit.begin_beside(beginning, false), holder)
+    }
+
+    fn beginning(&self, keys: &Keys, grant: Grant, holder: Holder) -> Beginning {
+        let renew_at = self.rhythm.of(keys, grant.lease).first(self.started, grant.sent);
+        Beginning { grant, holder, renew_at, session: self.session.clone() }
     }
 
     fn begun(&self, tenure: Arc<Tenure>, holder: Holder) -> Result<Hold> {
-        if tenure.is_over() {
+        if tenure.keys.row.holders == Holders::Nobody {
             // A caller that has passed a latch holds nothing.
             return Ok(Hold::new(tenure, 0));
         }
-        if let Some(session) = &self.session {
-            tenure.ends_with(session);
-        }
         self.owned.enter(holder.wish.owner, &tenure);
-        if self.outbox.timetable.enter(&tenure, tenure.first_look(self.rhythm.idle)) {
+        if self.outbox.timetable.enter(&tenure, tenure.next_look(self.rhythm.idle)) {
             // The client may have connected anew since it asked, and the watchdog has not found this tenure.
             if self.session.is_some() && tenure.is_of_former_connection() {
                 self.outbox.timetable.hasten(&tenure);
             }
-            return Ok(Hold::new(tenure, 0));
+            return Ok(Hold::as_asked(tenure, 0, holder.wish));
         }
         // The client was closed meanwhile.
         self.give_up(&tenure);

@@ -1,5 +1,6 @@
 //! A grant by Redis: to whom, and until when the client may believe it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -7,6 +8,7 @@ use tokio::time::Instant;
 use crate::engine::debts::Debt;
 use crate::keys::TenureId;
 use crate::owner::OwnerId;
+use crate::wire::Session;
 
 /// How a hold ended: the output of [`Guard::ended`](crate::Guard::ended), which has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +81,19 @@ pub(crate) struct Grant {
     pub(crate) lease: Duration,
     /// The time before the request was sent.
     pub(crate) sent: Instant,
+    /// The lease that the watchdog has to ask for soon: a message granted it, only for as long as a sign of life lasts.
+    pub(crate) unconfirmed: Option<Duration>,
     pub(crate) debt: Debt,
+}
+
+/// A tenure that is about to begin.
+pub(crate) struct Beginning {
+    pub(crate) grant: Grant,
+    pub(crate) holder: Holder,
+    /// When the watchdog renews it, if it is watched.
+    pub(crate) renew_at: Instant,
+    /// The session with which it ends: see `tenure/session.rs`.
+    pub(crate) session: Option<Arc<Session>>,
 }
 
 /// What a caller asks for.

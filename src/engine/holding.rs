@@ -16,7 +16,7 @@ use crate::config::checked_lease;
 use crate::engine::caller::Patience;
 use crate::engine::core::{Engine, RETRY_PAUSE};
 use crate::engine::entry::{Hold, Tenure};
-use crate::engine::grant::{Ended, Lease, Loss};
+use crate::engine::grant::{Ended, Lease};
 use crate::engine::releaser::{Job, Outcome};
 use crate::error::{Error, Result, said};
 use crate::pause::jittered;
@@ -121,11 +121,7 @@ impl Engine {
 
     /// The server no longer has the tenure. That is a loss, unless the tenure was released meanwhile.
     pub(crate) fn gone(&self, hold: &Hold) -> Result<()> {
-        let debt = hold.tenure.lose(Loss::Gone);
-        self.outbox.timetable.leave(&hold.tenure);
-        if let Some(job) = Job::after_loss(&hold.tenure, debt) {
-            self.later(job);
-        }
+        self.outbox.gone(&hold.tenure);
         match hold.outcome() {
             Some(Ended::Released) => Ok(()),
             _ => Err(hold.lost()),

@@ -251,9 +251,10 @@ mod tests {
     use super::*;
     use crate::config::{Config, Layout};
     use crate::engine::entry::Visit;
+    use crate::engine::entry::tenure::tests::beginning;
     use crate::engine::entry::tenure::{Due, Idle};
     use crate::engine::ghost::Ghost;
-    use crate::engine::grant::{Grant, Lease, Wish};
+    use crate::engine::grant::{Beginning, Lease};
     use crate::engine::waiting::Next;
     use crate::keys::Keys;
     use crate::kinds::Kind;
@@ -317,6 +318,16 @@ mod tests {
         }
     }
 
+    /// A tenure with a fixed lease, which was asked for at this time.
+    fn begins_at(sent: Instant) -> Beginning {
+        beginning(FORMER, (Lease::Fixed(TTL), TTL), sent)
+    }
+
+    fn is_due(tenure: &Tenure) -> bool {
+        let idle = Idle { pickup: TTL, keep: TTL };
+        matches!(tenure.due(Instant::now(), None, idle), Due::Renew)
+    }
+
     /// The server has granted the lock, and the contender has not been polled yet.
     #[tokio::test]
     async fn a_grant_that_was_taken_away_before_its_contender_has_it_is_checked_at_once() {
@@ -330,14 +341,10 @@ mod tests {
             let keys = Arc::new(Keys::new(Layout::Native, kind, "a".to_owned()).unwrap());
             let permit = listener.table.visit(&keys, 1).unwrap().try_permit().unwrap();
             permit.entry().ask(|| FORMER, listener.rules);
-            let (sent, debt) = (Instant::now(), listener.debts.tidying());
+            let sent = Instant::now();
             hear_all(&listener, &keys, message);
-            let grant = Grant { id: FORMER, number: 1, awaited: false, lease: TTL, sent, debt };
-            let lease = Lease::Fixed(TTL);
-            let holder = Wish { owner: None, lease, permits: 1 }.by_caller();
-            let tenure = permit.begin(grant, holder, sent + TTL);
-            let due = tenure.due(Instant::now(), None, Idle { pickup: TTL, keep: TTL });
-            assert_eq!(due == Due::Renew, is_checked, "{message:?} of a {}: {due:?}", kind.word());
+            let tenure = permit.begin(begins_at(sent));
+            assert_eq!(is_due(&tenure), is_checked, "{message:?} of a {}", kind.word());
         }
     }
 
@@ -359,16 +366,12 @@ mod tests {
             let before = Instant::now();
             hear_all(&listener, &keys, message);
             let sent = if sent_first { before } else { Instant::now() };
-            let (lease, debt) = (Lease::Fixed(TTL), listener.debts.tidying());
-            let grant = Grant { id: FORMER, number: 1, awaited: false, lease: TTL, sent, debt };
-            let holder = Wish { owner: None, lease, permits: 1 }.by_caller();
             let tenure = if keys.row.holders.are_several() {
-                visit.begin_beside(grant, holder, sent + TTL, false)
+                visit.begin_beside(begins_at(sent), false)
             } else {
-                visit.try_permit().unwrap().begin(grant, holder, sent + TTL)
+                visit.try_permit().unwrap().begin(begins_at(sent))
             };
-            let due = tenure.due(Instant::now(), None, Idle { pickup: TTL, keep: TTL });
-            assert_eq!(due == Due::Renew, is_checked, "{message:?} of a {}: {due:?}", kind.word());
+            assert_eq!(is_due(&tenure), is_checked, "{message:?} of a {}", kind.word());
         }
     }
 

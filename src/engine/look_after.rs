@@ -38,11 +38,12 @@ impl Engine {
 
     /// Releases an idle tenure, and then the permit.
     pub(crate) fn retire(&self, tenure: &Tenure, permit: Option<EntryPermit>) {
-        if let Some(stay) = tenure.retire() {
-            self.outbox.timetable.leave(tenure);
+        if let Some(mut ending) = tenure.retire() {
             // A kept tenure has no permit. So its job keeps this one until the server has answered.
-            let stay = stay.filter(|stay| permit.is_none() || !matches!(stay, Stay::Kept(_)));
-            self.later(Job::release(tenure, stay.or(permit.map(Stay::Permit))));
+            if matches!(ending.stay, None | Some(Stay::Kept(_))) {
+                ending.stay = permit.map(Stay::Permit).or(ending.stay);
+            }
+            self.release(ending);
         }
     }
 

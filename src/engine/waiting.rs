@@ -73,11 +73,19 @@ pub(crate) struct PushedGrant {
 }
 
 impl PushedGrant {
-    /// The grant, which lasts only as long as the sign of life.
-    pub(crate) fn until_confirmed(self, rules: Rules, debt: Debt) -> Grant {
+    /// The grant, which lasts only as long as the sign of life until the whole `lease` is confirmed.
+    pub(crate) fn until_confirmed(self, rules: Rules, lease: Duration, debt: Debt) -> Grant {
         let Self { id, number, signed } = self;
-        // The message does not say whether others stand in line.
-        Grant { id, number, awaited: true, lease: rules.pushed_lease, sent: signed, debt }
+        Grant {
+            id,
+            number,
+            // The message does not say whether others stand in line.
+            awaited: true,
+            lease: rules.pushed_lease,
+            sent: signed,
+            unconfirmed: Some(lease),
+            debt,
+        }
     }
 
     /// A holder with less time left would have to confirm the grant at once. Then the contender may just as well ask.

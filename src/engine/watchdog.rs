@@ -19,9 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::entry::Tenure;
 use crate::engine::entry::tenure::Due;
-use crate::engine::grant::Loss;
 use crate::engine::outages::Outages;
-use crate::engine::releaser::{Job, Outbox};
+use crate::engine::releaser::Outbox;
 use crate::meters;
 use crate::wire::{Commands, Fault, Node, Renewal, Session};
 
@@ -107,9 +106,7 @@ impl Watchdog {
                     return false;
                 }
                 // Redis may still have it, and it would block all callers until its TTL is over.
-                Due::Sweep | Due::Unclaimed => {
-                    self.later(Job::release(tenure, tenure.take_stay()));
-                }
+                Due::Release(ending) => self.outbox.release(ending),
                 Due::Ended => {}
             }
             self.outages.passes(tenure, false);
@@ -120,11 +117,6 @@ impl Watchdog {
 
     fn rhythm_of(&self, tenure: &Tenure) -> Rhythm {
         self.rhythm.of(&tenure.keys, tenure.lease)
-    }
-
-    fn later(&self, job: Job) {
-        // If this fails, the client is closed. Then the TTL frees the lock.
-        self.outbox.put(job);
     }
 
     async fn renew(&self, batch: Vec<Arc<Tenure>>) {
@@ -205,12 +197,8 @@ impl Watchdog {
                 self.look_again(tenure);
             }
             Ok(false) => {
-                let debt = tenure.lose(Loss::Gone);
-                self.outbox.timetable.leave(tenure);
+                self.outbox.gone(tenure);
                 self.outages.passes(tenure, true);
-                if let Some(job) = Job::after_loss(tenure, debt) {
-                    self.later(job);
-                }
             }
             Err(fault) => self.fails(std::slice::from_ref(tenure), &fault),
         }

@@ -97,7 +97,7 @@ fn granted(acquires: &[Acquire], first: u64, sent: Instant) -> Result<Vec<Grant>
     }
     let grant = |(acquire, number): (&Acquire, u64)| {
         let Acquire { id, lease, ref debt, .. } = *acquire;
-        Grant { id, number, awaited: true, lease, sent, debt: debt.clone() }
+        Grant { id, number, awaited: true, lease, sent, unconfirmed: None, debt: debt.clone() }
     };
     Ok(acquires.iter().zip(first..).map(grant).collect())
 }
@@ -167,7 +167,8 @@ fn worth(
         }
         Ok(Acquired::Granted { number, awaited }) => {
             let (id, lease, debt) = (*id, *lease, debt.clone());
-            return Ok(Attempt::Granted(Grant { id, number, awaited, lease, sent, debt }));
+            let grant = Grant { id, number, awaited, lease, sent, unconfirmed: None, debt };
+            return Ok(Attempt::Granted(grant));
         }
         // `close` has given up the places of all waiters that it found. This place came after that.
         Ok(Acquired::Waits { .. }) if engine.debts.is_closed() => {

@@ -162,17 +162,12 @@ impl Caller {
         unlike.iter().flatten().for_each(|tenure| self.engine.retire(tenure, None));
     }
 
-    /// Takes the lock that a message has granted. The server has granted it only for as long as our sign of life lasts.
-    /// So the watchdog has to confirm it after a third of that time.
+    /// Takes the lock that a message has granted.
     fn take(&self, contender: Contender, grant: PushedGrant) -> Result<Hold> {
         let debt = self.engine.debts.incur().map_err(|fault| fault.into_error(""))?;
         let rules = contender.entry().rules_of_line(self.rules());
-        let grant = grant.until_confirmed(rules, debt);
-        let confirm_at = grant.sent + grant.lease / 3;
-        let hold = self.begin(contender.granted(), grant)?;
-        hold.tenure.is_to_last(self.engine.lease(self.options.wish.lease), confirm_at);
-        self.engine.outbox.timetable.enter(&hold.tenure, confirm_at);
-        Ok(hold)
+        let lease = self.engine.lease(self.options.wish.lease);
+        self.begin(contender.granted(), grant.until_confirmed(rules, lease, debt))
     }
 }
 

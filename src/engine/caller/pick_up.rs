@@ -7,9 +7,8 @@ use tokio::time::Instant;
 
 use crate::engine::caller::Caller;
 use crate::engine::core::Engine;
-use crate::engine::entry::tenure::PickUp;
+use crate::engine::entry::tenure::{Ending, PickUp};
 use crate::engine::entry::{Entry, EntryPermit, Hold, Tenure, Visit};
-use crate::engine::releaser::Job;
 use crate::keys::TenureId;
 use crate::kinds::Holders;
 
@@ -25,27 +24,23 @@ pub(super) enum Coming {
 /// the tenure.
 pub(super) struct Offer {
     engine: Arc<Engine>,
-    tenure: Option<Arc<Tenure>>,
+    ending: Option<Ending>,
 }
 
 impl Offer {
     pub(super) fn id(&self) -> Option<TenureId> {
-        self.tenure.as_ref().map(|tenure| tenure.id)
+        self.ending.as_ref().map(|ending| ending.id)
     }
 
     /// Redis has answered, so it no longer has the tenure.
     pub(super) fn answered(mut self) {
-        if let Some(tenure) = self.tenure.take() {
-            drop(tenure.take_debt());
-        }
+        drop(self.ending.take());
     }
 }
 
 impl Drop for Offer {
     fn drop(&mut self) {
-        if let Some(tenure) = &self.tenure {
-            self.engine.later(Job::release(tenure, None));
-        }
+        self.ending.take().into_iter().for_each(|ending| self.engine.release(ending));
     }
 }
 
@@ -103,20 +98,14 @@ impl Caller {
                     return Some(self.hold(tenure, hand_over));
                 }
                 PickUp::Nothing => {}
-                PickUp::Ended(stay) => {
-                    self.engine.outbox.timetable.leave(&tenure);
-                    self.engine.later(Job::release(&tenure, stay));
-                }
+                PickUp::Ended(ending) => self.engine.release(ending),
             }
         }
     }
 
-    /// Its hold of this tenure. A caller that is no owner shares nothing with other holds.
+    /// Its hold of this tenure.
     fn hold(&self, tenure: Arc<Tenure>, hand_over: u16) -> Hold {
-        match self.options.wish.owner {
-            Some(_) => Hold::new(tenure, hand_over),
-            None => Hold::of_owner(tenure, hand_over, None),
-        }
+        Hold::as_asked(tenure, hand_over, self.options.wish)
     }
 
     /// Takes up the tenure that the last holder of this client has left, if there is one.
@@ -160,10 +149,11 @@ impl Caller {
                 Coming::Held(self.hold(tenure, hand_over))
             }
             PickUp::Nothing => Coming::Permit(permit(), None),
-            // What it had is at most the visit of a kept tenure: the permit is this caller's.
-            PickUp::Ended(_) => {
-                self.engine.outbox.timetable.leave(&tenure);
-                let offer = Offer { engine: Arc::clone(&self.engine), tenure: Some(tenure) };
+            PickUp::Ended(ending) => {
+                self.engine.outbox.timetable.leave(&ending);
+                // What it had is at most the visit of a kept tenure: the permit is this caller's.
+                let ending = Some(Ending { stay: None, ..ending });
+                let offer = Offer { engine: Arc::clone(&self.engine), ending };
                 // An acquire would not take the callers out of the line that have had this tenure. A release does.
                 Coming::Permit(permit(), Some(offer).filter(|_| in_line.is_none()))
             }

@@ -8,8 +8,9 @@ use tokio::time::Instant;
 use crate::engine::entry::queue::Ticket;
 use crate::engine::entry::tenure::Inner;
 use crate::engine::entry::{Entry, Tenure, Visit};
-use crate::engine::grant::{Grant, Holder};
+use crate::engine::grant::Beginning;
 use crate::keys::TenureId;
+use crate::kinds::Holders;
 
 /// The right to contend for a lock, and then to hold it.
 pub(crate) struct EntryPermit {
@@ -51,20 +52,20 @@ impl EntryPermit {
     }
 
     /// Begins a tenure.
-    pub(crate) fn begin(self, grant: Grant, holder: Holder, renew_at: Instant) -> Arc<Tenure> {
-        if grant.awaited {
+    pub(crate) fn begin(self, beginning: Beginning) -> Arc<Tenure> {
+        if beginning.grant.awaited {
             self.entry().forbid_keeping();
         }
         if self.entry().has_seats() {
             // The next caller of this client may ask at once, or join this tenure. So the permit is passed on only when
             // the tenure can be found.
-            return self.visit().begin_beside(grant, holder, renew_at, true);
+            return self.visit().begin_beside(beginning, true);
         }
         // Keep a visit until the tenure is shown: the tenure of a latch gives up its permit at once.
-        let (visit, sent) = (self.visit().clone(), grant.sent);
+        let (visit, sent) = (self.visit().clone(), beginning.grant.sent);
         let entry = &visit.entry;
-        let tenure = Tenure::begin(&entry.keys, Stay::Permit(self), grant, holder, renew_at);
-        let is_over = tenure.is_over();
+        let tenure = Tenure::begin(&entry.keys, Stay::Permit(self), beginning);
+        let is_over = entry.keys.row.holders == Holders::Nobody;
         visit.shows(&tenure, sent, |state, after| {
             if let Some(shared) = state.side_by_side.as_mut().filter(|_| is_over) {
                 shared.passed(sent);
@@ -204,13 +205,5 @@ impl Stay {
         if let Self::Seat(seat) = self {
             seat.leaving();
         }
-    }
-
-    /// The lease of this tenure is over, but Redis may still have the lock: has it released, and keeps this part until Redis has
-    /// answered.
-    pub(super) fn sweep(mut self, tenure: &Tenure) {
-        self.leaving();
-        let table = Arc::clone(&self.visit().entry.table);
-        table.release(tenure, self);
     }
 }

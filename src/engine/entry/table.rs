@@ -17,7 +17,8 @@ use tokio::time::Instant;
 use crate::config::Layout;
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::entry::lookout::Lookout;
-use crate::engine::entry::{Awaited, Entry, Stay, Tenure, Visit};
+use crate::engine::entry::tenure::Ending;
+use crate::engine::entry::{Awaited, Entry, Tenure, Visit};
 use crate::engine::waiting::{Event, Rules, Turns};
 use crate::keys::{Keys, TenureId, ids_of};
 use crate::kinds::{Holders, Kind};
@@ -39,7 +40,7 @@ pub(crate) struct Table {
 }
 
 /// Releases a tenure that has ended, and then its part of the entry.
-type ReleaseEnded = Box<dyn Fn(&Tenure, Option<Stay>) + Send + Sync>;
+type ReleaseEnded = Box<dyn Fn(Ending) + Send + Sync>;
 
 /// The entries of one channel, except those of plain locks.
 struct Siblings {
@@ -81,10 +82,7 @@ fn wake(next: Option<Arc<Entry>>) {
 
 impl Table {
     /// A table of a client of this layout. It calls `release` for each tenure that no caller needs any more.
-    pub(crate) fn new(
-        layout: Layout,
-        release: impl Fn(&Tenure, Option<Stay>) + Send + Sync + 'static,
-    ) -> Self {
+    pub(crate) fn new(layout: Layout, release: impl Fn(Ending) + Send + Sync + 'static) -> Self {
         Self { layout, release: Some(Box::new(release)), ..Self::default() }
     }
 
@@ -95,15 +93,13 @@ impl Table {
     /// Releases these tenures, if still no caller holds them.
     pub(super) fn give_back(&self, tenures: &[Arc<Tenure>]) {
         let Some(release) = &self.release else { return };
-        for tenure in tenures {
-            tenure.retire().into_iter().for_each(|stay| release(tenure, stay));
-        }
+        tenures.iter().filter_map(|tenure| tenure.retire()).for_each(release);
     }
 
-    /// Releases a tenure that has ended, and then this part of its entry.
-    pub(super) fn release(&self, tenure: &Tenure, stay: Stay) {
+    /// Releases a tenure that has ended.
+    pub(super) fn release(&self, ending: Ending) {
         if let Some(release) = &self.release {
-            release(tenure, Some(stay));
+            release(ending);
         }
     }
 

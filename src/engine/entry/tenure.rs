@@ -6,11 +6,12 @@
 //! 3. A reader may join a read of its client: then both are holds of one tenure. Each reader leaves separately, and the last
 //!    one releases the tenure.
 //!
-//! `tenure/hand_over.rs`: from holder to holder. `tenure/shared_read.rs`: readers that join.
+//! `tenure/hand_over.rs`: from holder to holder. `tenure/shared_read.rs`: readers that join. `tenure/ending.rs`: what is left to be done.
 //! `tenure/renewal.rs`: what the watchdog does. `tenure/loss.rs`: the end without a release. `tenure/count_job.rs`: whether
 //! a background job has to write the hold count. `tenure/session.rs`: whether it is suspended.
 
 mod count_job;
+mod ending;
 mod hand_off_budget;
 mod hand_over;
 mod lifetime;
@@ -31,7 +32,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::debts::Debt;
 use crate::engine::entry::{Held, Stay};
-use crate::engine::grant::{Ended, Grant, Holder, Lease};
+use crate::engine::grant::{Beginning, Ended, Holder, Lease};
 use crate::keys::{Keys, TenureId};
 use crate::kinds::{Holders, TokenCounter};
 use crate::meters::{Holds, Lateness};
@@ -39,6 +40,7 @@ use crate::owner::OwnerId;
 use crate::token::FencingToken;
 use crate::wire::Session;
 
+pub(crate) use ending::Ending;
 pub(crate) use hand_off_budget::{Budget, Idle};
 pub(crate) use hand_over::{Left, PickUp};
 pub(crate) use owner_holds::{At, OwnerHolds};
@@ -119,14 +121,12 @@ pub(crate) type Inner = Arc<()>;
 impl Tenure {
     /// Begins a tenure with its first hold. A tenure of a latch is over at once, since a caller passes a latch and does
     /// not hold it.
-    pub(crate) fn begin(
-        keys: &Arc<Keys>,
-        stay: Stay,
-        grant: Grant,
-        holder: Holder,
-        renew_at: Instant,
-    ) -> Arc<Self> {
+    pub(crate) fn begin(keys: &Arc<Keys>, stay: Stay, beginning: Beginning) -> Arc<Self> {
+        let Beginning { grant, holder, renew_at, session } = beginning;
         let (now, held) = (Instant::now(), keys.row.holders != Holders::Nobody);
+        let is_watched =
+            holder.wish.lease == Lease::Watched || keys.row.holders == Holders::Notified;
+        let is_tracked = held && keys.row.is_tracked();
         let mut state = State {
             ended: (!held).then_some(Ended::Released),
             owner_holds: Weak::new(),
@@ -138,15 +138,11 @@ impl Tenure {
             shared_read: None,
             inner: Weak::new(),
             since: now.into(),
-            lifetime: Lifetime::new(
-                &grant,
-                holder.wish.lease == Lease::Watched || keys.row.holders == Holders::Notified,
-                renew_at,
-            ),
-            session: None,
+            lifetime: Lifetime::new(&grant, is_watched, renew_at, now),
+            session,
             doubted: None,
             checked: None,
-            unwatched: None,
+            unwatched: is_tracked.then(|| (now + WORTH_WATCHING).into()),
             alarms: None,
             stay: held.then_some(stay),
             slot: None,
@@ -196,12 +192,6 @@ impl Tenure {
     /// Whether the tenure was lost.
     pub(crate) fn is_lost(&self) -> bool {
         self.state().ended == Some(Ended::Lost)
-    }
-
-    /// Records that a message granted this tenure, only for as long as a sign of life lasts. The watchdog asks for the
-    /// whole lease when it confirms the grant.
-    pub(crate) fn is_to_last(&self, lease: Duration, confirm_at: Instant) {
-        self.state().lifetime.confirm(lease, confirm_at, Instant::now());
     }
 
     /// Compares clocks, so it is right even if no task of this process has run for a while.
@@ -335,11 +325,6 @@ impl Tenure {
         self.state().debt.clone()
     }
 
-    /// Takes its debt, for the job that releases the lock.
-    pub(crate) fn take_debt(&self) -> Option<Debt> {
-        self.state().debt.take()
-    }
-
     /// The caller that holds it now still stands in the server's line. The release takes it out.
     pub(crate) fn serves(&self, id: TenureId) {
         self.state().served.push(id);
@@ -425,24 +410,9 @@ impl State {
         self.hand_overs
     }
 
-    /// Ends it as released. Returns its permit or its seat. Its place in the wheel is left to [`Timetable::leave`].
-    fn release(&mut self) -> Option<Stay> {
-        self.ended = Some(Ended::Released);
-        let mut stay = self.stay.take();
-        if let Some(stay) = &mut stay {
-            stay.leaving();
-        }
-        stay
-    }
-
     /// Whether its owner may have another hold within this one.
     fn is_shelter(&self) -> bool {
         self.inner.strong_count() > 0
-    }
-
-    /// Whether the server may still have a lock that this client gave up as lost.
-    fn is_unswept(&self) -> bool {
-        self.ended == Some(Ended::Lost) && self.debt.is_some()
     }
 
     fn is_kept(&self) -> bool {
@@ -458,7 +428,7 @@ pub(crate) mod tests {
     use crate::engine::debts::Debts;
     use crate::engine::entry::tenure::hand_off_budget::{Budget, Idle};
     use crate::engine::entry::{Entry, EntryPermit, Hold, Stay, Table, Visit};
-    use crate::engine::grant::{Loss, Wish, deadline};
+    use crate::engine::grant::{Grant, Loss, Wish, deadline};
     use crate::kinds::Kind;
 
     /// With this budget, no tenure is handed on.
@@ -477,6 +447,18 @@ pub(crate) mod tests {
 
     fn holder(lease: Lease) -> Holder {
         Wish { owner: None, lease, permits: 1 }.by_caller()
+    }
+
+    /// A tenure that was asked for at this time, and is renewed at once.
+    pub(crate) fn beginning(
+        id: TenureId,
+        (lease, length): (Lease, Duration),
+        sent: Instant,
+    ) -> Beginning {
+        let debt = Debts::default().tidying();
+        let (awaited, unconfirmed) = (false, None);
+        let grant = Grant { id, number: 1, awaited, lease: length, sent, unconfirmed, debt };
+        Beginning { grant, holder: holder(lease), renew_at: sent, session: None }
     }
 
     fn permit(table: &Arc<Table>) -> EntryPermit {
@@ -525,12 +507,12 @@ pub(crate) mod tests {
 
     fn hold_in(table: &Arc<Table>, lease: Lease, deadline: Instant) -> Hold {
         let now = Instant::now();
-        let debt = Debts::default().tidying();
-        let grant =
-            Grant { id: TenureId(1), number: 1, awaited: false, lease: LEASE, sent: now, debt };
-        let tenure = permit(table).begin(grant, holder(lease), now);
+        let tenure = permit(table).begin(beginning(TenureId(1), (lease, LEASE), now));
         let hold = Hold::new(tenure, 0);
-        hold.tenure.state().lifetime.set(deadline, lease == Lease::Watched);
+        let mut state = hold.tenure.state();
+        state.lifetime.set(deadline, lease == Lease::Watched);
+        state.unwatched = None;
+        drop(state);
         hold
     }
 
@@ -576,7 +558,7 @@ pub(crate) mod tests {
     fn a_doubted_tenure_is_looked_at_whatever_its_lease() {
         let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
         hold.tenure.doubt();
-        assert_eq!(due(&hold, None), Due::Renew);
+        assert!(matches!(due(&hold, None), Due::Renew));
         assert!(matches!(due(&hold, None), Due::At(_)));
     }
 
@@ -584,12 +566,12 @@ pub(crate) mod tests {
     fn many_messages_have_a_tenure_checked_once_in_a_pause() {
         let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
         let first = hold.tenure.doubt();
-        assert_eq!(hold.tenure.due(first, None, IDLE), Due::Renew);
+        assert!(matches!(hold.tenure.due(first, None, IDLE), Due::Renew));
         let second = hold.tenure.doubt();
         assert_eq!(second, first + CHECKS_APART);
         assert_eq!(hold.tenure.doubt(), second, "one of many messages");
-        assert_eq!(hold.tenure.due(first, None, IDLE), Due::At(second));
-        assert_eq!(hold.tenure.due(second, None, IDLE), Due::Renew);
+        assert!(matches!(hold.tenure.due(first, None, IDLE), Due::At(at) if at == second));
+        assert!(matches!(hold.tenure.due(second, None, IDLE), Due::Renew));
     }
 
     #[test]
@@ -597,15 +579,15 @@ pub(crate) mod tests {
         let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
         let again = Instant::now() + LEASE / 2;
         hold.tenure.doubt();
-        assert_eq!(due(&hold, None), Due::Renew);
+        assert!(matches!(due(&hold, None), Due::Renew));
         hold.tenure.check_again(again);
         assert_eq!(hold.tenure.next_look(IDLE), again);
-        assert_eq!(due(&hold, None), Due::At(again));
-        assert_eq!(hold.tenure.due(again, None, IDLE), Due::Renew);
+        assert!(matches!(due(&hold, None), Due::At(at) if at == again));
+        assert!(matches!(hold.tenure.due(again, None, IDLE), Due::Renew));
         hold.tenure.check_again(again + LEASE);
         let message = hold.tenure.doubt();
         assert_eq!(message, again + CHECKS_APART, "a message does not wait for the repetition");
-        assert_eq!(hold.tenure.due(message, None, IDLE), Due::Renew);
+        assert!(matches!(hold.tenure.due(message, None, IDLE), Due::Renew));
     }
 
     #[test]
@@ -615,15 +597,26 @@ pub(crate) mod tests {
         assert_eq!(hold.remaining(), Duration::ZERO);
     }
 
+    /// Its permit is on its way to the next holder.
     #[test]
-    fn a_lost_tenure_gives_up_its_turn_and_is_swept_once() {
-        let (table, hold) = hold(Lease::Watched, Instant::now());
-        assert_eq!(due(&hold, None), Due::Sweep);
-        assert!(hold.tenure.take_debt().is_some());
-        assert_eq!(due(&hold, None), Due::Ended);
-        assert_eq!(table.len(), 0, "the permit keeps the entry");
-        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Lost));
-        assert_eq!(hold.outcome(), Some(Ended::Lost));
+    fn an_idle_tenure_whose_lease_is_over_is_swept_once() {
+        let swept_by: [fn(&Hold) -> bool; 3] = [
+            |hold| matches!(due(hold, None), Due::Release(Ending { stay: None, .. })),
+            |hold| hold.tenure.close().is_some(),
+            |hold| hold.tenure.lose(Loss::Gone).is_some(),
+        ];
+        for sweeps in swept_by {
+            let (table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+            let visitor = visitor(&table);
+            let _next = visitor.wait();
+            let permit = handed_on(&hold);
+            hold.tenure.state().lifetime.set(Instant::now(), true);
+            assert!(!hold.tenure.lasts() && hold.tenure.debt().is_some());
+            assert!(sweeps(&hold) && !sweeps(&hold));
+            assert!(matches!(due(&hold, None), Due::Ended));
+            let late = picked_up(&hold, permit, Lease::Watched, BUDGET);
+            assert!(matches!(late, PickUp::Nothing));
+        }
     }
 
     /// The server still has it for a while, so a caller that asked meanwhile would be refused.
@@ -631,19 +624,18 @@ pub(crate) mod tests {
     fn a_tenure_whose_lease_is_over_is_released_at_once_and_keeps_its_turn_until_then() {
         let released = Arc::new(Mutex::new(Vec::new()));
         let releases = Arc::clone(&released);
-        let table = Table::new(Layout::Native, move |tenure: &_, stay| {
-            let tenure: &Tenure = tenure;
-            releases.lock().unwrap().push((tenure.take_debt().is_some(), stay));
-        });
+        let table = Table::new(Layout::Native, move |ending| releases.lock().unwrap().push(ending));
         let table = Arc::new(table);
         let hold = hold_in(&table, Lease::Watched, Instant::now());
         assert!(!hold.tenure.lasts());
+        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Lost));
+        assert_eq!(hold.outcome(), Some(Ended::Lost));
         let ended = std::mem::take(&mut *released.lock().unwrap());
-        assert!(matches!(&ended[..], [(true, Some(Stay::Permit(_)))]));
+        assert!(matches!(&ended[..], [Ending { stay: Some(Stay::Permit(_)), .. }]));
         assert!(visitor(&table).try_permit().is_none(), "the release keeps the permit");
         drop(ended);
         assert!(visitor(&table).try_permit().is_some());
-        assert_eq!(due(&hold, None), Due::Ended, "nothing is left to sweep");
+        assert!(matches!(due(&hold, None), Due::Ended), "nothing is left to sweep");
         assert!(released.lock().unwrap().is_empty());
     }
 
@@ -685,35 +677,29 @@ pub(crate) mod tests {
         let (_table, released) = hold(Lease::Watched, Instant::now() + LEASE);
         assert!(matches!(released.tenure.leave(0, BUDGET), Left::Last(..)));
         assert!(released.tenure.close().is_none(), "it is being given back");
-        assert!(released.tenure.take_debt().is_some());
-        assert!(released.tenure.take_debt().is_none());
 
         let (_table, gone) = hold(Lease::Watched, Instant::now() + LEASE);
         gone.tenure.lose(Loss::Gone);
         assert!(gone.tenure.debt().is_none());
-
-        let (_table, over) = hold(Lease::Watched, Instant::now());
-        assert!(matches!(over.tenure.leave(0, BUDGET), Left::Lost));
-        assert!(over.tenure.close().is_some(), "the server may still have it");
     }
 
     #[test]
     fn a_tenure_ends_once() {
         let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
-        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Last(Some(_))));
+        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Last(Ending { stay: Some(_), .. })));
         hold.tenure.lose(Loss::Gone);
         assert_eq!(hold.outcome(), Some(Ended::Released));
-        assert_eq!(due(&hold, None), Due::Ended);
+        assert!(matches!(due(&hold, None), Due::Ended));
     }
 
     #[test]
     fn only_a_watched_tenure_is_renewed_and_not_beyond_max_hold() {
         let far = Instant::now() + LEASE;
         let (_table, fixed) = hold(Lease::Fixed(LEASE), far);
-        assert_eq!(due(&fixed, None), Due::At(far));
+        assert!(matches!(due(&fixed, None), Due::At(at) if at == far));
         let (_table, watched) = hold(Lease::Watched, far);
-        assert_eq!(due(&watched, Some(LEASE)), Due::Renew);
-        assert_eq!(due(&watched, Some(Duration::ZERO)), Due::At(far));
+        assert!(matches!(due(&watched, Some(LEASE)), Due::Renew));
+        assert!(matches!(due(&watched, Some(Duration::ZERO)), Due::At(at) if at == far));
     }
 
     #[test]
@@ -777,7 +763,7 @@ pub(crate) mod tests {
         assert!(matches!(due(&hold, None), Due::At(_)));
         let now = Instant::now();
         let idle = Idle { pickup: Duration::ZERO, ..IDLE };
-        assert_eq!(hold.tenure.due(now, None, idle), Due::Unclaimed);
+        assert!(matches!(hold.tenure.due(now, None, idle), Due::Release(_)));
         let late = picked_up(&hold, permit, Lease::Watched, BUDGET);
         assert!(matches!(late, PickUp::Nothing));
     }
@@ -787,9 +773,8 @@ pub(crate) mod tests {
         let table = Arc::new(Table::default());
         let keys = Arc::new(Keys::new(Layout::Native, Kind::Read, "a".to_owned()).unwrap());
         let permit = table.visit(&keys, 1).unwrap().try_permit().unwrap();
-        let (sent, debt) = (Instant::now(), Debts::default().tidying());
-        let grant = Grant { id: TenureId(1), number: 1, awaited: false, lease: LEASE, sent, debt };
-        (table, Hold::new(permit.begin(grant, holder(Lease::Watched), sent), 0))
+        let beginning = beginning(TenureId(1), (Lease::Watched, LEASE), Instant::now());
+        (table, Hold::new(permit.begin(beginning), 0))
     }
 
     #[test]
@@ -805,7 +790,7 @@ pub(crate) mod tests {
         assert_eq!([&first, &second, &third].map(Hold::count), [1, 0, 1]);
         assert!(matches!(first.tenure.leave(first.hand_over, BUDGET), Left::Others));
         let last = third.tenure.leave(third.hand_over, BUDGET);
-        assert!(matches!(last, Left::Last(Some(Stay::Seat(_)))));
+        assert!(matches!(last, Left::Last(Ending { stay: Some(Stay::Seat(_)), .. })));
         assert!(first.tenure.join(BUDGET).is_none());
         drop(last);
         assert_eq!(table.len(), 0, "the seat keeps the entry");
@@ -850,7 +835,7 @@ pub(crate) mod tests {
             hold = of_same(&hold, again);
         }
         let spent = hold.tenure.leave(hold.hand_over, BUDGET);
-        assert!(matches!(spent, Left::Last(Some(_))));
+        assert!(matches!(spent, Left::Last(Ending { stay: Some(_), .. })));
         drop((spent, next));
         drop(visitor);
         assert_eq!(table.len(), 0);
@@ -909,10 +894,11 @@ pub(crate) mod tests {
         let now = Instant::now();
         assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Kept(_)));
         let idle = Idle { pickup: Duration::ZERO, keep: LEASE / 2 };
-        assert!(!matches!(hold.tenure.due(now, None, idle), Due::Unclaimed));
+        assert!(!matches!(hold.tenure.due(now, None, idle), Due::Release(_)));
         let idle = Idle { pickup: LEASE, keep: Duration::ZERO };
-        assert_eq!(hold.tenure.due(Instant::now(), None, idle), Due::Unclaimed);
-        assert!(hold.tenure.is_over() && hold.tenure.take_stay().is_some());
+        let due = hold.tenure.due(Instant::now(), None, idle);
+        assert!(matches!(due, Due::Release(Ending { stay: Some(Stay::Kept(_)), .. })));
+        assert!(hold.tenure.is_over());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::engine::entry::contest::{self, Part, Work};
 use crate::engine::entry::queue::Ticket;
 use crate::engine::entry::state::{After, Forsaken, State};
 use crate::engine::entry::{Contested, Entry, EntryPermit, Seat, Stay, Tenure};
-use crate::engine::grant::{Grant, Holder, Lease};
+use crate::engine::grant::{Beginning, Grant, Lease};
 use crate::engine::waiting::{Next, Rules};
 use crate::keys::TenureId;
 use crate::kinds::Holders;
@@ -47,18 +47,13 @@ impl Visit {
     }
 
     /// Begins a tenure that has a seat, and not the permit. `contended`: its caller has contended, so this ends its wait.
-    pub(crate) fn begin_beside(
-        &self,
-        grant: Grant,
-        holder: Holder,
-        renew_at: Instant,
-        contended: bool,
-    ) -> Arc<Tenure> {
-        let (id, sent, is_watched) = (grant.id, grant.sent, holder.wish.lease == Lease::Watched);
-        let awaited = grant.awaited || !is_watched;
+    pub(crate) fn begin_beside(&self, beginning: Beginning, contended: bool) -> Arc<Tenure> {
+        let Beginning { grant: Grant { id, sent, awaited, .. }, holder, .. } = beginning;
+        let is_watched = holder.wish.lease == Lease::Watched;
+        let awaited = awaited || !is_watched;
         let is_joined = is_watched && self.entry.keys.row.holders == Holders::Readers;
         let seat = Stay::Seat(Seat::new(self.clone(), id));
-        let tenure = Tenure::begin(&self.entry.keys, seat, grant, holder, renew_at);
+        let tenure = Tenure::begin(&self.entry.keys, seat, beginning);
         self.shows(&tenure, sent, |state, after| {
             let (now, shown) = (Instant::now(), Arc::clone(&tenure));
             let joined = is_joined.then(|| state.queue.callers());

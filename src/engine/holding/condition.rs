@@ -224,9 +224,9 @@ impl Notice {
     /// woken spuriously.
     pub(crate) fn taken(mut self) {
         let Some(hold) = self.hold.take() else { return };
-        if let Left::Last(stay) = hold.tenure.leave(hold.hand_over, self.engine.budget) {
-            self.engine.outbox.timetable.leave(&hold.tenure);
-            self.engine.later(Job::taken(&hold.tenure, stay));
+        if let Left::Last(ending) = hold.tenure.leave(hold.hand_over, self.engine.budget) {
+            self.engine.outbox.timetable.leave(&ending);
+            self.engine.later(Job::taken(ending));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::engine::core::Engine;
-use crate::engine::entry::tenure::{At, Left};
+use crate::engine::entry::tenure::{At, Ending, Left};
 use crate::engine::entry::{Hold, OwnerHolds, Stay, Tenure};
 use crate::engine::grant::Loss;
 use crate::engine::holding::unanswered_count::UnansweredCount;
@@ -99,10 +99,7 @@ impl Engine {
                 return Err(hold.lost());
             }
             Left::Nested => return Ok(Some(Job::count(tenure))),
-            Left::Last(stay) => {
-                self.outbox.timetable.leave(tenure);
-                return Ok(Some(Job::release(tenure, stay)));
-            }
+            Left::Last(ending) => return Ok(Some(self.outbox.job(ending))),
             Left::HandedOn(stay) => return Ok(self.hand_on(tenure, stay)),
             Left::Others => {}
             Left::Rests(visit) => {
@@ -134,13 +131,12 @@ impl Engine {
     /// Leaves the tenure to the caller right behind in the line, which has a permit of its own.
     fn hand_on_in_line(&self, tenure: &Arc<Tenure>, stay: Stay) -> Option<Job> {
         let Some(next) = stay.one_behind() else {
-            if tenure.retire().is_none() {
+            let Some(ending) = tenure.retire() else {
                 // It was lost meanwhile.
                 self.leave_places(tenure);
                 return None;
-            }
-            self.outbox.timetable.leave(tenure);
-            return Some(Job::release(tenure, Some(stay)));
+            };
+            return Some(self.outbox.job(Ending { stay: Some(stay), ..ending }));
         };
         self.have_watched(tenure, self.rhythm.idle.pickup);
         next.entry.show(tenure);

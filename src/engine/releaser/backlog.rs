@@ -134,6 +134,7 @@ mod tests {
     use super::*;
     use crate::engine::debts::Debts;
     use crate::engine::entry::Tenure;
+    use crate::engine::entry::tenure::Left;
     use crate::engine::entry::tenure::tests::{NO_BUDGET, begun};
     use crate::engine::releaser::job::FirstAttempt;
     use crate::error::said;
@@ -154,9 +155,10 @@ mod tests {
     }
 
     fn release() -> Job {
-        let tenure = tenure();
-        tenure.leave(0, NO_BUDGET);
-        Job::release(&tenure, None)
+        match tenure().leave(0, NO_BUDGET) {
+            Left::Last(ending) => Job::release(ending),
+            _ => panic!("nobody else waits for it"),
+        }
     }
 
     /// A release whose first try, in the foreground, failed with this fault.

@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::engine::debts::Debt;
+use crate::engine::entry::tenure::Ending;
 use crate::engine::entry::{Stay, Tenure};
 use crate::engine::ghost::{Ghost, PATIENCE};
 use crate::engine::releaser::releases_under_way::{ReleaseUnderWay, ReleasesUnderWay};
@@ -115,9 +116,9 @@ impl Lane {
 }
 
 impl Job {
-    fn new(keys: &Arc<Keys>, id: TenureId, what: What, until: Instant, debt: Option<Debt>) -> Self {
+    fn new(keys: Arc<Keys>, id: TenureId, what: What, until: Instant, debt: Option<Debt>) -> Self {
         Self {
-            keys: Arc::clone(keys),
+            keys,
             id,
             what,
             until,
@@ -147,30 +148,24 @@ impl Job {
         self.counted = self.debt.as_ref().zip(jobs).map(|(_, jobs)| jobs.token());
     }
 
-    /// Releases a tenure that has ended, and then its permit or its seat. After an unanswered renewal, the server may
-    /// keep the lock for longer than this client believes.
-    pub(crate) fn release(tenure: &Tenure, stay: Option<Stay>) -> Self {
-        let now = Instant::now();
-        let until = now + tenure.at_least_from(now, tenure.lease);
-        let job = Self::new(&tenure.keys, tenure.id, What::Release, until, tenure.take_debt());
-        Self { stay, deadline: tenure.believed_until(), served: tenure.take_served(), ..job }
+    /// Releases a tenure that has ended, and then its permit or its seat.
+    pub(crate) fn release(ending: Ending) -> Self {
+        let Ending { keys, id, stay, debt, served, deadline, until, .. } = ending;
+        let job = Self::new(keys, id, What::Release, until, Some(debt));
+        Self { stay, deadline, served, ..job }
     }
 
     /// Uses up a notification: its waiter has had the lock again.
-    pub(crate) fn taken(tenure: &Tenure, stay: Option<Stay>) -> Self {
-        Self { what: What::Taken, ..Self::release(tenure, stay) }
+    pub(crate) fn taken(ending: Ending) -> Self {
+        Self { what: What::Taken, ..Self::release(ending) }
     }
 
     /// What remains to be done for a tenure that was lost without a release, by a release that finds nothing. Perhaps
     /// nobody has notified the waiters. It also takes the callers out of the line that the tenure was handed on to: if the tenure was
-    /// idle, no holder is left to do that. The debt is that of the lost tenure: a client whose last handle is dropped now
-    /// does this job too. The loss of a notification leaves nothing to do.
-    pub(crate) fn after_loss(tenure: &Tenure, debt: Option<Debt>) -> Option<Self> {
-        let is_lock = tenure.keys.row.holders != Holders::Notified;
-        is_lock.then(|| {
-            let job = Self::release(tenure, None);
-            Self { debt: debt.or(job.debt), ..job }
-        })
+    /// idle, no holder is left to do that. The loss of a notification leaves nothing to do.
+    pub(crate) fn after_loss(ending: Ending) -> Option<Self> {
+        let is_lock = ending.keys.row.holders != Holders::Notified;
+        is_lock.then(|| Self::release(ending))
     }
 
     /// Cleans up after an unanswered acquire, which may have run or may still run.
@@ -178,18 +173,18 @@ impl Job {
         let Ghost { keys, id, sent_on, until, debt } = ghost;
         // The acquire may also have put its caller in line. Such a place does not end with the lease.
         let until = if keys.asks_again() { until.max(Instant::now() + PATIENCE) } else { until };
-        Self::new(&keys, id, What::Ghost { sent_on }, until, Some(debt))
+        Self::new(keys, id, What::Ghost { sent_on }, until, Some(debt))
     }
 
     /// Gives up the place of a contender in the line, and whatever it may have been granted.
     pub(crate) fn leave_line(keys: &Arc<Keys>, id: TenureId, debt: Debt) -> Self {
         let until = Instant::now() + PATIENCE;
-        Self::new(keys, id, What::Release, until, Some(debt))
+        Self::new(Arc::clone(keys), id, What::Release, until, Some(debt))
     }
 
     /// Releases what a request may be granted whose caller has just gone, once: the job of its answer does the rest.
     pub(crate) fn release_early(keys: &Arc<Keys>, id: TenureId, debt: Debt) -> Self {
-        Self::new(keys, id, What::Release, Instant::now(), Some(debt))
+        Self::new(Arc::clone(keys), id, What::Release, Instant::now(), Some(debt))
     }
 
     /// Undoes a request whose caller has gone: releases the lock, or gives up the place in line. No answer: the request is
@@ -219,7 +214,7 @@ impl Job {
     /// Writes the hold count to Redis.
     pub(crate) fn count(tenure: &Arc<Tenure>) -> Self {
         let (what, debt) = (What::Count(Arc::clone(tenure)), tenure.debt());
-        Self::new(&tenure.keys, tenure.id, what, tenure.deadline(), debt)
+        Self::new(Arc::clone(&tenure.keys), tenure.id, what, tenure.deadline(), debt)
     }
 
     /// Reports to a caller what comes of it.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::task::TaskTracker;
 
-use crate::engine::entry::{Entry, Stay, Tenure, Timetable};
+use crate::engine::entry::tenure::Ending;
+use crate::engine::entry::{Entry, Tenure, Timetable};
+use crate::engine::grant::Loss;
 use crate::engine::releaser::job::Job;
 use crate::engine::releaser::releases_under_way::ReleasesUnderWay;
 
@@ -36,14 +38,27 @@ impl Outbox {
         {
             // A `try_lock` of this client waits for the releases that are under way.
             let _release = self.releases.begin(&tenure.keys);
-            tenure.retire_kept().into_iter().for_each(|stay| self.release(&tenure, stay));
+            tenure.retire_kept().into_iter().for_each(|ending| self.release(ending));
         }
     }
 
-    /// Releases a tenure that has ended, and then its part of the entry.
-    pub(crate) fn release(&self, tenure: &Tenure, stay: Option<Stay>) {
-        self.timetable.leave(tenure);
-        // If the releaser has ended, the lock expires with its lease.
-        self.put(Job::release(tenure, stay));
+    /// The job that releases a tenure. The watchdog need not look at it any more.
+    pub(crate) fn job(&self, ending: Ending) -> Job {
+        self.timetable.leave(&ending);
+        Job::release(ending)
+    }
+
+    /// The server no longer has a tenure.
+    pub(crate) fn gone(&self, tenure: &Tenure) {
+        let Some(ending) = tenure.lose(Loss::Gone) else { return };
+        self.timetable.leave(&ending);
+        if let Some(job) = Job::after_loss(ending) {
+            self.put(job);
+        }
+    }
+
+    /// Has a tenure released that has ended. If the releaser has ended too, the lock expires with its lease.
+    pub(crate) fn release(&self, ending: Ending) {
+        self.put(self.job(ending));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::entry::tenure::hand_off_budget::Budget;
-use crate::engine::entry::tenure::{State, Tenure};
+use crate::engine::entry::tenure::{Ending, State, Tenure};
 use crate::engine::entry::{EntryPermit, Stay, Visit};
 use crate::engine::grant::{Holder, Lease};
 
@@ -23,7 +23,7 @@ pub(crate) enum Left {
     /// The last hold ended, and the client keeps the idle tenure. The permit is to be passed on.
     Kept(Stay),
     /// The last hold ended: the lock has to be released, and then the permit passed on.
-    Last(Option<Stay>),
+    Last(Ending),
     /// The lock was already lost.
     Lost,
 }
@@ -33,7 +33,7 @@ pub(crate) enum PickUp {
     /// The caller now holds it, after this many hand-overs.
     Held(u16),
     /// It may not be handed on. It has ended, and has to be released.
-    Ended(Option<Stay>),
+    Ended(Ending),
     /// Another caller has it, or it is over.
     Nothing,
 }
@@ -79,7 +79,13 @@ impl Tenure {
             stay => {
                 let rests = stay.as_ref().and_then(|stay| self.rests(&state, stay, budget, now));
                 state.stay = stay;
-                state.rest_or_end(rests, now)
+                match rests {
+                    Some(visit) => {
+                        state.since = now;
+                        Left::Rests(visit)
+                    }
+                    None => Left::Last(state.release(self, now)),
+                }
             }
         };
         drop(state);
@@ -161,7 +167,7 @@ impl Tenure {
         }
         let age = self.age_of_report(now, is_fresh);
         if holder.wish.lease != Lease::Watched || !state.allows(self.budget(budget), age, now) {
-            return PickUp::Ended(state.release());
+            return PickUp::Ended(state.release(self, now));
         }
         (state.since, state.holder) = (now, holder);
         let kept = permit.take().and_then(|permit| state.stay.replace(Stay::Permit(permit)));
@@ -171,37 +177,24 @@ impl Tenure {
         PickUp::Held(hand_over)
     }
 
-    /// Ends an idle tenure that no caller waits for. Returns its seat, if it has one.
-    pub(crate) fn retire(&self) -> Option<Option<Stay>> {
-        let mut state = self.state();
-        if state.ended.is_some() || state.holds > 0 {
-            return None;
-        }
-        Some(state.release())
+    /// Ends an idle tenure that no caller waits for.
+    pub(crate) fn retire(&self) -> Option<Ending> {
+        self.retire_if(|state| state.holds == 0)
     }
 
-    /// Ends a tenure that its client keeps idle. Returns the same as [`retire`](Self::retire).
-    pub(crate) fn retire_kept(&self) -> Option<Option<Stay>> {
-        let mut state = self.state();
-        (state.ended.is_none() && state.is_kept()).then(|| state.release())
+    /// Ends a tenure that its client keeps idle.
+    pub(crate) fn retire_kept(&self) -> Option<Ending> {
+        self.retire_if(State::is_kept)
     }
 
-    /// Takes the permit or the seat of a tenure that has ended and has to be released.
-    pub(crate) fn take_stay(&self) -> Option<Stay> {
-        self.state().stay.take()
+    fn retire_if(&self, is_idle: impl FnOnce(&State) -> bool) -> Option<Ending> {
+        let mut state = self.state();
+        let retires = state.ended.is_none() && is_idle(&state);
+        retires.then(|| state.release(self, CompactInstant::now()))
     }
 }
 
 impl State {
-    /// Leaves it to the next caller of its client, or ends it.
-    fn rest_or_end(&mut self, rests: Option<Visit>, now: CompactInstant) -> Left {
-        if let Some(visit) = rests {
-            self.since = now;
-            return Left::Rests(visit);
-        }
-        Left::Last(self.release())
-    }
-
     fn is_believed_for(&self, budget: Budget, now: CompactInstant) -> bool {
         self.lifetime.allows(budget, now) && !self.is_suspended(now)
     }

@@ -25,23 +25,26 @@ pub(crate) struct Lifetime {
     watched: bool,
     /// The watchdog has renewed it for `max_hold`, and does not renew it again.
     overdue: bool,
-    /// A message granted it, for no longer than a sign of life lasts. The watchdog has to confirm it, even if the lease
-    /// is fixed.
+    /// A message granted it, for no longer than a sign of life lasts. The watchdog has to confirm it after a third of that time, even
+    /// if the lease is fixed.
     unconfirmed: bool,
     /// The last request was sent then after whose answer the hold counts on what its client hears: see `wire/session.rs`.
     confirmed: CompactInstant,
 }
 
 impl Lifetime {
-    pub(crate) fn new(grant: &Grant, watched: bool, renew_at: Instant) -> Self {
+    pub(crate) fn new(grant: &Grant, watched: bool, renew_at: Instant, now: Instant) -> Self {
+        let Grant { sent, lease, unconfirmed, .. } = *grant;
+        let whole = unconfirmed.map_or(sent, |whole| now + whole);
+        let confirm_at = unconfirmed.map_or(renew_at, |_| sent + lease / 3);
         Self {
-            deadline: deadline(grant.sent, grant.lease).into(),
-            expiry: (grant.sent + grant.lease).into(),
-            renew_at: renew_at.into(),
+            deadline: deadline(sent, lease).into(),
+            expiry: whole.max(sent + lease).into(),
+            renew_at: renew_at.min(confirm_at).into(),
             watched,
             overdue: false,
-            unconfirmed: false,
-            confirmed: grant.sent.into(),
+            unconfirmed: unconfirmed.is_some(),
+            confirmed: sent.into(),
         }
     }
 
@@ -74,13 +77,6 @@ impl Lifetime {
     /// Stops renewal after `max_hold`.
     pub(crate) fn stop_watching(&mut self) {
         (self.watched, self.overdue) = (false, true);
-    }
-
-    /// A message granted it: this lease has to be requested at `confirm_at`.
-    pub(crate) fn confirm(&mut self, lease: Duration, confirm_at: Instant, now: Instant) {
-        self.expiry = self.expiry.max((now + lease).into());
-        self.renew_at = self.renew_at.min(confirm_at.into());
-        self.unconfirmed = true;
     }
 
     pub(crate) fn renew_at(&mut self, at: Instant) {

@@ -4,19 +4,27 @@
 use std::sync::MutexGuard;
 
 use crate::engine::compact_instant::CompactInstant;
-use crate::engine::debts::Debt;
-use crate::engine::entry::Stay;
-use crate::engine::entry::tenure::{State, Tenure};
+use crate::engine::entry::tenure::{Ending, State, Tenure};
 use crate::engine::grant::{Ended, Loss};
 use crate::kinds::Holders;
 
 impl Tenure {
-    /// The lock is not ours any more. Returns the debt, to be kept until nothing remains to be done.
-    pub(crate) fn lose(&self, why: Loss) -> Option<Debt> {
-        self.end_lost(why);
-        let mut state = self.state();
-        // A released tenure keeps its debt until the release is answered.
-        if state.ended == Some(Ended::Lost) { state.debt.take() } else { None }
+    /// The lock is not ours any more. Returns what is left to be done.
+    pub(crate) fn lose(&self, why: Loss) -> Option<Ending> {
+        let (now, mut state) = (CompactInstant::now(), self.state());
+        if state.is_unswept() {
+            return Some(state.ending(self, now));
+        }
+        if state.ended.is_some() {
+            return None;
+        }
+        state.ended = Some(Ended::Lost);
+        let mut ending = state.ending(self, now);
+        self.tell_of_loss(state, why);
+        // The server does not have it, so the next caller may ask at once.
+        drop(ending.stay.take());
+        self.changed.notify_waiters();
+        Some(ending)
     }
 
     /// Past its deadline the lock is lost, even if the server still has it.
@@ -29,34 +37,40 @@ impl Tenure {
         self.state_at(CompactInstant::now()).ended.is_none()
     }
 
-    /// The state at this time: [expired](Self::expire) if its deadline has passed.
+    /// The state at this time: lost, if its deadline has passed.
     pub(super) fn state_at(&self, now: CompactInstant) -> MutexGuard<'_, State> {
-        let state = self.state();
+        let mut state = self.state();
         if state.ended.is_some() || !state.lifetime.is_expired(now) {
             return state;
         }
-        drop(state);
-        self.end_lost(Loss::Deadline);
+        state.ended = Some(Ended::Lost);
+        // Without a permit or a seat, it is on its way to its next holder: then the watchdog sweeps it.
+        let ending = state.stay.is_some().then(|| state.ending(self, now));
+        self.tell_of_loss(state, Loss::Deadline);
+        // Before anybody is told: a caller of this client that tries then waits for the release, and is not refused.
+        ending.into_iter().for_each(Ending::sweep);
+        self.changed.notify_waiters();
         self.state()
     }
 
-    fn end_lost(&self, why: Loss) {
-        let mut state = self.state();
+    /// Ends the tenure of a closed client, and notifies its guards. Returns what is left to be done.
+    pub(crate) fn close(&self) -> Option<Ending> {
+        let (now, mut state) = (CompactInstant::now(), self.state());
+        if state.is_unswept() {
+            return Some(state.ending(self, now));
+        }
         if state.ended.is_some() {
-            return;
+            return None;
         }
-        let stay = state.stay.take();
-        self.ends_as_lost(state, why);
-        match stay {
-            // Before anybody is told: a caller of this client that tries then waits for the release, and is not refused.
-            Some(stay) if why == Loss::Deadline => stay.sweep(self),
-            stay => drop(stay),
-        }
+        let ending = state.release(self, now);
+        state.ended = Some(Ended::Lost);
+        self.tell_of_loss(state, Loss::Closed);
         self.changed.notify_waiters();
+        Some(ending)
     }
 
-    fn ends_as_lost(&self, mut state: MutexGuard<'_, State>, why: Loss) {
-        state.ended = Some(Ended::Lost);
+    /// Unlocks the state of a tenure that was just lost, and then counts and logs the loss.
+    fn tell_of_loss(&self, mut state: MutexGuard<'_, State>, why: Loss) {
         let (token, is_held) = (self.token(state.hand_overs), state.holds > 0);
         let holds = state.counted.end_all();
         drop(state);
@@ -64,21 +78,5 @@ impl Tenure {
         if is_held && self.keys.row.holders != Holders::Notified {
             tracing::error!(name = ?self.keys.name(), %token, why = why.reason(), "lock lost");
         }
-    }
-
-    /// Ends the tenure of a closed client, and notifies its guards. Returns the permit, to be given up with the lock,
-    /// or `None` if there is nothing to release.
-    pub(crate) fn close(&self) -> Option<Option<Stay>> {
-        let mut state = self.state();
-        if state.is_unswept() {
-            return Some(None);
-        }
-        if state.ended.is_some() {
-            return None;
-        }
-        let stay = state.release();
-        self.ends_as_lost(state, Loss::Closed);
-        self.changed.notify_waiters();
-        Some(stay)
     }
 }

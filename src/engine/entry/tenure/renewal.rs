@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::entry::tenure::hand_off_budget::Idle;
 use crate::engine::entry::tenure::wheel::TimerSlot;
-use crate::engine::entry::tenure::{State, Tenure};
+use crate::engine::entry::tenure::{Ending, State, Tenure};
 use crate::engine::grant::Lease;
 
 /// The least time between two checks that messages cause.
@@ -22,31 +22,32 @@ const MOST_ALARMS: u8 = 4;
 const ALARMS_WITHIN: Duration = Duration::from_secs(10);
 
 /// What the watchdog finds when a tenure is due.
-#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Renew,
     /// The server has to watch its key: see `wire/tracking.rs`.
     Watch,
     /// There is nothing to do before this time.
     At(Instant),
-    /// It is lost. Redis may still have the lock, which has to be swept.
-    Sweep,
-    /// It was idle for too long. It has ended, and has to be released.
-    Unclaimed,
+    /// It is lost, or was idle for too long. Redis may still have the lock.
+    Release(Ending),
     Ended,
 }
 
 impl Tenure {
-    /// Records its slot in the wheel. Returns `false` if there is nothing left to do about the tenure.
-    pub(crate) fn scheduled(&self, slot: TimerSlot, look_at: Instant) -> bool {
+    /// Has `enter` put it into the wheel for this time, and notes where it stands. `enter` gets its former place, and returns `None`
+    /// if it stays there. Does nothing if nothing is left to do about the tenure.
+    pub(super) fn schedule(
+        &self,
+        look_at: Instant,
+        enter: impl FnOnce(Option<TimerSlot>) -> Option<TimerSlot>,
+    ) {
         let mut state = self.state();
-        state.slot = Some(slot);
-        state.look_at = look_at.into();
-        state.ended.is_none() || state.is_unswept()
-    }
-
-    pub(super) fn slot(&self) -> Option<TimerSlot> {
-        self.state().slot
+        if state.ended.is_some() && !state.is_unswept() {
+            return;
+        }
+        if let Some(slot) = enter(state.slot) {
+            (state.slot, state.look_at) = (Some(slot), look_at.into());
+        }
     }
 
     /// When the watchdog has to look at an idle tenure that may be idle for this long; `None` if it looks by then anyway.
@@ -66,15 +67,6 @@ impl Tenure {
     /// in the same step: so a holder that leaves before the look is scheduled sees that it needs an earlier one.
     pub(crate) fn next_look(&self, idle: Idle) -> Instant {
         self.state().plan_look(idle)
-    }
-
-    /// Same as [`next_look`](Self::next_look), for a tenure that begins: the server is to watch its key soon.
-    pub(crate) fn first_look(&self, idle: Idle) -> Instant {
-        let mut state = self.state();
-        if self.keys.row.is_tracked() {
-            state.unwatched = Some(CompactInstant::now() + WORTH_WATCHING);
-        }
-        state.plan_look(idle)
     }
 
     /// Has the watchdog renew the tenure at this time.
@@ -171,13 +163,12 @@ impl Tenure {
     pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>, idle: Idle) -> Due {
         let mut state = self.state_at(now.into());
         match state.ended {
-            Some(_) if state.is_unswept() => return Due::Sweep,
+            Some(_) if state.is_unswept() => return Due::Release(state.ending(self, now.into())),
             Some(_) => return Due::Ended,
             None => {}
         }
         if state.holds == 0 && now >= state.idle_until(idle) {
-            state.stay = state.release();
-            return Due::Unclaimed;
+            return Due::Release(state.release(self, now.into()));
         }
         if state.holds > 0 && state.lifetime.is_watched() && state.is_held_for(max_hold, now) {
             state.lifetime.stop_watching();

@@ -2,7 +2,6 @@
 //! *suspended*. Nobody may believe in it then, but it is not lost: the next beat or the next renewal says more. `wire/session.rs` says which
 //! beats count, and why.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -10,24 +9,13 @@ use tokio::time::Instant;
 use crate::engine::compact_instant::CompactInstant;
 use crate::engine::entry::tenure::{State, Tenure};
 use crate::engine::grant::deadline;
-use crate::wire::Session;
 
 impl Tenure {
-    /// Has it end with this session. Its first holder does not have it yet.
-    pub(crate) fn ends_with(&self, session: &Arc<Session>) {
-        self.state().session = Some(Arc::clone(session));
-    }
-
     /// Whether its client has connected anew since the last request by which it counts: it has to be renewed.
     pub(crate) fn is_of_former_connection(&self) -> bool {
         let state = self.state();
         let confirmed = state.lifetime.confirmed();
         state.session.as_ref().is_some_and(|session| session.has_begun_since(confirmed))
-    }
-
-    /// Until when the client believes in it.
-    pub(crate) fn believed_until(&self) -> Instant {
-        self.state().believed_until()
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::engine::entry::tenure::Tenure;
 use crate::engine::entry::tenure::wheel::Wheel;
+use crate::engine::entry::tenure::{Ending, Tenure};
 use crate::pause::sleep_until_if;
 
 /// The length of a tick: the wheel cannot distinguish times that are closer.
@@ -57,21 +57,21 @@ impl Timetable {
         if plan.closed {
             return false;
         }
+        let (wheel, mut is_new) = (&mut plan.wheel, false);
         // Slots change only under this mutex, so a tenure never stands in the wheel twice.
-        if let Some(before) = tenure.slot() {
+        tenure.schedule(due, |before| {
             // A look that comes earlier stays: it may be for something else, and it schedules the next look itself. The watchdog
             // and a holder that leaves may both schedule a look at the same moment.
-            if plan.wheel.due(before).is_some_and(|due| due <= tick) {
-                return true;
+            if before.and_then(|before| wheel.due(before)).is_some_and(|due| due <= tick) {
+                return None;
             }
-            plan.wheel.leave(before);
-        }
-        let slot = plan.wheel.enter(tick, Arc::clone(tenure));
-        if !tenure.scheduled(slot, due) {
-            plan.wheel.leave(slot);
-            return true;
-        }
-        let oversleeps = plan.look_at.is_none_or(|look_at| tick < look_at);
+            if let Some(before) = before {
+                wheel.leave(before);
+            }
+            is_new = true;
+            Some(wheel.enter(tick, Arc::clone(tenure)))
+        });
+        let oversleeps = is_new && plan.look_at.is_none_or(|look_at| tick < look_at);
         if oversleeps {
             plan.look_at = Some(tick);
         }
@@ -82,11 +82,9 @@ impl Timetable {
         true
     }
 
-    /// The watchdog need not look at this tenure any more.
-    pub(crate) fn leave(&self, tenure: &Tenure) {
-        // First, by itself: who has the mutex of a tenure may not lock this one.
-        let slot = tenure.slot();
-        let left = slot.and_then(|slot| self.plan().wheel.leave(slot));
+    /// The watchdog need not look any more at this tenure, which has ended.
+    pub(crate) fn leave(&self, ending: &Ending) {
+        let left = ending.slot.and_then(|slot| self.plan().wheel.leave(slot));
         drop(left);
     }
 
@@ -247,7 +245,7 @@ mod tests {
             let tenure = begun().1.tenure;
             assert!(timetable.enter(&tenure, Instant::now() + A_WHILE));
             // The watchdog is so slow that it never sees the tenure.
-            timetable.leave(&tenure);
+            timetable.leave(&tenure.close().unwrap());
             assert!(watchdog_looks().is_pending());
         }
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
@@ -279,7 +277,7 @@ mod tests {
             assert!(Arc::ptr_eq(&timetable.next().await[0], &tenure));
             assert_eq!(asked.elapsed(), Duration::ZERO);
             let idle = Idle { pickup: A_WHILE, keep: A_WHILE };
-            assert_eq!(tenure.due(Instant::now(), None, idle), Due::Renew);
+            assert!(matches!(tenure.due(Instant::now(), None, idle), Due::Renew));
             tokio::time::advance(A_WHILE).await;
         }
         timetable.alarm(&tenure);
@@ -292,7 +290,7 @@ mod tests {
         let timetable = Timetable::new(Instant::now());
         let (gone, stays) = (begun().1.tenure, begun().1.tenure);
         assert!(timetable.enter(&gone, Instant::now() + A_WHILE));
-        timetable.leave(&gone);
+        timetable.leave(&gone.close().unwrap());
         assert!(timetable.enter(&stays, Instant::now() + A_WHILE * 3));
         let looked = Instant::now();
         assert!(Arc::ptr_eq(&timetable.next().await[0], &stays));
