@@ -92,7 +92,8 @@ pub(crate) async fn a_fixed_lease_is_confirmed_though_the_first_word_is_lost(pai
     let guard = waiter.gets_it().await;
     sleep(place + A_WHILE).await;
     assert!(guard.is_valid());
-    assert_eq!(lost.fired() > 0, scene.pair.is_native(), "only parklock's messages grant a lock");
+    // Only parklock's messages grant a lock. In Redisson's layout the client checks a hold only if a message came just before it.
+    assert!(lost.fired() > 0 || !scene.pair.is_native(), "the grant was confirmed at once");
     guard.unlock().await.unwrap();
     scene.is_clean().await;
 }
