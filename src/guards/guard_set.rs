@@ -49,7 +49,8 @@ impl GuardSet {
         self.guards().iter().any(is_of)
     }
 
-    /// Adds a part, in place of those that have ended. If too few are valid, the hold is lost for good, and the part is released.
+    /// Adds a part, in place of those that have ended. If too few leases still run, the hold is lost for good, and the part is
+    /// released.
     ///
     /// Nobody can look at the parts while this decides. So whoever has seen the hold as lost never sees it valid again.
     ///
@@ -57,7 +58,7 @@ impl GuardSet {
     pub(crate) fn join(&self, guard: Guard) {
         let mut guards = self.guards();
         let has_joined = self.holds.send_if_modified(|holds| {
-            let is_held = !remaining(holds, self.view.needed).is_zero();
+            let is_held = !shortest(holds, self.view.needed, Hold::rest_of_lease).is_zero();
             if is_held {
                 let left = holds.iter().filter(|hold| hold.outcome().is_none()).cloned();
                 *holds = left.chain([guard.hold()]).collect();
@@ -89,10 +90,10 @@ impl GuardSet {
         while_held(self.view.until_lost(), work, finish).await
     }
 
-    /// Extends each lease to at least `lease` from now, all at once. If too few guards are still valid, it extends
+    /// Extends each lease to at least `lease` from now, all at once. If too few leases still run, it extends
     /// none: a longer lease would only delay the next holder.
     pub(crate) async fn extend(&self, lease: Duration) -> Result<()> {
-        if !self.view.is_valid() {
+        if self.view.rest_of_lease().is_zero() {
             return Err(self.view.lost());
         }
         let asked = Instant::now();
@@ -123,7 +124,12 @@ impl View {
 
     /// For how long enough of the holds stay ours.
     pub(crate) fn remaining(&self) -> Duration {
-        remaining(&self.parts.borrow(), self.needed)
+        shortest(&self.parts.borrow(), self.needed, Hold::remaining)
+    }
+
+    /// How long enough of the holds last before they are lost. They may be suspended earlier.
+    pub(crate) fn rest_of_lease(&self) -> Duration {
+        shortest(&self.parts.borrow(), self.needed, Hold::rest_of_lease)
     }
 
     pub(crate) fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
@@ -170,11 +176,11 @@ impl View {
     }
 }
 
-/// For how long so many of the holds stay ours.
-fn remaining(holds: &[Hold], needed: usize) -> Duration {
-    let mut remaining: Vec<_> = holds.iter().map(Hold::remaining).collect();
-    remaining.sort_unstable_by(|a, b| b.cmp(a));
-    remaining.get(needed - 1).copied().unwrap_or(Duration::ZERO)
+/// The shortest of these times among the `needed` holds with the longest.
+fn shortest(holds: &[Hold], needed: usize, time: impl Fn(&Hold) -> Duration) -> Duration {
+    let mut times: Vec<_> = holds.iter().map(time).collect();
+    times.sort_unstable_by(|a, b| b.cmp(a));
+    times.get(needed - 1).copied().unwrap_or(Duration::ZERO)
 }
 
 /// How the holds end, once fewer than so many are left.

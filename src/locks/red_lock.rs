@@ -506,7 +506,7 @@ async fn retake(locks: Arc<[Lock]>, parts: Weak<GuardSet>) {
             let missing = locks.iter().filter(|lock| !parts.has_part_of(&lock.handle.engine));
             missing.map(ask).collect::<FuturesUnordered<_>>()
         };
-        let held = parts.upgrade().filter(|parts| parts.view.is_valid());
+        let held = parts.upgrade().filter(|parts| !parts.view.rest_of_lease().is_zero());
         let Some(mut asked) = held.map(missing) else { return };
         while let Some(answer) = asked.next().await {
             if let (Ok(Some(guard)), Some(parts)) = (answer, parts.upgrade()) {

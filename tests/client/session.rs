@@ -220,6 +220,22 @@ async fn a_hold_that_is_not_heard_is_suspended_and_then_valid_again() {
     guard.unlock().await.unwrap();
 }
 
+/// Nobody has taken them, so a renewal finds each of them.
+#[tokio::test]
+async fn suspended_locks_that_are_held_together_can_be_extended() {
+    let listener = Listener::new().await;
+    let both = listener.client.multi_lock(["a", "b"]).lock().await.unwrap();
+
+    listener.is_cut_off().await;
+    eventually(SOON, "they are suspended", async || !both.is_valid()).await;
+    both.extend(LONG).await.expect("they are not lost");
+    assert!(is_pending(both.ended()).await);
+
+    listener.is_back().await;
+    eventually(SOON, "they are valid again", async || both.is_valid()).await;
+    both.unlock().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_suspended_hold_that_another_client_has_taken_is_lost() {
     let listener = Listener::new().await;

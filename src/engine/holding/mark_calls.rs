@@ -39,7 +39,7 @@ impl Engine {
     /// A dropped future may or may not have claimed the interval.
     pub(crate) async fn claim(&self, hold: &Hold, interval: Duration) -> Result<Claim> {
         let (keys, id) = (&hold.tenure.keys, (hold.tenure.id, hold.token()));
-        while hold.is_valid() {
+        while !hold.rest_of_lease().is_zero() {
             let answer =
                 async { self.connected_to_change(keys).await?.claim(keys, id, interval).await };
             match answer.await {
