@@ -335,7 +335,6 @@ fn orphans(outbox: Outbox) -> impl Fn(&Acquire, Option<Answer>) + Send + Sync {
     move |question, answer| {
         let under_way = outbox.releases.expected(&question.keys, question.id);
         if let Some(job) = Job::for_orphan(question, answer, under_way) {
-            // If this fails, the client is closed. Then the TTL frees the lock.
             outbox.put(job);
         }
     }

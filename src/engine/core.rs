@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Layout};
 use crate::engine::debts::Debts;
-use crate::engine::entry::tenure::{Budget, Ending, WORTH_WATCHING};
+use crate::engine::entry::tenure::{Budget, WORTH_WATCHING};
 use crate::engine::entry::{Entry, EntryPermit, Hold, Holds, Table, Tenure, Timetable, Visit};
 use crate::engine::grant::{Beginning, Grant, Holder, Lease};
 use crate::engine::keep::Tried;
@@ -93,16 +93,13 @@ pub(crate) struct Memory {
     pub(crate) tasks: TaskTracker,
     /// A release of a plain lock is on its way that its caller has sent alone.
     pub(crate) is_lone_release: AtomicBool,
-    /// A job was left to a releaser that had ended.
-    orphaned: AtomicBool,
 }
 
 impl Memory {
     pub(crate) fn new(client: String, config: Config, releaser: UnboundedSender<Job>) -> Self {
         let started = Instant::now();
         let timetable = Arc::new(Timetable::new(started));
-        let outbox =
-            Outbox { releaser, releases: Arc::default(), timetable, jobs: TaskTracker::new() };
+        let outbox = Outbox::new(releaser, timetable);
         let releases = outbox.clone();
         Self {
             client,
@@ -114,20 +111,7 @@ impl Memory {
             debts: Debts::default(),
             tasks: TaskTracker::new(),
             is_lone_release: AtomicBool::new(false),
-            orphaned: AtomicBool::new(false),
             config,
-        }
-    }
-
-    /// Has a tenure released that has ended.
-    pub(crate) fn release(&self, ending: Ending) {
-        self.later(self.outbox.job(ending));
-    }
-
-    /// Leaves a job to the releaser.
-    pub(crate) fn later(&self, job: Job) {
-        if !self.outbox.put(job) && !self.orphaned.swap(true, Ordering::Relaxed) {
-            tracing::warn!("the client is closed: locks that it held expire with their leases");
         }
     }
 }
@@ -159,7 +143,7 @@ impl Engine {
     /// Ends a tenure of a closed client.
     pub(crate) fn give_up(&self, tenure: &Tenure) {
         if let Some(ending) = tenure.close() {
-            self.release(ending);
+            self.outbox.release(ending);
         }
     }
 

@@ -421,9 +421,9 @@ impl Entry {
         self.state().failing.get_or_insert(now.into()).instant()
     }
 
-    /// An attempt was answered.
-    pub(crate) fn answered(&self) {
-        self.state().failing = None;
+    /// See [`State::answered`].
+    pub(crate) fn answered(&self, is_grant: bool, has_place: bool) -> Vec<Ghost> {
+        self.state().answered(is_grant, has_place)
     }
 
     pub(crate) fn is_failing(&self) -> bool {

@@ -22,7 +22,7 @@ impl Engine {
 
     /// Releases what Redis may have granted to the former owner fields of a contender.
     pub(crate) fn give_back_former(&self, ghosts: Vec<Ghost>) {
-        ghosts.into_iter().for_each(|ghost| self.later(Job::ghost(ghost)));
+        ghosts.into_iter().for_each(|ghost| self.outbox.put(Job::ghost(ghost)));
     }
 
     /// Gives back everything that was left for waiting callers, if no caller waits any more.
@@ -43,7 +43,7 @@ impl Engine {
             if matches!(ending.stay, None | Some(Stay::Kept(_))) {
                 ending.stay = permit.map(Stay::Permit).or(ending.stay);
             }
-            self.release(ending);
+            self.outbox.release(ending);
         }
     }
 
@@ -77,6 +77,6 @@ impl Engine {
 
     /// Gives up a place in the line.
     pub(crate) fn leave_line(&self, keys: &Arc<Keys>, id: TenureId) {
-        self.later(Job::leave_line(keys, id, self.debts.tidying()));
+        self.outbox.put(Job::leave_line(keys, id, self.debts.tidying()));
     }
 }

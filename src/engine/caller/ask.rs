@@ -157,18 +157,9 @@ impl Caller {
         let known = self.known.as_deref();
         // Record it now, in case the future is dropped in between.
         let was_open = known.is_some_and(Known::asks);
-        if self.keeps(entry) {
-            let tried = &self.engine.tried;
-            let is_tried = || tried.is_expected_again(&entry.keys.channel, Instant::now());
-            entry.allow_keeping(|| self.engine.listen(entry), is_tried);
-        } else {
-            entry.forbid_keeping();
-        }
+        self.allow_keeping(entry);
         let (has_place, began) = (acquire.place > 0, Instant::now());
         let attempted = attempt(&self.engine, acquire, entry).await;
-        if !matches!(attempted, Ok(Attempt::Granted(_))) {
-            entry.side_by_side(|shared| shared.others_come_first());
-        }
         match &attempted {
             Ok(answer) => {
                 let is_grant = matches!(answer, Attempt::Granted(_));
@@ -176,16 +167,13 @@ impl Caller {
                 let is_in_line = matches!(answer, Attempt::Other(Acquired::Waits { .. }));
                 let stands = is_in_line && entry.keys.row.line.is_ours();
                 known.into_iter().for_each(|known| known.answered(stands));
-                entry.answered();
-                // A caller that asks beside the contender says nothing about the place of the contender.
-                if has_place {
-                    self.engine.give_back_former(entry.take_held_back());
-                }
+                self.engine.give_back_former(entry.answered(is_grant, has_place));
                 if let Some(offer) = offer {
                     offer.answered();
                 }
             }
             Err(fault) => {
+                entry.side_by_side(|shared| shared.others_come_first());
                 known.into_iter().for_each(|known| known.failed(fault, was_open));
                 if fault.is_passing() {
                     self.engine.outages.call_fails(self.node(entry), fault);
@@ -196,6 +184,20 @@ impl Caller {
             }
         }
         attempted
+    }
+
+    /// Says, before a request, whether the client may keep what it is granted.
+    fn allow_keeping(&self, entry: &Entry) {
+        if self.engine.config.keep.is_zero() {
+            return;
+        }
+        if self.keeps(entry) {
+            let tried = &self.engine.tried;
+            let is_tried = || tried.is_expected_again(&entry.keys.channel, Instant::now());
+            entry.allow_keeping(|| self.engine.listen(entry), is_tried);
+        } else {
+            entry.forbid_keeping();
+        }
     }
 
     /// The node of a cluster that has this lock.

@@ -84,7 +84,7 @@ pub(crate) async fn attempt_all(
         (which, Err(fault)) => Ok(AttemptAll::Refused(which, fault)),
     });
     if attempt.as_ref().is_err_and(Fault::may_hold) {
-        acquires.iter().for_each(|one| engine.later(Job::ghost(Ghost::new(one, sent_on))));
+        acquires.iter().for_each(|one| engine.outbox.put(Job::ghost(Ghost::new(one, sent_on))));
     }
     attempt
 }
@@ -146,7 +146,7 @@ impl Drop for Caller<'_> {
         // again, or for which replicas have to vouch, comes after it. A place in line stays for the next contender.
         if !self.has_place {
             let job = Job::release_early(keys, self.id, self.engine.debts.tidying());
-            self.engine.later(job);
+            self.engine.outbox.put(job);
         }
     }
 }
@@ -172,7 +172,7 @@ fn worth(
         }
         // `close` has given up the places of all waiters that it found. This place came after that.
         Ok(Acquired::Waits { .. }) if engine.debts.is_closed() => {
-            engine.later(Job::leave_line(keys, *id, debt.clone()));
+            engine.outbox.put(Job::leave_line(keys, *id, debt.clone()));
             return Err(Fault::Closed);
         }
         Ok(other) => return Ok(Attempt::Other(other)),
@@ -185,7 +185,7 @@ fn worth(
         // caller that asks beside the contender has no place: what its request was granted is released at once.
         match fault.may_have_run() && *place > 0 && entry.has_place() {
             true => entry.hold_back(ghost),
-            false => engine.later(Job::ghost(ghost)),
+            false => engine.outbox.put(Job::ghost(ghost)),
         }
     }
     Err(fault)

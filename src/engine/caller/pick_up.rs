@@ -40,7 +40,7 @@ impl Offer {
 
 impl Drop for Offer {
     fn drop(&mut self) {
-        self.ending.take().into_iter().for_each(|ending| self.engine.release(ending));
+        self.ending.take().into_iter().for_each(|ending| self.engine.outbox.release(ending));
     }
 }
 
@@ -98,7 +98,7 @@ impl Caller {
                     return Some(self.hold(tenure, hand_over));
                 }
                 PickUp::Nothing => {}
-                PickUp::Ended(ending) => self.engine.release(ending),
+                PickUp::Ended(ending) => self.engine.outbox.release(ending),
             }
         }
     }

@@ -234,6 +234,16 @@ impl State {
         next_id()
     }
 
+    /// A request was answered. Returns the ghosts of a contender that had a place: they need not be held back any more. A caller that
+    /// asks beside the contender says nothing about the place of the contender.
+    pub(super) fn answered(&mut self, is_grant: bool, has_place: bool) -> Vec<Ghost> {
+        self.failing = None;
+        if let Some(shared) = self.side_by_side.as_mut().filter(|_| !is_grant) {
+            shared.others_come_first();
+        }
+        if has_place { self.take_held_back() } else { Vec::new() }
+    }
+
     /// Keeps a ghost until [`take_held_back`](Self::take_held_back), which the caller that ends the wait has to call.
     pub(super) fn hold_back(&mut self, ghost: Ghost, after: &mut After) {
         if self.held_back.len() >= MOST_HELD_BACK {

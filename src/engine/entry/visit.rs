@@ -194,7 +194,9 @@ impl Future for Contesting<'_> {
 impl Drop for Contesting<'_> {
     fn drop(&mut self) {
         let Self { visit, part, .. } = self;
-        visit.entry.change(|state, after| after.work = state.contest.end(part));
+        if !matches!(part, Part::Over) {
+            visit.entry.change(|state, after| after.work = state.contest.end(part));
+        }
     }
 }
 

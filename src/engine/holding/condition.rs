@@ -194,7 +194,7 @@ impl Waiter {
             (Arc::clone(tenure), tenure.take_in(owner_holds, there))
         });
         if others > 0 {
-            self.engine.later(Job::count(tenure));
+            self.engine.outbox.put(Job::count(tenure));
         }
         Hold::of_owner(Arc::clone(tenure), hold.hand_over, Some(Arc::clone(owner_holds)))
     }
@@ -226,7 +226,7 @@ impl Notice {
         let Some(hold) = self.hold.take() else { return };
         if let Left::Last(ending) = hold.tenure.leave(hold.hand_over, self.engine.budget) {
             self.engine.outbox.timetable.leave(&ending);
-            self.engine.later(Job::taken(ending));
+            self.engine.outbox.put(Job::taken(ending));
         }
     }
 }

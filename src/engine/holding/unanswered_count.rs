@@ -25,7 +25,7 @@ impl Drop for UnansweredCount<'_> {
     fn drop(&mut self) {
         if let Some(mut job) = self.job.take() {
             job.may_have_run();
-            self.engine.later(job);
+            self.engine.outbox.put(job);
         }
     }
 }

@@ -83,7 +83,7 @@ impl Engine {
     pub(crate) fn abandon(&self, hold: &Hold) {
         let Some((hold, left)) = self.end_one(hold) else { return };
         if let Ok(Some(job)) = self.job_after(&hold, left) {
-            self.later(job);
+            self.outbox.put(job);
         }
     }
 
@@ -232,7 +232,7 @@ impl Engine {
     fn send_release(&self, job: Job) {
         let is_plain = job.keys.row.family.is_batched() && job.keys.slot.is_none();
         if is_plain && self.is_lone_release.swap(true, Ordering::Relaxed) {
-            return self.later(job);
+            return self.outbox.put(job);
         }
         let memory = Arc::clone(&self.memory);
         let (request, connection) = (job.request(), self.commands.connection(&job.keys));
@@ -244,7 +244,7 @@ impl Engine {
                 Err(fault) if fault.was_not_tried() => Some(job),
                 outcome => job.came_to(outcome),
             };
-            goes_on.into_iter().for_each(|job| memory.later(job));
+            goes_on.into_iter().for_each(|job| memory.outbox.put(job));
         };
         match connection {
             Ok(connection) => connection.release_then(request, then),

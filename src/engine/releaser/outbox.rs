@@ -1,6 +1,7 @@
 //! The outbox: how any part of the client leaves a job to the releaser, and gives back what no caller needs any more.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::task::TaskTracker;
@@ -19,13 +20,23 @@ pub(crate) struct Outbox {
     pub(crate) timetable: Arc<Timetable>,
     /// The jobs that are debts. Some last as long as a lease: a request that was not answered may still run.
     pub(crate) jobs: TaskTracker,
+    /// A job came when the releaser had ended.
+    came_late: Arc<AtomicBool>,
 }
 
 impl Outbox {
-    /// Leaves a job to the releaser. Returns `false` if the client is closed: then nobody does the job.
-    pub(crate) fn put(&self, mut job: Job) -> bool {
+    pub(crate) fn new(releaser: UnboundedSender<Job>, timetable: Arc<Timetable>) -> Self {
+        let (releases, came_late) = (Arc::default(), Arc::default());
+        Self { releaser, releases, timetable, jobs: TaskTracker::new(), came_late }
+    }
+
+    /// Leaves a job to the releaser. If the client is closed, nobody does it.
+    pub(crate) fn put(&self, mut job: Job) {
         job.counts_among(&self.jobs);
-        !job.is_new(&self.releases) || self.releaser.send(job).is_ok()
+        let is_lost = job.is_new(&self.releases) && self.releaser.send(job).is_err();
+        if is_lost && !self.came_late.swap(true, Ordering::Relaxed) {
+            tracing::warn!("the client is closed: locks that it held expire with their leases");
+        }
     }
 
     /// Releases the tenure of this entry if the client keeps it idle. If a caller holds it, the client does not keep it
@@ -57,7 +68,7 @@ impl Outbox {
         }
     }
 
-    /// Has a tenure released that has ended. If the releaser has ended too, the lock expires with its lease.
+    /// Has a tenure released that has ended.
     pub(crate) fn release(&self, ending: Ending) {
         self.put(self.job(ending));
     }
