@@ -24,7 +24,8 @@ pub(super) enum Coming {
 /// the tenure.
 pub(super) struct Offer {
     engine: Arc<Engine>,
-    ending: Option<Ending>,
+    /// Boxed: few callers have one, and each has space for it.
+    ending: Option<Box<Ending>>,
 }
 
 impl Offer {
@@ -40,7 +41,7 @@ impl Offer {
 
 impl Drop for Offer {
     fn drop(&mut self) {
-        self.ending.take().into_iter().for_each(|ending| self.engine.outbox.release(ending));
+        self.ending.take().into_iter().for_each(|ending| self.engine.outbox.release(*ending));
     }
 }
 
@@ -152,7 +153,7 @@ impl Caller {
             PickUp::Ended(ending) => {
                 self.engine.outbox.timetable.leave(&ending);
                 // What it had is at most the visit of a kept tenure: the permit is this caller's.
-                let ending = Some(Ending { stay: None, ..ending });
+                let ending = Some(Box::new(Ending { stay: None, ..ending }));
                 let offer = Offer { engine: Arc::clone(&self.engine), ending };
                 // An acquire would not take the callers out of the line that have had this tenure. A release does.
                 Coming::Permit(permit(), Some(offer).filter(|_| in_line.is_none()))
