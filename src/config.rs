@@ -277,8 +277,10 @@ impl Config {
     /// it, in the same way. Clients of versions that do not know sessions do not, and wait for the lease. Behind a
     /// proxy that keeps the connection to the server when the process dies, the locks end with their leases.
     ///
-    /// The users of all clients need the permission `+pubsub|numsub`. Without it, a waiter waits for the lease. A session is for
-    /// one server: in a cluster and behind sentinels, [`Client::connect_with`](crate::Client::connect_with) refuses it.
+    /// After a failover, a hold lasts for its lease until its client has come to the new primary. From then on it ends with the process again.
+    ///
+    /// The users of all clients need the permissions `+pubsub|numsub +info +get +del`. Without them, a waiter waits for the lease. In a cluster,
+    /// [`Client::connect_with`](crate::Client::connect_with) refuses a session.
     ///
     /// Allowed: 1 s to the watchdog timeout. It must not be set together with [`replicas`](Self::replicas). With [`Layout::Redisson`] it must not be set, since Redisson looks at leases only.
     ///

@@ -7,17 +7,39 @@
 -- erases the note (heard.lua). It believes in a hold on a new connection only after that. So whoever finds an old note knows
 -- that no connection was heard since then on which this hold counts.
 --
+-- After a failover nobody listens to the new primary, while the former one may go on, and a client there hears itself. So each client
+-- with a session records the reign in which it has found its primary. Whoever looks in another reign, or finds no record, lets the
+-- hold last for its lease.
+--
+-- Key    lock_notes:session:{<client>}   the reign: what the server calls its master_replid. Another one begins when a server starts,
+--                                        and when it becomes a primary. Its run_id is no such word: a server may become the primary a
+--                                        second time. The key is undeclared, since only the holders say which clients there are
 -- Note   silent   the owner fields to which nobody listens, each with since when, in ms of the server's clock
 
 do
   local least_patience -- of the clients with a session that hold something now; nil: there are none
   local next_end -- in how many ms the first hold ends to which nobody listens
 
-  -- The channel of a client has the prefix of all channels of this database. If the user may not ask, the client counts as heard.
+  local reign -- the one that is now; '': the user may not ask; nil: this script has not asked yet
+
+  -- A name that begins like this one, which has the prefix of this database or namespace, and ends with the client.
+  local function beside(name, client)
+    return name:match('^[^{]*') .. 'session:{' .. client .. '}'
+  end
+
+  local function is_of_this_reign(client)
+    local record = redis.pcall('get', beside(notes, client))
+    if not reign then
+      local said = redis.pcall('info', 'replication')
+      reign = type(said) == 'string' and said:match('master_replid:(%x+)') or ''
+    end
+    return record == reign
+  end
+
+  -- If the user may not ask, the client counts as heard.
   local function is_heard(client)
-    local its_channel = channel:match('^[^{]*') .. 'session:{' .. client .. '}'
-    local counted = redis.pcall('pubsub', 'numsub', its_channel)
-    return counted.err or counted[2] ~= 0
+    local counted = redis.pcall('pubsub', 'numsub', beside(channel, client))
+    return counted.err or counted[2] ~= 0 or not is_of_this_reign(client)
   end
 
   -- Ends the holds of clients to which nobody has listened for their patience, and notes those to which nobody listens now.

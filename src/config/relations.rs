@@ -58,7 +58,7 @@ impl Config {
             ),
             (
                 self.session.is_none() || self.replicas == 0,
-                "session must not be set with replicas, since nobody listens to a promoted replica yet",
+                "session must not be set with replicas, since what ends a hold waits for none",
             ),
             // Answers.
             (

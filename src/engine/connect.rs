@@ -24,7 +24,7 @@ use crate::engine::releaser::{Job, Outbox, Releaser};
 use crate::engine::unpolled::look_out;
 use crate::engine::watchdog::{Rhythm, Watchdog};
 use crate::error::{Error, Result};
-use crate::keys::{Space, channel_prefix, of_client};
+use crate::keys::{Space, channel_prefix, of_client, record_of_session};
 use crate::meters;
 use crate::pause::jittered;
 use crate::wire::{
@@ -246,23 +246,21 @@ impl To {
     /// The session of this client, if it is to have one, and the id that says so.
     ///
     /// # Errors
-    /// Holds would end with a session that says nothing about the server that has them: a promoted replica has no listeners, and
-    /// a former primary may still have them.
+    /// In a cluster, a client listens to one node, and has locks at others.
     fn in_session(
         &self,
         client: String,
         config: &Config,
     ) -> Result<(String, Option<Arc<Session>>)> {
         let Some(patience) = config.patience() else { return Ok((client, None)) };
-        if !matches!(self, Self::One(_)) {
-            return Err(Error::config(
-                "session is for one server: it must not be set in a cluster or behind sentinels",
-            ));
+        if matches!(self, Self::Cluster(_)) {
+            return Err(Error::config("session must not be set in a cluster"));
         }
         // Whoever waits for a lock of this client has to know its patience: see lua/line/sessions.lua.
         let client = format!("{client}+{}", patience.as_millis());
-        let session =
-            Session::new(&channel_prefix(self.space(), &config.prefix), &client, patience);
+        let channels = channel_prefix(self.space(), &config.prefix);
+        let record = record_of_session(&config.prefix, &client);
+        let session = Session::new(&channels, &client, record, patience);
         Ok((client, Some(session)))
     }
 

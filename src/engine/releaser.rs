@@ -50,7 +50,8 @@ impl Releaser {
     /// Runs until the client owes nothing, and never will again. Then `stop` ends the client's other tasks.
     pub(crate) async fn run(self, closing: CancellationToken, stop: CancellationToken) {
         let _stop = stop.drop_guard();
-        let (patience, debts) = (self.patience, self.debts.clone());
+        let (patience, debts, commands) =
+            (self.patience, self.debts.clone(), self.commands.clone());
         // The server may be unreachable. Then the locks expire with their leases.
         let out_of_time = async {
             closing.cancelled().await;
@@ -58,8 +59,12 @@ impl Releaser {
             // Count them here: the jobs that are left are dropped with `serve`.
             debts.len()
         };
+        let served = async {
+            self.serve(&closing).await;
+            commands.end_session().await;
+        };
         tokio::select! {
-            () = self.serve(&closing) => {}
+            () = served => {}
             open = out_of_time => {
                 tracing::warn!(open, "the client is closed before redis confirmed every release: those locks expire with their leases");
             }

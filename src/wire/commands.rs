@@ -110,6 +110,15 @@ impl Commands {
         Connection::new(self.servers.shard(keys)?, way, &self.servers, &self.common)
     }
 
+    /// Ends the session of this client, which holds nothing and never will again.
+    pub(crate) async fn end_session(&self) {
+        if let (Some(session), Servers::One(shard)) = (&self.common.session, &self.servers)
+            && let Ok(live) = shard.link.live()
+        {
+            session.ends(&live.socket).await;
+        }
+    }
+
     /// Since when too few replicas of this lock's server acknowledge, if they do not.
     pub(crate) fn shortage(&self, keys: &Keys) -> Option<Shortage> {
         self.servers.shard(keys).ok()?.acks.as_ref()?.shortage()

@@ -7,13 +7,16 @@
 //!    was sent, or later. So holds count for the patience after the **sending** of the last beat that was heard.
 //! 3. A hold counts on the beats of a connection only if it was asked for or renewed after that connection listened. The
 //!    renewal erases what others have noted before: that nobody listens.
-//! 4. All this says something only about the server that has the locks. After a failover behind one address, the two connections of a
+//! 4. All this says something only about the server that has the locks. After a failover, the two connections of a
 //!    client may lead to two servers for a while. So each connection asks its server for its id, and holds count only while
 //!    both are the same. If scripts go to another server from now on, each hold has to be renewed there.
+//! 5. Nobody listens to a server that has just become a primary, and the primary before it may go on. So the client records at
+//!    its server the reign in which it finds it, and a waiter ends holds only in the reign that the record says. The client sends the record
+//!    only when holds no longer count on what it hears elsewhere.
 //!
 //! Why nobody else has the lock of a hold that counts: whoever takes it away has found that nobody listens, a patience ago, and
-//! that was noted after the last request by which the hold counts. So the connection had ended by then, and every beat that it
-//! ever heard was sent before.
+//! that was noted in the reign that the client has recorded, after the last request by which the hold counts. So the connection had
+//! ended by then, and every beat that it ever heard was sent before.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +26,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
+use crate::wire::args::millis;
 use crate::wire::fault::{self, Fault};
 use crate::wire::replies::strange;
 use crate::wire::socket::Socket;
@@ -31,10 +35,18 @@ use crate::wire::socket::Socket;
 const BEATS: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long a server keeps the record. So long after the death of a process, those come in who did not wait before.
+const RECORD_TTL: Duration = Duration::from_secs(86_400);
+
+/// How often the record is written. A primary that gets its first replica, or has long been without one, begins another reign.
+const RECORDS_APART: Duration = Duration::from_secs(30);
+
 /// The session of one client.
 #[derive(Debug)]
 pub(crate) struct Session {
     channel: Arc<str>,
+    /// The key of the record.
+    record: String,
     patience: Duration,
     state: watch::Sender<State>,
 }
@@ -45,14 +57,25 @@ struct State {
     former: Listening,
     /// The last beat, and when it was sent.
     beat: Option<(String, Instant)>,
-    /// The server to which scripts are sent.
-    scripts_at: Option<ServerId>,
+    /// Where scripts are sent.
+    scripts_at: Option<Place>,
+    /// When the client last looked where that is, to record it.
+    looked: Option<Instant>,
     /// How often holds had to be renewed.
     begun: u64,
 }
 
 /// A run of a server: the last 16 digits of what it calls its `run_id`.
 type ServerId = u64;
+
+/// A primary in one of its reigns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    server: ServerId,
+    /// What it calls its `master_replid`. Another one begins when it starts, and when it becomes a primary. After two failovers, a
+    /// server may be the primary once more, with the same `run_id`.
+    reign: String,
+}
 
 /// A connection that listens, or has listened.
 #[derive(Debug, Default, Clone, Copy)]
@@ -74,10 +97,15 @@ impl Listening {
 }
 
 impl Session {
-    /// `channels`: the prefix of all channels of this client.
-    pub(crate) fn new(channels: &str, client: &str, patience: Duration) -> Arc<Self> {
+    /// `channels`: the prefix of all channels of this client. `record`: the key of its record.
+    pub(crate) fn new(
+        channels: &str,
+        client: &str,
+        record: String,
+        patience: Duration,
+    ) -> Arc<Self> {
         let channel = format!("{channels}session:{{{client}}}").into();
-        Arc::new(Self { channel, patience, state: watch::Sender::default() })
+        Arc::new(Self { channel, record, patience, state: watch::Sender::default() })
     }
 
     /// For how long a hold counts after the sending of a beat.
@@ -89,7 +117,7 @@ impl Session {
     pub(crate) fn proved(&self, asked: Instant) -> Option<Instant> {
         let state = self.state.borrow();
         let counts =
-            |listening: &Listening| listening.counts_for(asked) && listening.at == state.scripts_at;
+            |listening: &Listening| listening.counts_for(asked) && listening.at == state.server();
         let both = [state.current, state.former].into_iter().filter(counts);
         both.filter_map(|listening| listening.heard).max()
     }
@@ -106,15 +134,38 @@ impl Session {
         state.wait_for(is_new).await.map_or(before, |state| state.begun)
     }
 
-    /// A new connection for scripts.
+    /// Records where scripts are sent: before a connection for them is used.
     ///
     /// # Errors
-    /// The user may not ask, or the connection has broken.
+    /// The user may not ask or record that, or the connection has broken.
     pub(super) async fn runs_scripts_on(&self, socket: &Socket) -> Result<(), Fault> {
-        let at = id_of_server(socket).await?;
-        self.state.send_if_modified(|state| state.runs_scripts_at(at, Instant::now()));
+        let place = Place::of(socket).await?;
+        let reign = place.reign.clone();
+        // First: as soon as the record is there, holds may end for which nobody listens there.
+        self.state.send_if_modified(|state| state.runs_scripts_at(place, Instant::now()));
         self.warn_of_two_servers();
-        Ok(())
+        let mut set = cmd("SET");
+        set.arg(&self.record).arg(reign).arg("PX").arg(millis(RECORD_TTL));
+        match fault::answered(socket.ask(&set).await) {
+            // Its memory is full, for example. Without the record, holds end with their leases.
+            Ok(_) | Err(Fault::Refused(_)) => Ok(()),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Records that again, if it is time to.
+    pub(super) async fn still_runs_scripts_on(&self, socket: &Socket) -> Result<(), Fault> {
+        let looked = self.state.borrow().looked;
+        if looked.is_some_and(|looked| looked.elapsed() < RECORDS_APART) {
+            return Ok(());
+        }
+        self.runs_scripts_on(socket).await
+    }
+
+    /// Deletes the record: the client holds nothing, and never will again.
+    pub(super) async fn ends(&self, socket: &Socket) {
+        // If that fails, the record expires.
+        let _ = socket.ask(cmd("DEL").arg(&self.record)).await;
     }
 
     /// Waits until a beat is heard that was sent less than half of the patience ago.
@@ -183,7 +234,7 @@ impl Session {
     fn warn_of_two_servers(&self) {
         let both = {
             let state = self.state.borrow();
-            state.current.at.zip(state.scripts_at)
+            state.current.at.zip(state.server())
         };
         if both.is_some_and(|(one, other)| one != other) {
             tracing::warn!(
@@ -211,12 +262,19 @@ impl State {
         self.begun += 1;
     }
 
-    /// Returns whether that is another server than before.
-    fn runs_scripts_at(&mut self, at: ServerId, now: Instant) -> bool {
-        if self.scripts_at.replace(at) == Some(at) {
+    /// The server to which scripts are sent.
+    fn server(&self) -> Option<ServerId> {
+        self.scripts_at.as_ref().map(|place| place.server)
+    }
+
+    /// Returns whether that is another place than before.
+    fn runs_scripts_at(&mut self, place: Place, now: Instant) -> bool {
+        self.looked = Some(now);
+        if self.scripts_at.as_ref() == Some(&place) {
             return false;
         }
-        // What was renewed before was renewed at the other server.
+        self.scripts_at = Some(place);
+        // What was renewed before was renewed at another server, or may be forgotten since.
         self.former = Listening::default();
         self.current.since = self.current.since.map(|_| now);
         self.begun += 1;
@@ -236,15 +294,31 @@ impl State {
     }
 }
 
+impl Place {
+    /// The primary that this connection leads to.
+    async fn of(socket: &Socket) -> Result<Self, Fault> {
+        let server = id_of_server(socket).await?;
+        let reign = info(socket, "replication", "master_replid:").await?;
+        Ok(Self { server, reign })
+    }
+}
+
 async fn id_of_server(socket: &Socket) -> Result<ServerId, Fault> {
-    let said = fault::answered(socket.ask(cmd("INFO").arg("server")).await)?;
+    let id = info(socket, "server", "run_id:").await?;
+    let last = id.get(24..).and_then(|id| ServerId::from_str_radix(id, 16).ok());
+    last.ok_or_else(|| strange(&id))
+}
+
+/// A field of this section of INFO.
+async fn info(socket: &Socket, section: &str, name: &str) -> Result<String, Fault> {
+    let said = fault::answered(socket.ask(cmd("INFO").arg(section)).await)?;
     let text = match &said {
         Value::BulkString(text) => str::from_utf8(text).unwrap_or_default(),
         Value::VerbatimString { text, .. } => text,
         _ => "",
     };
-    let id = text.lines().find_map(|line| line.strip_prefix("run_id:")?.trim_end().get(24..));
-    id.and_then(|id| ServerId::from_str_radix(id, 16).ok()).ok_or_else(|| strange(&said))
+    let word = text.lines().find_map(|line| line.strip_prefix(name));
+    word.map(|word| word.trim_end().to_owned()).ok_or_else(|| strange(&said))
 }
 
 #[cfg(test)]
@@ -255,9 +329,15 @@ mod tests {
     const STEP: Duration = Duration::from_millis(100);
 
     fn session() -> (Arc<Session>, Instant) {
-        let (session, start) = (Session::new("lock_channel:", "us", PATIENCE), Instant::now());
-        session.state.send_modify(|state| _ = state.runs_scripts_at(7, start));
+        let session = Session::new("lock_channel:", "us", "record".to_owned(), PATIENCE);
+        let start = Instant::now();
+        runs_scripts_at(&session, (7, "a"), start);
         (session, start)
+    }
+
+    fn runs_scripts_at(session: &Session, (server, reign): (ServerId, &str), now: Instant) {
+        let place = Place { server, reign: reign.to_owned() };
+        session.state.send_modify(|state| _ = state.runs_scripts_at(place, now));
     }
 
     fn hears(session: &Session, on: u64, text: &str) {
@@ -327,21 +407,33 @@ mod tests {
     #[tokio::test]
     async fn a_hold_counts_only_if_messages_come_from_the_server_that_has_it() {
         let (session, start) = session();
-        let runs_scripts_at = |at, when| {
-            session.state.send_modify(|state| _ = state.runs_scripts_at(at, when));
-        };
         session.listens((1, 8), start);
         let beat = session.next_beat(start);
         hears(&session, 1, &beat);
         assert_eq!(session.proved(start), None, "they come from another one");
 
-        runs_scripts_at(8, start + STEP * 2);
+        runs_scripts_at(&session, (8, "b"), start + STEP * 2);
         assert_eq!(session.proved(start + STEP), None, "it was asked for at the other server");
         assert!(session.has_begun_since(start + STEP));
         assert_eq!(session.proved(start + STEP * 2), Some(start));
 
-        runs_scripts_at(7, start + STEP * 3);
-        runs_scripts_at(8, start + STEP * 4);
+        runs_scripts_at(&session, (7, "a"), start + STEP * 3);
+        runs_scripts_at(&session, (8, "b"), start + STEP * 4);
         assert_eq!(session.proved(start + STEP * 3), None, "it may be at the other server");
+    }
+
+    #[tokio::test]
+    async fn a_hold_has_to_be_renewed_in_each_reign_of_its_server() {
+        let (session, start) = session();
+        session.listens((1, 7), start);
+        let beat = session.next_beat(start);
+        hears(&session, 1, &beat);
+        runs_scripts_at(&session, (7, "a"), start + STEP);
+        assert_eq!(session.proved(start), Some(start), "nothing has changed");
+
+        runs_scripts_at(&session, (7, "c"), start + STEP * 2);
+        assert_eq!(session.proved(start + STEP), None);
+        assert!(session.has_begun_since(start + STEP));
+        assert_eq!(session.proved(start + STEP * 2), Some(start), "and its server still hears it");
     }
 }

@@ -278,7 +278,11 @@ impl Duty for CommandDuty {
 
     fn heartbeat<'a>(&'a self, socket: &'a Socket) -> Greeted<'a> {
         Box::pin(async {
-            match self.read_clock(socket).await {
+            let looked = match &self.session {
+                Some(session) => session.still_runs_scripts_on(socket).await,
+                None => Ok(()),
+            };
+            match looked.and(self.read_clock(socket).await) {
                 // A server that answers is alive, even if it says that it is busy or broken.
                 Ok(_) | Err(Fault::Refused(_)) => Ok(()),
                 Err(fault) => Err(fault),

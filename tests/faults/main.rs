@@ -43,6 +43,7 @@ mod scene;
 mod security;
 mod sentinel;
 mod server;
+mod session;
 mod stage;
 mod subscriptions;
 #[cfg(feature = "tls")]

@@ -8,6 +8,6 @@ mod notifications;
 mod permissions;
 mod refusals;
 mod restarts;
-mod roles;
+pub(crate) mod roles;
 mod stalls;
 mod tokens;

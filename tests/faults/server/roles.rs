@@ -13,13 +13,13 @@ use crate::scene::*;
 
 /// An address that leads to one server and then to another, as a host name does when its record changes. What is
 /// connected stays where it is.
-pub(super) struct Route {
+pub(crate) struct Route {
     port: Port,
     to: Arc<Mutex<SocketAddr>>,
 }
 
 impl Route {
-    pub(super) fn to(server: &Server) -> Self {
+    pub(crate) fn to(server: &Server) -> Self {
         let (port, to) = (Port::reserve(), Arc::new(Mutex::new(server.address())));
         let (listener, target) = (port::listen(port.address()), Arc::clone(&to));
         tokio::spawn(async move {
@@ -34,20 +34,20 @@ impl Route {
         Self { port, to }
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.port.address()
     }
 
-    pub(super) fn change(&self, server: &Server) {
+    pub(crate) fn change(&self, server: &Server) {
         *self.to.lock().expect("no panic under it") = server.address();
     }
 
-    pub(super) async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         client(&format!("redis://{}", self.address()), patient()).await
     }
 }
 
-pub(super) async fn replica_of(server: &Server, through: &Proxy) -> Server {
+pub(crate) async fn replica_of(server: &Server, through: &Proxy) -> Server {
     let replica = Server::builder().replica_of(through.port()).start().await;
     let admin = replica.admin().await;
     let counter = async || admin.keys().await == [COUNTER];
@@ -56,17 +56,17 @@ pub(super) async fn replica_of(server: &Server, through: &Proxy) -> Server {
     replica
 }
 
-pub(super) async fn is_replica(admin: &Admin) -> bool {
+pub(crate) async fn is_replica(admin: &Admin) -> bool {
     admin.info("replication", "role").await.as_deref() == Some("slave")
 }
 
 /// Makes it a replica of a server that is not there: it keeps its data.
-pub(super) async fn demote(admin: &Admin) {
+pub(crate) async fn demote(admin: &Admin) {
     admin.cmd::<()>(&["REPLICAOF", "127.0.0.1", "1"]).await;
     assert!(is_replica(admin).await);
 }
 
-pub(super) async fn promote(admin: &Admin) {
+pub(crate) async fn promote(admin: &Admin) {
     admin.cmd::<()>(&["REPLICAOF", "NO", "ONE"]).await;
     assert!(!is_replica(admin).await);
 }
