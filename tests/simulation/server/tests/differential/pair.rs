@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
 use fastrand::Rng;
-use parklock_simulated_server::{Conn, Content, Entry, Server, Version};
+use parklock_simulated_server::{Conn, Content, Entry, Reply, Server, Version};
 
 use crate::compare::{self, Likeness, Window};
 use crate::frame::Frame;
@@ -20,6 +20,9 @@ const MOST_EXACT: i64 = 1 << 52;
 const MOST_DIFFERENCES: usize = 15;
 /// What `b` listens to itself: what comes between its own replies.
 const OWN_CHANNELS: [&str; 2] = ["odd", "channel:1"];
+
+/// The reign that is now becomes the value of a key.
+const RECORD: &str = "return redis.call('set', KEYS[1], redis.call('info', 'replication'):match('master_replid:(%x+)'))";
 
 /// Everything of the key space, by the server's own commands.
 const DUMP: &str = "
@@ -169,6 +172,7 @@ impl Pair {
             0 => drop(self.ask(vec![b"SCRIPT".to_vec(), b"FLUSH".to_vec()])),
             // The listener is somebody else on the real server, and may do everything.
             1..20 if self.mode != Mode::DeniedChannels => self.subscribe(),
+            20..26 if self.mode == Mode::Fine => self.record_session(),
             20..150 => {
                 let words = plain::command(&mut self.rng, self.now);
                 self.ask(words);
@@ -197,6 +201,14 @@ impl Pair {
         self.note(format!("-- {next:?}"));
         self.mode = next;
         self.take_over();
+    }
+
+    /// The client with a session records the reign, which has another name on each side: see `dump`.
+    fn record_session(&mut self) {
+        let notes = words::pick(&mut self.rng, &["line_notes", "notes"]);
+        let key = format!("{notes}:{}session:{{{}}}", self.rng.u8(1..=2), words::IN_SESSION);
+        let words = ["EVAL", RECORD, "1", &key].map(|word| word.as_bytes().to_vec());
+        self.ask(words.to_vec());
     }
 
     fn call_script(&mut self) {
@@ -353,8 +365,23 @@ impl Pair {
         self.since_look = 0;
     }
 
-    /// The real server's keys, read within one of its milliseconds.
+    /// The real server's keys. A record of its reign is one of the simulated server's.
     fn dump(&mut self) -> (Vec<Entry>, u64) {
+        let (mut entries, now) = self.dump_as_it_is();
+        let ask = ["INFO", "replication"];
+        let theirs = reign(&self.boss.ask(&ask).text);
+        let ours = self.sim.execute(now, &ask.map(str::as_bytes));
+        let Reply::Text(ours) = ours else { panic!("INFO: {ours:?}") };
+        for entry in &mut entries {
+            if entry.content == Content::Text(theirs.clone()) {
+                entry.content = Content::Text(reign(&ours));
+            }
+        }
+        (entries, now)
+    }
+
+    /// The real server's keys, read within one of its milliseconds.
+    fn dump_as_it_is(&mut self) -> (Vec<Entry>, u64) {
         let words = |words: &[&str]| {
             request(&words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>())
         };
@@ -445,6 +472,13 @@ impl Drop for Pair {
             eprintln!("{:?}, after {:#?}", self.mode, self.history);
         }
     }
+}
+
+/// What a server calls the reign that is now, in an answer to INFO.
+fn reign(info: &[u8]) -> Vec<u8> {
+    let info = String::from_utf8_lossy(info);
+    let reign = info.lines().find_map(|line| line.strip_prefix("master_replid:"));
+    reign.expect("every server has one").as_bytes().to_vec()
 }
 
 /// What a listener has got so far.

@@ -62,6 +62,9 @@ const FIELDS: [&str; 7] = [
     "ffffffff-ffff-8fff-8fff-ffffffffffff+20:1",
 ];
 
+/// The client of the last one, whose patience is 20 ms.
+pub const IN_SESSION: &str = "ffffffff-ffff-8fff-8fff-ffffffffffff+20";
+
 pub const CHANNELS: [&str; 6] = [
     "channel:1",
     "channel:2",

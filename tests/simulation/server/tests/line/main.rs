@@ -22,6 +22,7 @@ mod refusals;
 #[path = "../../../../../src/wire/scripts.rs"]
 #[allow(dead_code, reason = "the library needs more of it")]
 mod scripts;
+mod session;
 mod shared;
 mod stage;
 mod usual;
