@@ -9,7 +9,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use common::fixture::{comes_in, scripts};
-use common::{Admin, Proxy, Site, eventually, timeout};
+use common::rights::untold;
+use common::{Admin, Proxy, Server, Site, eventually, timeout};
 use parklock::{
     Client, Config, Ended, Error, Guard, HandOff, Layout, Lock, Owner, ReentrantLock, Result,
 };
@@ -393,13 +394,13 @@ async fn in_line(admin: &Admin, clients: usize) {
     eventually(SOON, "others wait in line", waits).await;
 }
 
-// Lost in between.
+// Lost in between. The server tells the client nothing, so the holder still believes when it unlocks.
 
 #[tokio::test]
 async fn a_lost_tenure_is_noticed_when_it_is_exchanged() {
-    let server = Site::start().await;
+    let server = Server::start().await;
     let admin = server.admin().await;
-    let client = connect(&server.url(), patient(1)).await;
+    let client = connect(&untold(&server).await, patient(1)).await;
     for all in [false, true] {
         let lock = client.lock("a");
         let first = taken(&lock).await;
@@ -424,10 +425,11 @@ async fn a_lost_tenure_is_noticed_when_it_is_exchanged() {
 
 #[tokio::test]
 async fn a_lost_tenure_that_another_client_took_is_not_taken_back() {
-    let server = Site::start().await;
+    let server = Server::start().await;
     let admin = server.admin().await;
-    let client = connect(&server.url(), patient(0)).await;
-    let other = connect(&server.url(), patient(0)).await;
+    let url = untold(&server).await;
+    let client = connect(&url, patient(0)).await;
+    let other = connect(&url, patient(0)).await;
     let lock = client.lock("a");
     let first = taken(&lock).await;
     let second = Caller::queued(&lock);

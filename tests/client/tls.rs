@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use common::authority::is_possible;
 use common::fixture::{SOON, parked};
 use common::port::Port;
 use common::{Server, timeout};
@@ -122,6 +123,9 @@ fn refusal(connected: Result<Client, Error>) -> String {
 
 #[tokio::test]
 async fn a_server_is_verified_by_our_own_authority_and_locks_work_as_ever() {
+    if !is_possible().await {
+        return;
+    }
     let there = Encrypted::start("IP:127.0.0.1", false).await;
     let [ours, theirs] =
         [there.connect(there.authority.ca()).await, there.connect(there.authority.ca()).await];
@@ -136,6 +140,9 @@ async fn a_server_is_verified_by_our_own_authority_and_locks_work_as_ever() {
 #[cfg(feature = "redis-1")]
 #[tokio::test]
 async fn a_redis_client_with_certificates_needs_them_in_our_settings_too() {
+    if !is_possible().await {
+        return;
+    }
     let there = Encrypted::start("IP:127.0.0.1", false).await;
     let root_cert = Some(there.authority.read("ca.pem"));
     let certificates = redis::TlsCertificates { client_tls: None, root_cert };
@@ -154,6 +161,9 @@ async fn a_redis_client_with_certificates_needs_them_in_our_settings_too() {
 /// Some hosted servers know no newer version than 1.2.
 #[tokio::test]
 async fn both_versions_of_tls_that_are_safe_are_spoken() {
+    if !is_possible().await {
+        return;
+    }
     for protocol in ["TLSv1.2", "TLSv1.3"] {
         let there = Encrypted::speaking(protocol, "IP:127.0.0.1", false).await;
         let client = there.connect(there.authority.ca()).await.expect(protocol);
@@ -163,6 +173,9 @@ async fn both_versions_of_tls_that_are_safe_are_spoken() {
 
 #[tokio::test]
 async fn a_server_of_another_authority_is_refused_with_a_clear_word() {
+    if !is_possible().await {
+        return;
+    }
     let there = Encrypted::start("IP:127.0.0.1", false).await;
     for tls in [Authority::new().ca(), Tls::new()] {
         let words = refusal(there.connect(tls).await);
@@ -175,6 +188,9 @@ async fn a_server_of_another_authority_is_refused_with_a_clear_word() {
 
 #[tokio::test]
 async fn a_server_with_another_name_is_refused_with_a_clear_word() {
+    if !is_possible().await {
+        return;
+    }
     let there = Encrypted::start("DNS:elsewhere.example", false).await;
     let words = refusal(there.connect(there.authority.ca()).await);
     assert!(words.to_lowercase().contains("certificate"), "{words}");
@@ -182,6 +198,9 @@ async fn a_server_with_another_name_is_refused_with_a_clear_word() {
 
 #[tokio::test]
 async fn a_server_that_wants_to_know_us_is_shown_a_certificate() {
+    if !is_possible().await {
+        return;
+    }
     let there = Encrypted::start("IP:127.0.0.1", true).await;
     refusal(there.connect(there.authority.ca()).await);
     there.authority.issue("client", "DNS:client");
@@ -193,6 +212,9 @@ async fn a_server_that_wants_to_know_us_is_shown_a_certificate() {
 
 #[tokio::test]
 async fn encryption_is_never_given_up_silently() {
+    if !is_possible().await {
+        return;
+    }
     let there = Encrypted::start("IP:127.0.0.1", false).await;
     let (plain, tls) = (there.server.address(), there.port.address());
     refusal(connect(&format!("rediss://{plain}"), Some(there.authority.ca())).await);

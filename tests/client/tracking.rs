@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::cluster::slot;
 use common::fixture::{SOON, comes_in, key, scripts, settled};
-use common::rights::{rules, user};
+use common::rights::untold;
 use common::sentinels::primary_and_replicas;
 use common::{Admin, Cluster, Server, eventually, timeout};
 use parklock::{Client, Config, Ended, Guard, Layout, Owner};
@@ -162,9 +162,7 @@ async fn an_unlock_tells_nobody_and_leaves_nothing_watched() {
 #[tokio::test]
 async fn a_user_without_the_right_learns_of_a_loss_from_the_next_renewal() {
     let server = Server::start().await;
-    let mut rules = rules("docs/operations.md");
-    rules.retain(|rule| !rule.starts_with("+client"));
-    let (admin, url) = (server.admin().await, user(&server, &rules).await);
+    let (admin, url) = (server.admin().await, untold(&server).await);
     let config = Config::default().watchdog_timeout(Duration::from_secs(6));
     let guard = comes_in(url, config).await.lock("a").lock().await.unwrap();
     admin.cmd::<i64>(&["DEL", &key("a")]).await;

@@ -58,9 +58,11 @@ async fn a_missing_permission_is_told_at_once_and_not_tried_again() {
             });
             let error = answer.await.expect("it is not ridden out").expect_err(rules);
             let denials = denials(&admin).await;
-            // A script tries the uncontended path, and then the other one, and undoes what it did.
-            let fits = |(count, what): &(u64, String)| *count <= 3 && what.contains(denied);
-            assert!(denials.len() == 1 && denials.iter().all(fits), "{rules}: {denials:?}");
+            // A script tries the uncontended path, and then the other one, and undoes what it did. Version 6 says of one of them
+            // that it was in a transaction, and counts it apart.
+            let counted: u64 = denials.iter().map(|(count, _)| count).sum();
+            let fits = denials.iter().all(|(_, what)| what.contains(denied));
+            assert!((1..=3).contains(&counted) && fits, "{rules}: {denials:?}");
 
             assert!(matches!(error, Error::Permission { .. }), "{rules}: {error}");
             assert_eq!(left(&admin).await, Vec::<String>::new(), "{rules}: nothing half-made");
