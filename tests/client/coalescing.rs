@@ -7,6 +7,7 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use common::fixture::comes_in;
+use common::rights::{as_user, untold};
 use common::{Admin, Fault, Proxy, Server, eventually, timeout};
 use futures_util::future::join_all;
 use parklock::{Client, Config, Error, Guard, Lock, Result};
@@ -38,9 +39,16 @@ impl Stage {
         let proxy = Proxy::before(&server).await;
         proxy.name_acquires();
         proxy.name_script("release", include_str!("../../lua/line/plain_release.lua"));
-        let config = Config::default().subscription_linger(Duration::from_millis(30));
-        let client = comes_in(proxy.url(), config).await;
+        let client = comes_in(proxy.url(), config()).await;
         Self { client, admin: server.admin().await, proxy, server }
+    }
+
+    /// The same, for a client that the server does not tell that a lock has gone.
+    async fn untold() -> Self {
+        let stage = Self::set().await;
+        untold(&stage.server).await;
+        let client = comes_in(as_user(&stage.proxy.url()), config()).await;
+        Self { client, ..stage }
     }
 
     fn locks(&self, names: usize) -> Vec<Lock> {
@@ -59,6 +67,10 @@ impl Stage {
         keys.retain(|key| key != "lock:grants");
         keys
     }
+}
+
+fn config() -> Config {
+    Config::default().subscription_linger(Duration::from_millis(30))
 }
 
 fn name(number: usize) -> String {
@@ -173,7 +185,7 @@ async fn a_refused_request_leaves_those_beside_it_alone() {
 
 #[tokio::test]
 async fn a_release_of_something_that_is_gone_leaves_those_beside_it_alone() {
-    let stage = Stage::set().await;
+    let stage = Stage::untold().await;
     let guards = all_ok(all_at_once(stage.locks(MANY)).await);
     stage.admin.cmd::<u32>(&["DEL", &key(3)]).await;
     stage.admin.cmd::<u32>(&["DEL", &key(11)]).await;

@@ -10,7 +10,8 @@ use common::fixture::{
     LONG, SOON, channel, client, client_with, comes_in, key, lock_keys, parked, scripts, settled,
 };
 use common::proxy::Rule;
-use common::{Admin, Class, Proxy, Site, Watch, eventually, timeout};
+use common::rights::untold;
+use common::{Admin, Class, Proxy, Server, Site, Watch, eventually, timeout};
 use parklock::{Client, Config, Ended, Error, Guard, HandOff};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
@@ -247,10 +248,11 @@ enum LearnsBy {
 
 #[tokio::test]
 async fn a_holder_that_learns_of_its_loss_tells_the_waiters() {
-    let server = Site::start().await;
+    let server = Server::start().await;
     let admin = server.admin().await;
-    let (holder, sleepy) =
-        (client_with(&server, sleeper()).await, client_with(&server, sleeper()).await);
+    // If the server told it first, the nested call would wait for the lock, which the waiter has by then.
+    let holder = comes_in(untold(&server).await, sleeper()).await;
+    let sleepy = client_with(&server, sleeper()).await;
     let ways = [LearnsBy::Extending, LearnsBy::Nesting, LearnsBy::Unnesting, LearnsBy::Unlocking];
     for (way, forgets) in ways.into_iter().flat_map(|way| [(way, "DEL"), (way, "FLUSHDB")]) {
         let lock = holder.reentrant_lock("a");

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::fixture::{LONG, SOON, client, client_with, comes_in, is_pending, key, parked, quick};
+use common::rights::untold;
 use common::{Proxy, Server, eventually, timeout};
 use parklock::{Client, Config, Election, Error, Leader, Leadership, Term};
 use tokio::sync::mpsc;
@@ -114,7 +115,8 @@ async fn a_leader_that_is_robbed_stops_and_campaigns_again() {
 #[tokio::test]
 async fn run_says_when_the_work_ended_without_the_leadership() {
     let server = Server::start().await;
-    let a = client_with(&server, quick().watchdog_timeout(LONG)).await.election("a");
+    // If the server told it, it would stop the work, and lead again.
+    let a = comes_in(untold(&server).await, quick().watchdog_timeout(LONG)).await.election("a");
     let done = a.run(async |_| delete(&server, "a").await);
     let done = timeout(SOON, done).await.expect("in time");
     assert!(matches!(done, Err(Error::Lost { .. })), "{done:?}");

@@ -8,6 +8,7 @@ use common::fixture::{
     SOON, channel, client, client_with, comes_in, is_pending, key, lock_keys, parked,
     server_and_client,
 };
+use common::rights::untold;
 use common::{Proxy, Server, Site, eventually, timeout};
 use parklock::{Client, Config, Ended, Error, Guard, Owner};
 
@@ -225,7 +226,9 @@ async fn a_hold_whose_field_was_replaced_is_lost_at_unlock_and_the_other_is_unto
 
 #[tokio::test]
 async fn a_nested_call_that_finds_its_lock_gone_is_lost_with_all_holds() {
-    let (server, client) = server_and_client().await;
+    let server = Server::start().await;
+    // A holder that was told has no lock in which the next call nests.
+    let client = comes_in(untold(&server).await, Config::default()).await;
     let outer = client.reentrant_lock("a").lock().await.unwrap();
     let lost = outer.ended();
     server.admin().await.cmd::<i64>(&["DEL", &key("a")]).await;
