@@ -920,12 +920,12 @@ async fn close_gives_back_what_was_being_taken() {
 #[tokio::test]
 async fn a_tenure_that_may_not_be_handed_on_is_not_kept_while_the_next_caller_parks() {
     const PICKUP: Duration = Duration::from_secs(1);
-    let server = Site::start().await;
+    let server = Server::start().await;
     let admin = server.admin().await;
     let config = patient(0).layout(Layout::Redisson).max_park(FOR_EVER).pickup_timeout(PICKUP);
     let config = config.subscription_linger(FOR_EVER); // a channel that becomes live wakes its contender
     let (theirs, ours) = (
-        connect(&server.url(), config.clone()).await.lock("a"),
+        connect(&untold(&server).await, config.clone()).await.lock("a"),
         connect(&server.url(), config).await.lock("a"),
     );
     let held = taken(&theirs).await;
@@ -938,7 +938,7 @@ async fn a_tenure_that_may_not_be_handed_on_is_not_kept_while_the_next_caller_pa
     sleep(Duration::from_millis(100)).await; // it looks once more when its channel is live
     let (_silent, mut next) = (Caller::queued(&ours), Caller::queued(&ours));
 
-    // Nobody tells the contender of this.
+    // Nobody tells the contender of this, since nobody tells the holder.
     admin.cmd::<()>(&["DEL", "a"]).await;
     contender.abort();
     let guard = loop {
