@@ -17,10 +17,11 @@ use crate::eavesdropper::{Eavesdropper, Place};
 use crate::history::Witness;
 use crate::hosts::BURIED;
 use crate::network::Network;
+use crate::presence::{self, Absence};
 use crate::pulse::{self, LATE};
 use crate::reading::Records;
 use crate::schedule::{self, Action, ServerFault};
-use crate::settings::{self, Kind, LEASE, MAX_PARK, MENDED, STUCK, Topology, bare, is_bout, nanos};
+use crate::settings::{self, GRACE, Kind, LEASE, MAX_PARK, STUCK, Topology, bare, nanos};
 use crate::stage::{Log, Stage};
 use crate::verdict::{Break, Court, Piece, Tally, Verdict};
 use crate::vitals::{Table, Vitals};
@@ -81,6 +82,7 @@ pub async fn run(wishes: Wishes) -> Verdict {
         logs,
         unfinished: Arc::clone(&unfinished),
         place: stage.place(),
+        absences: absences(topology, &stage),
         silences: pulse::watch_servers(stage.addresses(), topology.is_acknowledged()),
         pauses: pulse::watch_ourselves_from_here(),
         endures,
@@ -88,7 +90,7 @@ pub async fn run(wishes: Wishes) -> Verdict {
         tally: Tally::new(),
     };
     let plan = schedule::drawn(topology, seed, length);
-    let operated = operate(&mut stage, orders, started, &unfinished, told);
+    let operated = operate((&mut stage, topology), orders, started, &unfinished, told);
     let (mut stand, ()) = tokio::join!(
         async move {
             stand.conduct(plan, length, faults).await;
@@ -99,7 +101,7 @@ pub async fn run(wishes: Wishes) -> Verdict {
     stand.tally.add("messages forged by an eavesdropper", eavesdropper.end());
     stand.network.heal(&mut stand.tally).await;
     stand.crew.dismiss(STUCK + LEASE * 4, &mut stand.tally).await;
-    let left = left(&stage).await;
+    let left = left(&stage, topology.longest_lease()).await;
     stand.end(stage.into_log().await);
     let verdict = court.join().expect("no panic in court").close(left, length);
     if verdict == Verdict::Right {
@@ -122,6 +124,8 @@ struct Stand {
     unfinished: Arc<AtomicU64>,
     place: Place,
     silences: Receiver<(u64, u64)>,
+    /// When clients with a session did not listen.
+    absences: Receiver<Absence>,
     /// When this process got no processor.
     pauses: Receiver<(u64, u64)>,
     endures: bool,
@@ -178,6 +182,7 @@ impl Stand {
             Action::Stop { worker, time } => {
                 self.tally.add("worker stopped", 1);
                 self.tally.add("worker stopped for longer than its lease", u64::from(time > LEASE));
+                self.tally.add("worker stopped for longer than a grace", u64::from(time > GRACE));
                 self.crew.stop(victim(worker, is_spared), time);
             }
             Action::Network { proxy, fault, time } => self.network.suffer(proxy, fault, time),
@@ -202,6 +207,7 @@ impl Stand {
     fn send(&mut self, mut piece: Piece) {
         self.logs.try_iter().for_each(|log| piece.log.add(log));
         self.tally.silences.extend(self.silences.try_iter());
+        self.tally.absences.extend(self.absences.try_iter());
         self.tally.late.extend_from_slice(&self.tally.silences);
         piece.at = clock::now();
         piece.crew = self.crew.names();
@@ -216,17 +222,25 @@ impl Stand {
     }
 }
 
+/// Where no client has a session, nobody has to listen.
+fn absences(topology: Topology, stage: &Stage) -> Receiver<Absence> {
+    match stage.place() {
+        Place::Front(server) if topology == Topology::Sessions => presence::watch(server),
+        _ => channel().1,
+    }
+}
+
 /// Server faults follow each other, and hold up nothing else. One that outlasts its bout spoils the calm, even if it ends in
 /// the next bout: a polite failover may hold up writes for five seconds. Where faults take long, they wait for the next
 /// bout instead.
 async fn operate(
-    stage: &mut Stage,
+    (stage, topology): (&mut Stage, Topology),
     mut inbox: mpsc::UnboundedReceiver<ServerFault>,
     started: u64,
     unfinished: &AtomicU64,
     told: Sender<Log>,
 ) {
-    let is_bout_now = || is_bout(Duration::from_nanos(clock::now() - started));
+    let is_bout_now = || topology.is_bout(Duration::from_nanos(clock::now() - started));
     while let Some(fault) = inbox.recv().await {
         while stage.is_slow() && !is_bout_now() && !inbox.is_closed() {
             sleep(STEP).await;
@@ -238,16 +252,16 @@ async fn operate(
         let from = clock::now();
         unfinished.store(from.min(stage.is_known_until()), Ordering::SeqCst);
         stage.suffer(fault).await;
-        stage.log().tally.late.push((from, clock::now() + nanos(MENDED)));
+        stage.log().tally.late.push((from, clock::now() + nanos(topology.mended())));
         told.send(stage.take_log()).expect("somebody listens");
         unfinished.store(stage.is_known_until(), Ordering::SeqCst);
     }
 }
 
 /// What is still in Redis when it should not be.
-async fn left(stage: &Stage) -> Vec<(String, String)> {
+async fn left(stage: &Stage, lease: Duration) -> Vec<(String, String)> {
     let buried = if let Stage::Hosts(_) = stage { BURIED } else { Duration::from_secs(1) };
-    let until = Instant::now() + LEASE.max(MAX_PARK * 2) + buried;
+    let until = Instant::now() + lease.max(MAX_PARK * 2) + buried;
     loop {
         // Who has counted at a latch or has notified is remembered for longer than we wait here.
         let stays = |key: &String| {

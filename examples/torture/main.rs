@@ -6,7 +6,8 @@
 //! them, and then no failover excuses anything. With `--topology hosts --servers sentinel` or `cluster`, each server and each
 //! worker has a network of its own, which is cut: see `scripts/partitions`. With `--beside PROGRAM`, half of the workers are processes of
 //! that program, the torture run of another version: see `scripts/fleet`. With `--topology redisson` the locks lie in Redisson's layout, and
-//! that program is Redisson in a JVM. `scripts/witness` builds it, and passes `--witness PROGRAM`: another judge, `tests/witness`.
+//! that program is Redisson in a JVM. With `--topology sessions`, half of the clients have a session, and holds end with their processes.
+//! `scripts/witness` builds it, and passes `--witness PROGRAM`: another judge, `tests/witness`.
 //!
 //! A run is judged each minute, while it goes on. With `--hours N` in place of `--seconds` it throws away what was judged, and
 //! never kills its last worker. So one sees whether anything grows: each minute it prints memory, descriptors,
@@ -14,7 +15,7 @@
 //! on with.
 //!
 //! It ends with the counters of the paths that were taken and the violations that were found. Its exit code is 1 if there is a
-//! violation, 2 if a run of a minute, or of five in a cluster or on hosts, missed a path, or if the other judge could not judge all.
+//! violation, 2 if a run of a minute, or of five in a cluster, on hosts or with sessions, missed a path, or if the other judge could not judge all.
 
 #![allow(unreachable_pub, reason = "a binary exports nothing")]
 
@@ -33,6 +34,7 @@ mod kept;
 mod network;
 mod nodes;
 mod pair;
+mod presence;
 mod prompt;
 mod pulse;
 mod reading;
@@ -89,14 +91,15 @@ fn main() -> ExitCode {
     let topology = match (word("--topology"), word("--servers")) {
         ("", "") if !all => Topology::Pair,
         ("redisson", "") if !all => Topology::Redisson,
+        ("sessions", "") if !all => Topology::Sessions,
         ("cluster", "") => Topology::Cluster { replicas: u32::from(all) },
         ("hosts", "cluster") => Topology::Hosts { is_cluster: true, replicas: u32::from(all) },
         ("hosts", "sentinel") => {
             Topology::Hosts { is_cluster: false, replicas: if all { 2 } else { 0 } }
         }
         _ => panic!(
-            "there are `--topology redisson`, `--topology cluster`, and `--topology hosts` with `--servers` of `cluster` or \
-             `sentinel`; the last two of them with `--replicas all`, too"
+            "there are `--topology redisson`, `--topology sessions`, `--topology cluster`, and `--topology hosts` with \
+             `--servers` of `cluster` or `sentinel`; the last two of them with `--replicas all`, too"
         ),
     };
     if let Some(name) = options.get("--worker") {

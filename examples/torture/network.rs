@@ -168,6 +168,14 @@ async fn harm(proxy: &'static Proxy, fault: NetworkFault, time: Duration) -> (St
             let reset = proxy.reset(class(subscribers)).await;
             (format!("net: reset, {}", whom(subscribers)), reset)
         }
+        NetworkFault::Away { subscribers } => {
+            // New ones arrive when it is over.
+            let hole = proxy.blackhole(class(Some(subscribers)));
+            let cut = proxy.reset(class(Some(subscribers))).await;
+            sleep(time).await;
+            hole.lift();
+            (format!("net: away, {}", whom(Some(subscribers))), cut)
+        }
         NetworkFault::Refuse => {
             proxy.refuse().await;
             let cut = proxy.reset(None).await;

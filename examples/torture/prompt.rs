@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::judge::Claim;
-use crate::settings::{FAMILY, JAVA, Kind, SEVERAL, Topology, bare, is_calm, nanos};
+use crate::settings::{FAMILY, JAVA, Kind, SEVERAL, Topology, bare, nanos};
 use crate::verdict::Tally;
 
 /// Who waited while the lock was free, when nothing was broken any more: a wake-up was lost, or somebody holds it of
@@ -30,7 +30,7 @@ pub fn slow(
         let (before, next) = (pair[0], pair[1]);
         let is_same = before.lock == next.lock;
         free_since = if is_same { before.ended.unwrap_or(u64::MAX).max(free_since) } else { 0 };
-        let calm = |at: u64| is_calm(Duration::from_nanos(at.saturating_sub(started)));
+        let calm = |at: u64| topology.is_calm(Duration::from_nanos(at.saturating_sub(started)));
         let since = free_since.max(next.called);
         let is_ours = !next.owner.contains(SEVERAL) && !next.owner.contains(JAVA);
         let waited = is_same && since < next.acquired && is_ours;

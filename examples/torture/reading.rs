@@ -10,8 +10,9 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::crew::Gone;
 use crate::history;
+use crate::judge::history::Hold;
 use crate::judge::{Claim, Operation, operation};
-use crate::settings::{FENCED, LEASE, Topology, bare, nanos};
+use crate::settings::{FENCED, GRACE, LEASE, Topology, WAITER_TTL, bare, nanos};
 use crate::verdict::{TOO_LATE, Tally};
 
 /// All records of a run.
@@ -23,6 +24,17 @@ pub struct Records {
     forgets: bool,
     records: BTreeMap<String, Record>,
     pub grants: usize,
+}
+
+/// A hold that its server has no more, though its lease goes on: another client must have found that nobody listens to its client.
+#[derive(Debug)]
+pub struct Taken {
+    /// The client that was told so, and when.
+    pub client: String,
+    pub told: u64,
+    /// When it was still heard for sure.
+    pub heard: u64,
+    pub hold: Hold,
 }
 
 /// What has been read of the record of one worker, as far as nobody has taken it over.
@@ -40,6 +52,8 @@ struct Record {
 #[derive(Debug)]
 struct Noted {
     claim: Claim,
+    /// It ends with a session, and its lease does not end as long as its holder lives.
+    in_session: bool,
     /// When its end was written.
     at: Option<u64>,
 }
@@ -167,8 +181,10 @@ impl Record {
             "o" => {
                 self.asked.remove(&id());
                 let claim = opened(worker, topology, words);
-                self.claims.insert(id(), Noted { claim, at: None });
+                let in_session = words.get(13).is_some();
+                self.claims.insert(id(), Noted { claim, in_session, at: None });
             }
+            "e" => self.is_gone((word, number(words[2])), number(words[3]), tally),
             "d" | "x" | "b" | "g" | "u" => {
                 // What was over before its holder looked at it has no claim. A loss is said of claims only.
                 match self.claims.get_mut(&id()) {
@@ -201,6 +217,18 @@ impl Record {
         }
     }
 
+    /// The server has told a client that it has this no more.
+    fn is_gone(&self, (lock, token): (&str, u64), told: u64, tally: &mut Tally) {
+        let holds = self.claims.values().filter(|noted| noted.in_session);
+        let one =
+            holds.map(|noted| &noted.claim).find(|one| one.lock == lock && one.token == token);
+        let is_confirmed = |one: &&Claim| one.deadline > one.acquired + nanos(WAITER_TTL);
+        let Some(claim) = one.filter(is_confirmed) else { return };
+        let client = operation::process(&claim.worker, claim.seat);
+        let heard = claim.deadline.saturating_sub(nanos(GRACE));
+        tally.taken.push(Taken { client, told, heard, hold: claim.hold(0) });
+    }
+
     /// The worker has come to its end.
     fn end(&mut self, gone: &Gone, tally: &mut Tally) {
         // Of what the dead asked for, nobody knows what became.
@@ -214,7 +242,7 @@ impl Record {
         for (from, names) in take(&mut self.several).into_values() {
             tally.may_hold_a_part(&names, from, freed);
         }
-        for Noted { claim, at } in self.claims.values_mut() {
+        for Noted { claim, at, .. } in self.claims.values_mut() {
             if claim.ended.is_none() {
                 let closed = *self.closed.get(&claim.seat).unwrap_or(&u64::MAX);
                 claim.ended = gone.killed.map(|killed| killed.min(claim.deadline).min(closed));

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::settings::{
-    self, FAMILY, Kind, LEASE, LOCKS, PROXIES, Topology, bouts, is_bout, is_open_stage,
-};
+use crate::settings::{self, FAMILY, GRACE, Kind, LEASE, LOCKS, PROXIES, Topology};
 
 /// Something that goes wrong, or that an operator does.
 #[derive(Debug, Clone)]
@@ -119,6 +117,10 @@ pub enum NetworkFault {
         subscribers: Option<bool>,
     },
     Refuse,
+    /// All connections of a kind end, and no new one gets through.
+    Away {
+        subscribers: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -212,24 +214,31 @@ pub enum Trial {
 pub fn drawn(topology: Topology, seed: u64, length: Duration) -> Vec<(Duration, Action)> {
     let mut rng = Rng::with_seed(seed);
     let mut plan = set_pieces(topology, &mut rng, length);
-    let moments = |rng: &mut Rng, mean: u64, may: fn(Duration) -> bool| {
+    let moments = |rng: &mut Rng, mean: u64, may: fn(Topology, Duration) -> bool| {
         let first = Duration::from_millis(rng.u64(300..300 + mean));
         let mut rng = rng.fork();
         let next = move |at: &Duration| Some(*at + ms(&mut rng, mean / 2..mean * 3 / 2));
         iter::successors(Some(first), next)
             .take_while(move |at| *at < length)
-            .filter(move |at| may(*at))
+            .filter(move |at| may(topology, *at))
     };
     let workers = topology.workers();
-    // A JVM needs seconds to start.
-    let lives = if topology == Topology::Redisson { 3_000 } else { 540 };
-    for at in moments(&mut rng, lives, is_bout) {
+    let lives = match topology {
+        // A JVM needs seconds to start.
+        Topology::Redisson => 3_000,
+        // What the dead had is nobody's for a grace.
+        Topology::Sessions => 1_500,
+        _ => 540,
+    };
+    for at in moments(&mut rng, lives, Topology::is_bout) {
         plan.push((at, Action::Kill { worker: rng.usize(..workers) }));
     }
-    for at in moments(&mut rng, 1_100, is_bout) {
-        plan.push((at, Action::Stop { worker: rng.usize(..workers), time: stop(&mut rng) }));
+    let sleep = if topology == Topology::Sessions { GRACE } else { LEASE };
+    for at in moments(&mut rng, 1_100, Topology::is_bout) {
+        plan.push((at, Action::Stop { worker: rng.usize(..workers), time: stop(sleep, &mut rng) }));
     }
-    for at in moments(&mut rng, if topology.has_hosts() { 500 } else { 250 }, is_bout) {
+    let pause = if topology.has_hosts() { 500 } else { 250 };
+    for at in moments(&mut rng, pause, Topology::is_bout) {
         if topology.has_hosts() {
             plan.push((at, cut_off(topology, &mut rng)));
             continue;
@@ -237,7 +246,7 @@ pub fn drawn(topology: Topology, seed: u64, length: Duration) -> Vec<(Duration, 
         let (proxy, time) = (rng.usize(..PROXIES), ms(&mut rng, 20..500));
         let fault = network(&mut rng);
         let fault = match topology {
-            Topology::Pair | Topology::Hosts { .. } => fault,
+            Topology::Pair | Topology::Sessions | Topology::Hosts { .. } => fault,
             Topology::Cluster { .. } => in_cluster(fault, &mut rng),
             Topology::Redisson => with_redisson(fault, &mut rng),
         };
@@ -248,10 +257,11 @@ pub fn drawn(topology: Topology, seed: u64, length: Duration) -> Vec<(Duration, 
     let (mean, deck) = match topology {
         Topology::Pair => (600, deck as fn(&mut Rng) -> _),
         Topology::Redisson => (600, redisson_deck as _),
+        Topology::Sessions => (600, lasting_deck as _),
         Topology::Cluster { .. } => (900, cluster_deck as _),
         Topology::Hosts { .. } => (3_000, hosts_deck as _),
     };
-    for at in moments(&mut rng, mean, is_open_stage) {
+    for at in moments(&mut rng, mean, Topology::is_open_stage) {
         if cards.is_empty() {
             cards = deck(&mut rng);
         }
@@ -264,11 +274,14 @@ pub fn drawn(topology: Topology, seed: u64, length: Duration) -> Vec<(Duration, 
 /// What a run must have seen and chance alone might leave out, in each of its bouts.
 fn set_pieces(topology: Topology, rng: &mut Rng, length: Duration) -> Vec<(Duration, Action)> {
     let mut plan = Vec::new();
-    for (bout, begin) in bouts(length).enumerate() {
+    for (bout, begin) in topology.bouts(length).enumerate() {
         let mut at = |millis, action| plan.push((begin + Duration::from_millis(millis), action));
         let has_hosts = topology.has_hosts();
         let faults = if has_hosts { Vec::new() } else { on_stage(topology, bout, rng) };
         faults.into_iter().for_each(|(millis, fault)| at(millis, Action::Server(fault)));
+        if topology == Topology::Sessions {
+            unheard(rng).into_iter().for_each(|(millis, action)| at(millis, action));
+        }
         let worker = rng.usize(..topology.keeper());
         at(3_000, Action::Stop { worker, time: LEASE * 2 });
         at(3_250, Action::Kill { worker });
@@ -282,8 +295,31 @@ fn set_pieces(topology: Topology, rng: &mut Rng, length: Duration) -> Vec<(Durat
     plan
 }
 
+/// Two workers are stopped for longer than a grace, and all connections for messages end meanwhile (see `on_stage`). Then a proxy loses
+/// those of its clients for as long, and one its other connections.
+fn unheard(rng: &mut Rng) -> [(u64, Action); 4] {
+    let (proxy, other, worker) = (rng.usize(..PROXIES), rng.usize(..PROXIES), rng.usize(..PROXIES));
+    let beyond = |rng: &mut Rng| GRACE + ms(rng, 1_000..1_900);
+    let away = |proxy, subscribers, time| {
+        let fault = NetworkFault::Away { subscribers };
+        Action::Network { proxy, fault, time }
+    };
+    [
+        (500, Action::Stop { worker, time: beyond(rng) }),
+        (500, Action::Stop { worker: worker + 1, time: beyond(rng) }),
+        (1_500, away(proxy, true, beyond(rng))),
+        (2_000, away(other, false, ms(rng, 300..1_000))),
+    ]
+}
+
 /// What befalls the servers in each bout, and when, in ms since it began.
 fn on_stage(topology: Topology, bout: usize, rng: &mut Rng) -> Vec<(u64, ServerFault)> {
+    if topology == Topology::Sessions {
+        return vec![
+            (300, ServerFault::FlushScripts),
+            (700, ServerFault::KillConnections("pubsub")),
+        ];
+    }
     let second = if topology.is_cluster() { Trial::Move } else { Trial::Restart };
     let may_fail_over = topology != Topology::Redisson && bout.is_multiple_of(2);
     let outlived = if may_fail_over { Trial::Failover } else { second };
@@ -317,9 +353,9 @@ fn ms(rng: &mut Rng, range: Range<u64>) -> Duration {
     Duration::from_millis(rng.u64(range))
 }
 
-/// One in three sleeps through its lease.
-fn stop(rng: &mut Rng) -> Duration {
-    if rng.u32(..3) == 0 { LEASE + ms(rng, 50..900) } else { ms(rng, 10..500) }
+/// One in three sleeps for longer than this.
+fn stop(long: Duration, rng: &mut Rng) -> Duration {
+    if rng.u32(..3) == 0 { long + ms(rng, 50..900) } else { ms(rng, 10..500) }
 }
 
 fn network(rng: &mut Rng) -> NetworkFault {
@@ -454,6 +490,13 @@ fn redisson_deck(rng: &mut Rng) -> Vec<ServerFault> {
         ServerFault::Del(lock) | ServerFault::ForceUnlock(lock) => !is_semaphore(lock),
         _ => true,
     });
+    deck
+}
+
+/// As `deck`, without what takes from Redis what it has granted: nothing excuses two holders then, or a loss.
+fn lasting_deck(rng: &mut Rng) -> Vec<ServerFault> {
+    let mut deck = redisson_deck(rng);
+    deck.retain(|fault| !matches!(fault, ServerFault::Del(_) | ServerFault::ForceUnlock(_)));
     deck
 }
 

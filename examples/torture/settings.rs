@@ -19,6 +19,8 @@ pub enum Topology {
     Hosts { is_cluster: bool, replicas: u32 },
     /// As a pair, with the locks in Redisson's layout. Half of the workers are JVMs: see `java/`.
     Redisson,
+    /// As a pair whose primary forgets nothing. Half of the clients have a session: their holds end with them, and not with their lease.
+    Sessions,
 }
 
 impl Topology {
@@ -33,7 +35,7 @@ impl Topology {
     /// How many replicas must have what is granted.
     fn replicas(self) -> u32 {
         match self {
-            Self::Pair | Self::Redisson => 0,
+            Self::Pair | Self::Redisson | Self::Sessions => 0,
             Self::Cluster { replicas } | Self::Hosts { replicas, .. } => replicas,
         }
     }
@@ -57,9 +59,57 @@ impl Topology {
         self.replicas() > 0
     }
 
-    /// How long a free lock may keep somebody waiting in calm times. A grant may miss its acknowledgement twice.
+    /// How long a free lock may keep somebody waiting in calm times. A grant may miss its acknowledgement twice. What a client with a
+    /// session had when it died is free a grace after somebody asks for it.
     pub fn prompt(self) -> Duration {
-        if self.is_acknowledged() { PROMPT + ACK * 2 } else { PROMPT }
+        match self {
+            Self::Sessions => PROMPT + GRACE,
+            _ if self.is_acknowledged() => PROMPT + ACK * 2,
+            _ => PROMPT,
+        }
+    }
+
+    /// The longest lease of a watched lock.
+    pub fn longest_lease(self) -> Duration {
+        watched(self == Self::Sessions)
+    }
+
+    /// How long, in nanoseconds, what nobody knows may still take effect: no request of a run is late by more than a second, and
+    /// then there is a lease.
+    pub fn felt(self) -> u64 {
+        nanos(self.longest_lease() + Duration::from_millis(1_300))
+    }
+
+    /// From the beginning of one bout to that of the next.
+    fn period(self) -> Duration {
+        Duration::from_secs(if self == Self::Sessions { 20 } else { 12 })
+    }
+
+    /// So long after a bout all that was broken must have mended. A worker may be stopped until five seconds after its end, and what
+    /// the dead have is free two graces after it, even if the head of the line died with them.
+    pub fn mended(self) -> Duration {
+        Duration::from_millis(if self == Self::Sessions { 7_500 } else { 3_000 })
+    }
+
+    /// Whether something may be broken, so long after the start.
+    pub fn is_bout(self, since: Duration) -> bool {
+        since.as_nanos() % self.period().as_nanos() < BOUT.as_nanos()
+    }
+
+    /// Whether a server fault may be drawn, so long after the start.
+    pub fn is_open_stage(self, since: Duration) -> bool {
+        self.is_bout(since) && since.as_nanos() % self.period().as_nanos() >= OPENING.as_nanos()
+    }
+
+    /// When the bouts of a run begin.
+    pub fn bouts(self, length: Duration) -> impl Iterator<Item = Duration> {
+        let begin = move |bout| self.period() * bout;
+        (0..).map(begin).take_while(move |begin| *begin + BOUT <= length)
+    }
+
+    /// Whether all that was broken must have mended.
+    pub fn is_calm(self, since: Duration) -> bool {
+        since.as_nanos() % self.period().as_nanos() >= (BOUT + self.mended()).as_nanos()
     }
 
     pub fn layout(self) -> Layout {
@@ -71,6 +121,7 @@ impl Topology {
         let mut words = match self {
             Self::Pair => vec![],
             Self::Redisson => vec!["--topology", "redisson"],
+            Self::Sessions => vec!["--topology", "sessions"],
             Self::Cluster { .. } => vec!["--topology", "cluster"],
             Self::Hosts { is_cluster: true, .. } => {
                 vec!["--topology", "hosts", "--servers", "cluster"]
@@ -84,8 +135,23 @@ impl Topology {
     }
 }
 
-/// The lease of a watched lock. Short, so that the locks of the dead come back within the run.
+/// The lease of a watched lock without a session. Short, so that the locks of the dead come back within the run.
 pub const LEASE: Duration = Duration::from_millis(1_200);
+
+/// The grace of a session.
+pub const GRACE: Duration = Duration::from_secs(3);
+
+/// The lease of a lock that ends with a session. It is renewed each ten seconds, and all that may go wrong in a row takes twelve. So it
+/// never ends while its holder lives.
+pub const SESSION_LEASE: Duration = Duration::from_secs(30);
+
+/// The lease of a watched lock.
+pub fn watched(in_session: bool) -> Duration {
+    if in_session { SESSION_LEASE } else { LEASE }
+}
+
+/// For so long a waiter is known after a sign of life. What a message grants lasts no longer, until its client confirms it.
+pub const WAITER_TTL: Duration = Duration::from_millis(100);
 
 /// A fixed lease, or an extension, of at least so many milliseconds. It is shorter than a watched lease: then every deadline tells
 /// when Redis last confirmed it.
@@ -100,10 +166,6 @@ pub const SLACK: Duration = Duration::from_millis(30);
 
 /// A line outlives its last sign of life by twice this.
 pub const MAX_PARK: Duration = Duration::from_millis(600);
-
-/// How long, in nanoseconds, what nobody knows may still take effect: no request of a run is late by more than a second, and a
-/// lease lasts for 1.2 s.
-pub const FELT: u64 = 2_500_000_000;
 
 /// Nobody may wait longer than this for a lock, whatever happens.
 pub const STUCK: Duration = Duration::from_secs(30);
@@ -213,7 +275,7 @@ pub fn config(topology: Topology, namespace: Option<&str>) -> Config {
         .watchdog_timeout(LEASE)
         .max_park(MAX_PARK)
         .connect_timeout(Duration::from_millis(500))
-        .waiter_ttl(Duration::from_millis(100))
+        .waiter_ttl(WAITER_TTL)
         .subscription_linger(Duration::from_millis(400))
 }
 
@@ -228,7 +290,6 @@ pub fn nanos(time: Duration) -> u64 {
 
 /// Faults come in bouts. In between, when the last ones are over, nobody may be left waiting for a lock that is free.
 const BOUT: Duration = Duration::from_secs(7);
-const PERIOD: Duration = Duration::from_secs(12);
 
 /// How long a free lock may keep somebody waiting then: far less than a park, which hides a wake-up that was lost.
 const PROMPT: Duration = Duration::from_millis(350);
@@ -238,26 +299,3 @@ const ACK: Duration = Duration::from_millis(150);
 
 /// Each bout opens with the set pieces, which want the server for themselves.
 const OPENING: Duration = Duration::from_millis(2_500);
-
-/// So long after a bout all that was broken must have mended.
-pub const MENDED: Duration = Duration::from_secs(3);
-
-/// Whether something may be broken, so long after the start.
-pub fn is_bout(since: Duration) -> bool {
-    since.as_nanos() % PERIOD.as_nanos() < BOUT.as_nanos()
-}
-
-/// Whether a server fault may be drawn, so long after the start.
-pub fn is_open_stage(since: Duration) -> bool {
-    is_bout(since) && since.as_nanos() % PERIOD.as_nanos() >= OPENING.as_nanos()
-}
-
-/// When the bouts of a run begin.
-pub fn bouts(length: Duration) -> impl Iterator<Item = Duration> {
-    (0..).map(|bout| PERIOD * bout).take_while(move |begin| *begin + BOUT <= length)
-}
-
-/// Whether all that was broken must have mended.
-pub fn is_calm(since: Duration) -> bool {
-    since.as_nanos() % PERIOD.as_nanos() >= (BOUT + MENDED).as_nanos()
-}

@@ -59,7 +59,7 @@ pub struct Span {
 impl Stage {
     pub async fn set(topology: Topology, seed: u64) -> Self {
         match topology {
-            Topology::Pair | Topology::Redisson => {
+            Topology::Pair | Topology::Redisson | Topology::Sessions => {
                 Self::Pair(Box::new(Pair::set(topology, seed).await))
             }
             Topology::Cluster { .. } => {

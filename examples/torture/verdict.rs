@@ -12,9 +12,10 @@ use crate::judge::history::History;
 use crate::judge::history::Violation;
 use crate::judge::rules::{self, UNSURE};
 use crate::judge::{Claim, Epochs, Operation};
+use crate::presence::{self, Absence};
 use crate::prompt;
-use crate::reading::Records;
-use crate::settings::{FELT, JAVA, NAMESPACE, Topology};
+use crate::reading::{Records, Taken};
+use crate::settings::{JAVA, NAMESPACE, Topology};
 use crate::stage::{Log, Span};
 use crate::vitals::{Table, Vitals};
 
@@ -24,7 +25,7 @@ pub const TOO_LATE: &str = "written down too late to be judged";
 /// How it begins if so many holds met a failover that nobody knows who held what.
 const TOO_UNSURE: &str = "too many claims could be judged by later confirmations only";
 
-/// A run of a minute, or of five in a cluster or on hosts, must have taken each of these.
+/// A run of a minute, or of five in a cluster, on hosts or with sessions, must have taken each of these.
 const PATHS: [&str; 33] = [
     "hand-off",
     "held together",
@@ -62,7 +63,7 @@ const PATHS: [&str; 33] = [
 ];
 
 /// And these where proxies stand before the servers.
-const PROXY_PATHS: [&str; 14] = [
+const PROXY_PATHS: [&str; 10] = [
     "seen: enter the line",
     "seen: leave the line",
     "seen: renew in line",
@@ -71,12 +72,29 @@ const PROXY_PATHS: [&str; 14] = [
     "seen: EVAL: the server had forgotten a script",
     "net: cut after acquire",
     "net: cut after release",
-    "lock lost: the server no longer has it",
-    "lost because Redis had lost it",
     "server: scripts flushed",
     "server: memory full",
+];
+
+/// And these where servers forget what they have granted.
+const FORGETFUL_PATHS: [&str; 4] = [
+    "lock lost: the server no longer has it",
+    "lost because Redis had lost it",
     "server: force_unlock",
     "server: tried the keeper",
+];
+
+/// And these where clients have sessions.
+const SESSION_PATHS: [&str; 9] = [
+    "seen: acquire together",
+    "server: connections killed",
+    "server: restarted with its data",
+    "messages forged by an eavesdropper",
+    "net: away, subscribers",
+    "net: away, commands",
+    "worker stopped for longer than a grace",
+    "valid again after it was suspended",
+    "taken while it was suspended",
 ];
 
 /// And these in the native layout.
@@ -166,12 +184,15 @@ const ACKNOWLEDGED: [&str; 3] =
 
 fn demanded(topology: Topology) -> Vec<&'static str> {
     let more: &[&[&str]] = match topology {
-        Topology::Pair => &[&NATIVE_PATHS, &PROXY_PATHS, &PAIR_PATHS],
+        Topology::Pair => &[&NATIVE_PATHS, &PROXY_PATHS, &FORGETFUL_PATHS, &PAIR_PATHS],
         Topology::Cluster { replicas: 0 } => {
-            &[&NATIVE_PATHS, &PROXY_PATHS, &CLUSTER_PATHS, &UNACKNOWLEDGED]
+            &[&NATIVE_PATHS, &PROXY_PATHS, &FORGETFUL_PATHS, &CLUSTER_PATHS, &UNACKNOWLEDGED]
         }
-        Topology::Cluster { .. } => &[&NATIVE_PATHS, &PROXY_PATHS, &CLUSTER_PATHS, &ACKNOWLEDGED],
-        Topology::Redisson => &[&PROXY_PATHS, &REDISSON_PATHS],
+        Topology::Cluster { .. } => {
+            &[&NATIVE_PATHS, &PROXY_PATHS, &FORGETFUL_PATHS, &CLUSTER_PATHS, &ACKNOWLEDGED]
+        }
+        Topology::Redisson => &[&PROXY_PATHS, &FORGETFUL_PATHS, &REDISSON_PATHS],
+        Topology::Sessions => &[&NATIVE_PATHS, &PROXY_PATHS, &SESSION_PATHS],
         // In a cluster, two primaries seldom meet.
         Topology::Hosts { is_cluster: false, replicas: 0 } => {
             &[&NATIVE_PATHS, &HOSTS_PATHS, &UNACKNOWLEDGED]
@@ -183,9 +204,9 @@ fn demanded(topology: Topology) -> Vec<&'static str> {
 
 /// How long, in nanoseconds, something explains what is judged later.
 const MEMORY: u64 = 60_000_000_000;
-/// How long, in nanoseconds, a call of unknown outcome is kept for the next piece. The machine may stand still there, and the
-/// call take effect later than `FELT`.
-const KEPT: u64 = 4 * FELT;
+/// How much longer, in nanoseconds, than it is felt a call of unknown outcome is kept for the next piece: the machine may stand still
+/// there, and the call take effect later.
+const STANDSTILL: u64 = 7_500_000_000;
 
 /// Counters, moments worth knowing, and what was wrong without a look at the claims.
 #[derive(Debug, Default)]
@@ -201,6 +222,9 @@ pub struct Tally {
     pub parts: HashMap<String, Vec<(u64, u64)>>,
     /// The calls that were granted nothing, or may not have been.
     pub calls: Vec<Operation>,
+    /// What was taken from clients with a session, and when they did not listen.
+    pub taken: Vec<Taken>,
+    pub absences: Vec<Absence>,
 }
 
 impl Tally {
@@ -224,8 +248,8 @@ impl Tally {
 
     /// How long, in nanoseconds, a call of unknown outcome may still take effect. It arrives later by as much as the machine
     /// stands still.
-    fn felt(&self) -> u64 {
-        FELT + self.silences.iter().map(|(from, to)| to - from).sum::<u64>()
+    fn felt(&self, topology: Topology) -> u64 {
+        topology.felt() + self.silences.iter().map(|(from, to)| to - from).sum::<u64>()
     }
 
     pub fn may_hold_a_part(&mut self, names: &[String], from: u64, to: u64) {
@@ -244,6 +268,7 @@ impl Tally {
         self.moments.extend(other.moments);
         self.late.extend(other.late);
         self.silences.extend(other.silences);
+        self.absences.extend(other.absences);
     }
 }
 
@@ -351,7 +376,7 @@ impl Court {
         if let Some(witness) = &mut self.witness {
             let calls = tally.calls.iter().cloned().chain(records.under_way(cut));
             let told = history::of(&claims, calls.collect(), &epochs, self.from);
-            witness.judge(told, tally.felt(), tally);
+            witness.judge(told, tally.felt(topology), tally);
         }
         self.log.spans.iter().for_each(|span| outlived(span, &fresh, tally));
         tally.add("overlaps that a failover excuses", excused(&claims, &epochs));
@@ -373,6 +398,9 @@ impl Court {
         tally.add("judged: tokens", in_order(&fresh).len() as u64);
         found.extend(rules::tokens(&in_order(&claims)));
         found.extend(prompt::slow(&claims, self.started, self.from, topology, tally));
+        let taken = take(&mut tally.taken);
+        tally.add("taken while it was suspended", taken.len() as u64);
+        found.extend(presence::wronged(&taken, &tally.absences));
         found.extend(take(&mut tally.wrongs));
         self.pronounce(found, &claims, &epochs);
         self.forget(claims, cut);
@@ -397,9 +425,10 @@ impl Court {
 
     /// What was before that moment is judged.
     fn forget(&mut self, claims: Vec<Claim>, cut: u64) {
+        let kept = self.topology.felt() + STANDSTILL;
         let keeps_on = |claim: &Claim| {
             let ended = claim.ended.max(claim.given_back);
-            ended.is_none_or(|at| at.saturating_add(KEPT) >= cut)
+            ended.is_none_or(|at| at.saturating_add(kept) >= cut)
         };
         let last = rules::last(&claims);
         let known = claims.into_iter().enumerate();
@@ -413,10 +442,11 @@ impl Court {
         }
         // A call, a fault or a pause may last until after what it explains.
         let since = |to: u64| to.saturating_add(MEMORY) >= cut;
-        let Tally { moments, late, silences, parts, calls, .. } = &mut self.tally;
+        let Tally { moments, late, silences, parts, calls, absences, .. } = &mut self.tally;
         moments.retain(|(at, _)| since(*at));
         late.retain(|(_, to)| since(*to));
         silences.retain(|(_, to)| since(*to));
+        absences.retain(|absence| since(absence.to));
         parts.values_mut().for_each(|times| times.retain(|(_, to)| since(*to)));
         let is_felt = |call: &Operation, felt| {
             call.returned.is_none_or(|at: u64| at.saturating_add(felt) >= cut)
@@ -424,7 +454,7 @@ impl Court {
         // The witness wants all that befell a latch, from its beginning on: all of its calls go together.
         let latches = calls.iter().filter(|call| call.kind == "latch" && is_felt(call, MEMORY));
         let latches: HashSet<String> = latches.map(|call| call.name.clone()).collect();
-        calls.retain(|call| is_felt(call, KEPT) || latches.contains(&call.name));
+        calls.retain(|call| is_felt(call, kept) || latches.contains(&call.name));
         // What two primaries granted is in no order: those claims are judged with what replaced the one by the other.
         let is_meant = |lock: &String| oldest.get(lock.as_str());
         let befell =
@@ -439,8 +469,9 @@ impl Court {
         if let Some(witness) = self.witness.take() {
             witness.close(&mut self.tally);
         }
-        // What befalls a cluster, or a host, takes seconds each time.
+        // What befalls a cluster, a host, or a session takes seconds each time.
         let is_slow = self.topology.is_cluster() || self.topology.has_hosts();
+        let is_slow = is_slow || self.topology == Topology::Sessions;
         let enough = if is_slow { 300 } else { 60 };
         let demanded = if length.as_secs() < enough { Vec::new() } else { demanded(self.topology) };
         let mut history = History::expecting(demanded);

@@ -8,8 +8,9 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::common::clock;
+use crate::judge::operation;
 use crate::pulse::patiently;
-use crate::settings::{self, Topology};
+use crate::settings::{self, GRACE, SESSION_LEASE, Topology};
 use crate::worker::{Orders, record};
 
 /// Longer than any response timeout of the run.
@@ -26,6 +27,8 @@ pub struct Seat {
     pub topology: Topology,
     /// It may keep what it has given back.
     pub keeps: bool,
+    /// What it holds ends with it.
+    pub in_session: bool,
     closed: OnceLock<u64>,
 }
 
@@ -46,6 +49,7 @@ impl Seat {
 
 #[derive(Debug)]
 pub struct Desk {
+    worker: String,
     url: String,
     config: Config,
     topology: Topology,
@@ -55,8 +59,8 @@ pub struct Desk {
 impl Desk {
     pub fn new(orders: &Orders) -> Self {
         let config = settings::config(orders.topology, orders.namespace.as_deref());
-        let (url, topology) = (orders.url.clone(), orders.topology);
-        Self { url, config, topology, seat: Mutex::default() }
+        let (worker, url) = (orders.name.clone(), orders.url.clone());
+        Self { worker, url, config, topology: orders.topology, seat: Mutex::default() }
     }
 
     /// The client of the moment.
@@ -70,10 +74,21 @@ impl Desk {
 
     /// Connects, however long that takes; `false` if it was stopped first.
     pub async fn open(&self, stop: &CancellationToken) -> bool {
-        let connected = stop.run_until_cancelled(self.connect()).await;
-        let Some((client, keeps)) = connected else { return false };
-        let (id, closed) = (record::next_id(), OnceLock::new());
-        self.set(Some(Arc::new(Seat { id, client, topology: self.topology, keeps, closed })));
+        let id = record::next_id();
+        // Redisson asks nobody to give up a lock.
+        let keeps = self.topology != Topology::Redisson && fastrand::bool();
+        let in_session = self.topology == Topology::Sessions && fastrand::bool();
+        let config = self.config.clone().keep(if keeps { IDLE } else { Duration::ZERO });
+        // Its connections have this name.
+        let name = || operation::process(&self.worker, id);
+        let config = match in_session {
+            true => config.watchdog_timeout(SESSION_LEASE).session(GRACE).describe(name()),
+            false => config,
+        };
+        let connected = stop.run_until_cancelled(self.connect(config)).await;
+        let Some(client) = connected else { return false };
+        let (topology, closed) = (self.topology, OnceLock::new());
+        self.set(Some(Arc::new(Seat { id, client, topology, keeps, in_session, closed })));
         true
     }
 
@@ -94,13 +109,10 @@ impl Desk {
         }
     }
 
-    async fn connect(&self) -> (Client, bool) {
-        // Redisson asks nobody to give up a lock.
-        let may_keep = self.topology != Topology::Redisson;
-        let keep = if may_keep && fastrand::bool() { IDLE } else { Duration::ZERO };
+    async fn connect(&self, config: Config) -> Client {
         loop {
-            match Client::connect_with(&self.url, self.config.clone().keep(keep)).await {
-                Ok(client) => return (client, !keep.is_zero()),
+            match Client::connect_with(&self.url, config.clone()).await {
+                Ok(client) => return client,
                 Err(Error::Unavailable { .. }) => record::reached("connect: Unavailable"),
                 Err(error) => record::violation(&format!("connect: {error:?}")),
             }

@@ -25,15 +25,23 @@ impl<S: Subscriber> Layer<S> for Counter {
         let mut words = Words::default();
         event.record(&mut words);
         record::reached(&words.path());
+        if words.message == "lock lost" && words.detail == GONE {
+            record::gone(words.name.trim_matches('"'), &words.token);
+        }
     }
 }
 
 /// What a client says of a server that turned out to be a replica.
 const LEFT: [&str; 3] = ["replica", "READONLY", "no longer be trusted"];
 
+/// Why a hold is lost that its server has no more.
+const GONE: &str = "the server no longer has it";
+
 #[derive(Default)]
 struct Words {
     message: String,
+    name: String,
+    token: String,
     detail: String,
     fault: String,
     generation: u64,
@@ -72,6 +80,8 @@ impl Visit for Words {
         match field.name() {
             "message" => self.message = format!("{value:?}"),
             "fault" => self.fault = format!("{value:?}"),
+            "name" => self.name = format!("{value:?}"),
+            "token" => self.token = format!("{value:?}"),
             _ => {}
         }
     }

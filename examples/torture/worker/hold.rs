@@ -7,7 +7,7 @@ use fastrand::Rng;
 use parklock::{Error, Guard};
 use tokio::time::{sleep, timeout};
 
-use crate::settings::{LEASE, drawn_lease};
+use crate::settings::drawn_lease;
 use crate::worker::desk::Seat;
 use crate::worker::manner::unlocked;
 use crate::worker::record::{self, Call, Claim, View};
@@ -26,7 +26,7 @@ impl Held {
     /// To be called right after the acquire returned.
     pub fn begin(call: &Call, guard: Guard, seat: &Arc<Seat>) -> Self {
         let claim = Claim::begin(call, &guard);
-        Self { claim, guard: Some(guard), seat: Arc::clone(seat), fixed: call.lease != LEASE }
+        Self { claim, guard: Some(guard), seat: Arc::clone(seat), fixed: call.lease.is_some() }
     }
 
     fn guard(&self) -> &Guard {

@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use crate::clocks;
 use crate::common::clock;
 use crate::pulse::{self, patiently};
-use crate::settings::{LOCKS, STUCK, TASKS, Topology, is_bout};
+use crate::settings::{LOCKS, STUCK, TASKS, Topology};
 use desk::Desk;
 
 /// What the conductor tells a worker.
@@ -47,16 +47,17 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// A panic that is part of the run.
 const ON_PURPOSE: &str = "on purpose";
 
-static STARTED: OnceLock<u64> = OnceLock::new();
+/// Where the run takes place, and since when.
+static RUN: OnceLock<(Topology, u64)> = OnceLock::new();
 
 /// Whether a task may do what keeps others waiting longer than they should.
 fn may_dawdle() -> bool {
-    let since = clock::now().saturating_sub(*STARTED.get_or_init(clock::now));
-    is_bout(Duration::from_nanos(since))
+    let (topology, started) = RUN.get().expect("it goes on");
+    topology.is_bout(Duration::from_nanos(clock::now().saturating_sub(*started)))
 }
 
 pub fn run(orders: &Orders) {
-    let _ = STARTED.set(orders.started);
+    let _ = RUN.set((orders.topology, orders.started));
     record::open(&orders.record, orders.namespace.clone());
     buffer::open(&orders.record, orders.namespace.as_deref());
     events::count();

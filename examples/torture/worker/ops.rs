@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::common::clock;
 use crate::pulse::patiently;
 use crate::settings::{
-    BEHIND_JAVA, BUFFER, HAUNTED, KEPT, LEASE, MAJORITY, SEVERAL, STUCK, TRIED, Topology,
+    BEHIND_JAVA, BUFFER, GRACE, HAUNTED, KEPT, LEASE, MAJORITY, SEVERAL, STUCK, TRIED, Topology,
     drawn_lease,
 };
 use crate::worker::buffer::Buffer;
@@ -24,7 +24,7 @@ use crate::worker::desk::{Desk, Seat};
 use crate::worker::handle::Handle;
 use crate::worker::hold::{Held, critical_section, stay};
 use crate::worker::manner::{Manner, acquired, heard, unlocked};
-use crate::worker::record::{self, Call, Claim, Leaving, Part, Question};
+use crate::worker::record::{self, Call, Claim, Leaving, Part, Question, State};
 use crate::worker::{ON_PURPOSE, any_lock};
 
 /// One step after the other, until told to stop.
@@ -100,8 +100,7 @@ impl Step {
     fn call(&self, handle: &Handle, owner: Option<String>) -> Call {
         let owner = owner.unwrap_or_else(|| format!("{}/{}", self.worker, record::next_id()));
         let Handle { name: lock, lease, share, .. } = *handle;
-        let (lease, seat) = (lease.unwrap_or(LEASE), self.seat.id);
-        Call::begin(lock, owner, lease, seat, share)
+        Call::begin(lock, owner, lease, &self.seat, share)
     }
 
     async fn held(&self, call: &Call, handle: &Handle, manner: Manner) -> Option<Held> {
@@ -170,8 +169,7 @@ impl Step {
         let locks = self.seat.client.multi_lock(names.clone());
         // One guard, so one owner: what explains that one of them was lost explains it of all.
         let owner = self.several_owner();
-        let call =
-            |name: &&'static str| Call::begin(name, owner.clone(), LEASE, self.seat.id, (1, 1));
+        let call = |name: &&'static str| Call::begin(name, owner.clone(), None, &self.seat, (1, 1));
         let calls: Vec<_> = names.iter().map(call).collect();
         let manner = Manner::any(&mut self.rng);
         let asked = record::several(&names);
@@ -183,8 +181,8 @@ impl Step {
         let mut claims: Vec<_> = calls.iter().enumerate().map(begin).collect();
         record::reached("several at once");
         pause_unless(guard.ended(), &mut self.rng).await;
-        let (now, valid) = (clock::now(), guard.is_valid());
-        claims.iter_mut().for_each(|claim| claim.end_at(now, valid, self.seat.closed()));
+        let (now, state) = (clock::now(), State::of(&Part(&guard, 0)));
+        claims.iter_mut().for_each(|claim| claim.end_at(now, state, self.seat.closed()));
         let left = || claims.iter().for_each(Claim::left);
         if self.rng.bool() {
             unlocked(&record::released(guard.unlock(), left).await, &self.seat);
@@ -330,7 +328,7 @@ impl Step {
 
     /// A call without a handle; its answer tells nothing of when it was granted.
     fn unhandled(&self, lock: &'static str, share: (u32, u32)) -> Call {
-        Call::begin(lock, self.several_owner(), LEASE, self.seat.id, share)
+        Call::begin(lock, self.several_owner(), None, &self.seat, share)
     }
 
     fn several_owner(&self) -> String {
@@ -479,13 +477,17 @@ impl Step {
         held.forget().await;
     }
 
-    /// Holds for so long that a server may come and go meanwhile.
+    /// Holds for so long that a server may come and go meanwhile, or the holder's connections.
     async fn keeps(mut self) {
         let handle = Handle::new(&self.seat.client, "still", false, None);
         let call = self.call(&handle, None);
-        let manner = Manner::TryFor(LEASE);
+        let (patience, most) = match self.seat.topology {
+            Topology::Sessions => (GRACE, 6_000),
+            _ => (LEASE, 2_500),
+        };
+        let manner = Manner::TryFor(patience);
         let Some(mut held) = self.held(&call, &handle, manner).await else { return };
-        let long = Duration::from_millis(self.rng.u64(600..2_500));
+        let long = Duration::from_millis(self.rng.u64(600..most));
         held.keep(long).await;
         held.end(&mut self.rng).await;
     }

@@ -10,11 +10,13 @@ use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use parklock::{Ended, Guard, Hold, MultiGuard, RedGuard};
 
 use crate::common::clock;
 use crate::judge::operation;
-use crate::settings::{self, LEASE, SLACK, nanos, validity};
+use crate::settings::{self, SLACK, nanos, validity, watched};
+use crate::worker::desk::Seat;
 
 static RECORD: OnceLock<File> = OnceLock::new();
 static NAMESPACE: OnceLock<Option<String>> = OnceLock::new();
@@ -36,6 +38,11 @@ pub fn line(words: &str) {
 
 fn label(lock: &str) -> String {
     settings::label(NAMESPACE.get().and_then(Option::as_deref), lock)
+}
+
+/// The server has told the client that it has this lock no more.
+pub fn gone(lock: &str, token: &str) {
+    line(&format!("e\t{}\t{token}\t{}", label(lock), clock::now()));
 }
 
 /// A path was taken.
@@ -189,6 +196,25 @@ impl View for RedGuard {
     }
 }
 
+/// What a holder may believe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Valid,
+    /// Nobody may believe in it, and it may be valid again.
+    Suspended,
+    Lost,
+}
+
+impl State {
+    pub fn of(view: &impl View) -> Self {
+        match view.is_valid() {
+            true => Self::Valid,
+            false if view.ended().now_or_never().is_none() => Self::Suspended,
+            false => Self::Lost,
+        }
+    }
+}
+
 /// When a hold can be believed until, as read at this moment.
 struct Reading {
     at: u64,
@@ -213,7 +239,10 @@ fn read(view: &impl View) -> Option<Reading> {
 pub struct Call {
     pub lock: &'static str,
     pub owner: String,
-    pub lease: Duration,
+    /// A fixed one.
+    pub lease: Option<Duration>,
+    /// Whether what it is granted ends with a session.
+    pub in_session: bool,
     /// A nested hold was confirmed when its outer one was.
     pub confirmed: Option<u64>,
     pub asked: Arc<Question>,
@@ -227,21 +256,23 @@ impl Call {
     pub fn begin(
         lock: &'static str,
         owner: String,
-        lease: Duration,
-        seat: u64,
+        lease: Option<Duration>,
+        seat: &Seat,
         share: (u32, u32),
     ) -> Self {
         let argument = operation::argument((share.0.into(), share.1.into()), &owner);
-        let asked = Arc::new(Question::begin(seat, lock, "acquire", &argument));
-        Self { lock, owner, lease, confirmed: None, asked, seat, share }
+        let asked = Arc::new(Question::begin(seat.id, lock, "acquire", &argument));
+        let (in_session, seat) = (seat.in_session, seat.id);
+        Self { lock, owner, lease, in_session, confirmed: None, asked, seat, share }
     }
 }
 
 /// One claim on the record, from the acquire's return to its end.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Claim {
     id: u64,
     deadline: u64,
+    in_session: bool,
     /// When the request was sent with which Redis first confirmed it, at the latest.
     pub confirmed: u64,
     /// When the last such request was sent, at the earliest.
@@ -263,22 +294,29 @@ impl Claim {
         let (id, called) = (call.asked.id, call.asked.called);
         let Some(Reading { deadline, .. }) = read(view) else {
             reached("over before it was looked at");
-            let (open, noted) = (false, false);
-            return Self { id, deadline: 0, confirmed: 0, last: 0, written_at: 0, open, noted };
+            return Self { id, in_session: call.in_session, ..Self::default() };
         };
         // A message may have granted it, for less than a lease and longer after its request than an answer comes. So the
         // deadline tells only when Redis confirmed it at the earliest.
         // A nested hold of a short lease has the deadline of its outer one.
-        let lease = if call.confirmed.is_some() { LEASE } else { call.lease };
-        let last = deadline.saturating_sub(nanos(validity(lease)));
+        let lease =
+            call.lease.filter(|_| call.confirmed.is_none()).unwrap_or(watched(call.in_session));
         let (confirmed, token) = (call.confirmed.unwrap_or(acquired), view.token());
+        // A deadline that a session has brought nearer does not tell it. But what is not nested or handed on was asked for by this call.
+        let is_asked_for = call.confirmed.is_none() && token % 1024 == 0;
+        let last = match call.in_session && is_asked_for {
+            true => called,
+            false => deadline.saturating_sub(nanos(validity(lease))),
+        };
         let Call { owner, seat, share: (part, of), .. } = call;
         call.asked.answered.store(true, Ordering::Relaxed);
         let lock = label(call.lock);
+        let with_session = if call.in_session && call.lease.is_none() { "\tsession" } else { "" };
         line(&format!(
-            "o\t{id}\t{lock}\t{owner}\t{token}\t{called}\t{acquired}\t{confirmed}\t{last}\t{deadline}\t{seat}\t{part}\t{of}"
+            "o\t{id}\t{lock}\t{owner}\t{token}\t{called}\t{acquired}\t{confirmed}\t{last}\t{deadline}\t{seat}\t{part}\t{of}{with_session}"
         ));
-        Self { id, deadline, confirmed, last, written_at: acquired, open: true, noted: true }
+        let (in_session, written_at, open, noted) = (call.in_session, acquired, true, true);
+        Self { id, deadline, in_session, confirmed, last, written_at, open, noted }
     }
 
     /// Takes note of the deadline, which a renewal may have moved.
@@ -296,8 +334,11 @@ impl Claim {
             && deadline > self.deadline
             && at > self.written_at + pause
         {
+            if self.in_session && at > self.deadline {
+                reached("valid again after it was suspended");
+            }
             (self.deadline, self.written_at) = (deadline, at);
-            let sent = deadline.saturating_sub(nanos(validity(LEASE) + SLACK));
+            let sent = deadline.saturating_sub(nanos(validity(watched(self.in_session)) + SLACK));
             self.last = self.last.max(sent);
             line(&format!("d\t{}\t{deadline}\t{}", self.id, self.last));
         }
@@ -305,28 +346,29 @@ impl Claim {
 
     /// To be called right before it is given back, or when it was lost. Returns whether it was valid to the end.
     pub fn end(&mut self, view: &impl View, closed: Option<u64>) -> bool {
-        let (now, valid) = (clock::now(), view.is_valid());
-        self.end_at(now, valid, closed);
-        valid
+        let (now, state) = (clock::now(), State::of(view));
+        self.end_at(now, state, closed);
+        state == State::Valid
     }
 
-    /// The same, of a guard that was valid at that moment, or was not.
-    pub fn end_at(&mut self, now: u64, valid: bool, closed: Option<u64>) {
+    /// The same, of a guard whose state it was at that moment.
+    pub fn end_at(&mut self, now: u64, state: State, closed: Option<u64>) {
         if std::mem::take(&mut self.open) {
-            self.say_end(now, valid, closed);
+            self.say_end(now, state, closed);
         }
     }
 
     /// The guard is forgotten, and its loss has just been told.
     pub fn forgotten(&mut self, closed: Option<u64>) {
-        self.end_at(clock::now(), false, closed);
+        self.end_at(clock::now(), State::Lost, closed);
     }
 
-    fn say_end(&self, at: u64, valid: bool, closed: Option<u64>) {
-        let (ended, how) = match closed {
-            _ if valid => (at, "valid"),
-            Some(closed) => (closed.min(self.deadline), "closed"),
-            None => (at.min(self.deadline), "lost"),
+    fn say_end(&self, at: u64, state: State, closed: Option<u64>) {
+        let (ended, how) = match (state, closed) {
+            (State::Valid, _) => (at, "valid"),
+            (_, Some(closed)) => (closed.min(self.deadline), "closed"),
+            (State::Suspended, None) => (at.min(self.deadline), "suspended"),
+            (State::Lost, None) => (at.min(self.deadline), "lost"),
         };
         line(&format!("x\t{}\t{ended}\t{how}\t{}", self.id, clock::now()));
     }
