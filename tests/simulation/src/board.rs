@@ -78,6 +78,8 @@ pub struct Terms {
     pub fixed: bool,
     /// How fast its process' clock goes.
     pub rate: u64,
+    /// The grace of the session with which it ends.
+    pub session: Option<Duration>,
     /// A message may have granted it, longer after its request than an answer comes.
     pub queued: bool,
     /// A nested hold was confirmed when its outer one was.
@@ -168,6 +170,10 @@ pub struct Board {
     silent: BTreeMap<(u64, usize), u64>,
     /// The clients that are open, and whose each is.
     pub seats: BTreeMap<u64, usize>,
+    /// Those that were suspended when their holders gave them back.
+    left_suspended: Vec<(Claim, Terms)>,
+    /// When nobody was last seen to listen to each seat with a session.
+    pub unheard: BTreeMap<u64, u64>,
     /// Seats that are being closed, and those that have been.
     closing: BTreeMap<u64, u64>,
     closed: BTreeSet<u64>,
@@ -196,6 +202,27 @@ pub fn reached(path: &str) {
 /// A rule was broken.
 pub fn wrong(rule: &'static str, what: impl Into<String>) {
     with(|board| board.wrong(rule, what.into()));
+}
+
+/// A hold begins. Its number, and when Redis first confirmed it, at the latest.
+pub fn begin(terms: Terms, view: &Arc<Held>) -> (u64, u64) {
+    let is_suspended = terms.session.is_some() && view.is_suspended();
+    with(|board| board.begin(terms, view, is_suspended))
+}
+
+/// Looks at every hold of a process, at that process' own time.
+pub fn look(process: usize) {
+    let in_session = with(|board| board.in_session(|_, terms| terms.call.process == process));
+    let suspended = in_session.into_iter().filter(|(_, view)| view.is_suspended());
+    let suspended = suspended.map(|(id, _)| id).collect();
+    with(|board| board.look(process, &suspended));
+}
+
+/// The holder is about to give it back; whether it was valid to the end.
+pub fn end(id: u64) -> bool {
+    let in_session = with(|board| board.in_session(|one, _| one == id));
+    let is_suspended = in_session.iter().any(|(_, view)| view.is_suspended());
+    with(|board| board.end(id, is_suspended))
 }
 
 impl Board {
@@ -400,15 +427,24 @@ impl Board {
 
     // --- Claims ---
 
-    /// The claim's number, and when Redis first confirmed it, at the latest.
-    pub fn begin(&mut self, terms: Terms, view: &Arc<Held>) -> (u64, u64) {
+    /// The claims that end with a session, of those that are meant.
+    fn in_session(&self, is_meant: impl Fn(u64, &Terms) -> bool) -> Vec<(u64, Arc<Held>)> {
+        let meant = self
+            .claims
+            .iter()
+            .filter(|(id, live)| live.terms.session.is_some() && is_meant(**id, &live.terms));
+        meant.map(|(id, live)| (*id, Arc::clone(&live.view))).collect()
+    }
+
+    fn begin(&mut self, terms: Terms, view: &Arc<Held>, is_suspended: bool) -> (u64, u64) {
         let (id, now, rate) = (self.next_id(), clock::now(), terms.rate);
         if terms.fair {
             self.overtook(&terms.call);
         }
         self.progress(&terms.call);
         let left = view.remaining();
-        if left.is_zero() {
+        let in_session = terms.session.is_some();
+        if left.is_zero() && !is_suspended {
             if view.is_valid() {
                 self.wrong(
                     "valid beyond its deadline",
@@ -422,20 +458,27 @@ impl Board {
         steps::holds(terms.call.seat, terms.token, in_world(left, rate));
         let deadline = now + in_world(left, rate);
         let sent = deadline.saturating_sub(in_world(validity(terms.lease), rate));
-        let asked = if terms.queued { now } else { sent };
+        let asked = if terms.queued || in_session { now } else { sent };
         let (confirmed, token) = (terms.confirmed.unwrap_or(asked), terms.token);
         // A request of its own confirms a new grant. A tenure that was handed on was confirmed before.
         let is_first = token % 1024 == 0 && terms.confirmed.is_none();
         let handed_on = confirmed.saturating_sub(if is_first { 0 } else { SLACK });
+        let last_confirmed = match (in_session, terms.queued) {
+            // A deadline that a session has brought nearer does not tell when.
+            (true, _) if is_first => terms.call.since,
+            (false, false) => handed_on,
+            _ => sent,
+        };
         let claim = Claim {
             worker: format!("p{}", terms.call.process),
             lock: terms.lock.clone(),
             owner: terms.owner.clone(),
             token,
-            called: terms.call.since,
+            // It may have been suspended since then.
+            called: if is_suspended { now } else { terms.call.since },
             acquired: now,
             confirmed,
-            last_confirmed: if terms.queued { sent } else { handed_on },
+            last_confirmed,
             deadline,
             part: terms.call.part,
             of: terms.call.of,
@@ -495,10 +538,9 @@ impl Board {
             && self.breaks.iter().all(|one| one.to < since)
     }
 
-    /// Looks at every hold of a process, at that process' own time.
-    pub fn look(&mut self, process: usize) {
+    fn look(&mut self, process: usize, suspended: &BTreeSet<u64>) {
         let now = clock::now();
-        let mut lost = Vec::new();
+        let (mut lost, mut resumed) = (Vec::new(), 0);
         for (id, live) in self.claims.iter_mut().filter(|(_, l)| l.terms.call.process == process) {
             let (left, is_valid) = (live.view.remaining(), live.view.is_valid());
             if left.is_zero() && is_valid {
@@ -506,13 +548,18 @@ impl Board {
                 self.wrongs.push(Wrong { rule: "valid beyond its deadline", what, at: now });
             }
             if left.is_zero() || !is_valid {
-                lost.push(*id);
+                if !suspended.contains(id) {
+                    lost.push(*id);
+                }
                 continue;
             }
             let rate = live.terms.rate;
             let (deadline, claim) = (now + in_world(left, rate), &mut live.claim);
             if deadline > claim.deadline + clock::MICRO {
                 steps::holds(claim.seat, claim.token, deadline - now);
+                if claim.deadline < now && live.terms.session.is_some() {
+                    resumed += 1;
+                }
                 let sent =
                     deadline.saturating_sub(in_world(validity(live.terms.lease), rate) + SLACK);
                 if sent > now {
@@ -531,6 +578,9 @@ impl Board {
                 lost.push(*id);
             }
         }
+        if resumed > 0 {
+            self.count("valid again after it was suspended", resumed);
+        }
         for id in lost {
             self.lose(id);
         }
@@ -546,7 +596,8 @@ impl Board {
         claim.ended = Some(now.min(claim.deadline));
         claim.lost_at = (!closing).then_some(now);
         trace::line(|| format!("          {} lost {}", claim.owner, claim.lock));
-        if !closing && now >= claim.deadline && !live.terms.fixed {
+        let is_renewed = !live.terms.fixed && live.terms.session.is_none();
+        if !closing && now >= claim.deadline && is_renewed {
             self.expired(&live);
         }
         // Its holder still has the guard, and one that was forgotten is kept for ever.
@@ -562,17 +613,43 @@ impl Board {
         self.count("a watched lease ran out", 1);
     }
 
-    /// The holder is about to give it back; whether it was valid to the end.
-    pub fn end(&mut self, id: u64) -> bool {
+    /// The server has told a client that it has this no more. A hold that ends with a session is taken from a client that nobody hears
+    /// only.
+    pub fn gone(&mut self, token: u64) {
+        let live = self.claims.values().map(|live| (&live.claim, &live.terms));
+        let left = self.left_suspended.iter().map(|(claim, terms)| (claim, terms));
+        let Some((claim, terms)) = live.chain(left).find(|(claim, _)| claim.token == token) else {
+            return;
+        };
+        let Some(grace) = terms.session.filter(|_| !terms.fixed) else { return };
+        // What a message grants lasts no longer than a sign of life, until the client confirms it.
+        let is_confirmed = claim.deadline > claim.acquired + nanos(terms.claim);
+        let may_be_over = clock::now() + 2 * clock::SECOND > nanos(terms.lease);
+        if !is_confirmed || may_be_over {
+            return;
+        }
+        let heard = claim.deadline.saturating_sub(nanos(grace));
+        let was_heard = self.unheard.get(&claim.seat).is_none_or(|at| *at < heard);
+        let what = format!("{} of {}", claim.owner, claim.lock);
+        self.judged("taken");
+        if was_heard {
+            self.wrong("taken from a client that could be heard", what);
+        }
+    }
+
+    fn end(&mut self, id: u64, is_suspended: bool) -> bool {
         let Some(mut live) = self.claims.remove(&id) else { return false };
         let now = clock::now();
         self.progress(&live.terms.call);
         let valid = live.view.is_valid();
         live.claim.ended = Some(if valid { now } else { now.min(live.claim.deadline) });
-        if !valid && !self.closing.contains_key(&live.claim.seat) {
+        if !valid && !is_suspended && !self.closing.contains_key(&live.claim.seat) {
             live.claim.lost_at = Some(now);
         }
-        self.over.push(live.claim);
+        self.over.push(live.claim.clone());
+        if is_suspended {
+            self.left_suspended.push((live.claim, live.terms));
+        }
         valid
     }
 

@@ -238,6 +238,7 @@ impl Home {
                 claim: self.setup().claim,
                 fixed: wanted.lease.is_some() || self.setup().max_hold,
                 rate: self.setup().rate,
+                session: self.setup().session,
                 // In the native layout a message may have granted a plain lock too.
                 queued: wanted.queued || self.plan.layout == Layout::Native,
                 confirmed: wanted.confirmed,
@@ -246,7 +247,7 @@ impl Home {
                 turns: self.plan.names[*name].kind == Kind::Lock && wanted.names.len() == 1,
                 token,
             };
-            let (claim, sent) = board::with(|board| board.begin(terms, &view));
+            let (claim, sent) = board::begin(terms, &view);
             claims.push(claim);
             confirmed = sent;
         }
@@ -507,8 +508,7 @@ impl Holding {
     /// Whether it was valid to the end.
     fn end(&mut self) -> bool {
         let claims = std::mem::take(&mut self.claims);
-        claims.iter().filter(|claim| board::with(|board| board.end(**claim))).count()
-            == claims.len()
+        claims.iter().filter(|claim| board::end(**claim)).count() == claims.len()
     }
 
     /// Forgets the guard: it is never dropped. The board goes on looking at it.

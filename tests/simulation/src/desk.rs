@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::board;
 use crate::caller::Home;
-use crate::clock::MILLI;
+use crate::clock::{self, MILLI};
 use crate::plan::{millis, nanos};
 use crate::wire::Dialling;
 
@@ -58,14 +58,19 @@ impl Desk {
                 parklock::streams::connect_over(dial, &url, Some(client_id(id)), config);
             match connecting.await {
                 Ok(client) => {
-                    board::with(|board| board.seats.insert(id, self.home.process));
+                    board::with(|board| {
+                        board.seats.insert(id, self.home.process);
+                        if self.home.setup().session.is_some() {
+                            board.unheard.insert(id, clock::now());
+                        }
+                    });
                     let seat = Arc::new(Seat { id, client });
                     let mut place = self.seat.lock().unwrap_or_else(PoisonError::into_inner);
                     let before = place.replace(Arc::clone(&seat));
                     return (seat, before);
                 }
                 Err(error) => {
-                    let calm = board::with(|board| board.calm_since(crate::clock::now()));
+                    let calm = board::with(|board| board.calm_since(clock::now()));
                     board::reached("connecting failed");
                     if calm {
                         board::wrong("an error without a cause", format!("connecting: {error:?}"));

@@ -31,15 +31,24 @@ impl<S: Subscriber> Layer<S> for Listener {
         trace::line(|| format!("log       {} {}", words.message, words.rest));
         if *event.metadata().level() <= Level::INFO {
             let path = format!("log: {} {}", words.message, words.detail);
-            board::with(|board| board.count(path.trim_end(), 1));
+            board::with(|board| {
+                board.count(path.trim_end(), 1);
+                if path == GONE {
+                    board.gone(words.token);
+                }
+            });
         }
     }
 }
+
+/// What it says of a hold that its server has no more.
+const GONE: &str = "log: lock lost the server no longer has it";
 
 #[derive(Default)]
 struct Words {
     message: String,
     detail: String,
+    token: u64,
     rest: String,
 }
 
@@ -55,6 +64,9 @@ impl Visit for Words {
         if field.name() == "message" {
             self.message = format!("{value:?}");
         } else {
+            if field.name() == "token" {
+                self.token = format!("{value:?}").parse().unwrap_or(0);
+            }
             let _ = write!(self.rest, "{}={value:?} ", field.name());
         }
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use parklock::{
     Ended, Error, Guard, Lock, MultiGuard, MultiLock, ReentrantLock, Result, RwLock, Semaphore,
     WriteGuard,
@@ -32,6 +33,12 @@ impl Held {
             Self::Several(guard) => guard.is_valid(),
             Self::View(hold) => hold.is_valid(),
         }
+    }
+
+    /// Nobody may believe in it, and it may be valid again: it ends with a session. One that has ended may say so now, and the board hears
+    /// that.
+    pub fn is_suspended(&self) -> bool {
+        !self.is_valid() && Box::pin(self.ended()).now_or_never().is_none()
     }
 
     pub fn token(&self) -> u64 {

@@ -31,6 +31,7 @@ mod process;
 mod replicas;
 mod report;
 mod scene;
+mod sessions;
 mod shrink;
 mod slots;
 mod station;

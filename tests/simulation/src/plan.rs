@@ -51,6 +51,8 @@ pub struct ClientPlan {
     pub max_hold: bool,
     /// How long it keeps a plain lock that nobody holds.
     pub keep: Duration,
+    /// The grace of its session, if it has one.
+    pub session: Option<Duration>,
     /// The shortest way of a message to or from the server, and the longest.
     pub way: (u64, u64),
     /// Its namespace.
@@ -508,6 +510,7 @@ impl ClientPlan {
             max_waiters: 100_000,
             max_hold: false,
             keep: Duration::ZERO,
+            session: None,
             way: (MILLI, MILLI),
             within: None,
         }
@@ -527,6 +530,22 @@ impl ClientPlan {
 
     pub fn claim(self, claim: Duration) -> Self {
         Self { config: self.config.waiter_ttl(claim), claim, ..self }
+    }
+
+    /// A client with a session, whose leases do not end while the faults of a seed last.
+    pub fn in_session(rng: &mut Rng) -> Self {
+        let client = Self::usual(Layout::Native, Duration::from_secs(30))
+            .claim(millis(rng.u64(200..1_000)))
+            .max_park(millis(rng.u64(100..10_000)));
+        let (grace, near) = (millis(rng.u64(1_000..3_000)), rng.u64(50 * MICRO..4 * MILLI));
+        Self {
+            seed: rng.u64(..),
+            rate: 1_000_000 + rng.u64(..20_000) - 10_000,
+            config: client.config.session(grace),
+            session: Some(grace),
+            way: (near, near + rng.u64(MICRO..2 * MILLI)),
+            ..client
+        }
     }
 
     pub fn any(layout: Layout, bare: bool, rng: &mut Rng) -> Self {
@@ -591,6 +610,7 @@ impl ClientPlan {
             max_waiters,
             max_hold,
             keep,
+            session: None,
             way,
             within: None,
         }
@@ -655,6 +675,31 @@ pub fn faults_among_servers(plan: &Plan, rng: &mut Rng) -> Vec<Fault> {
     });
     let behind: Vec<Fault> = behind.collect();
     faults.extend(behind);
+    faults.sort_by_key(|fault| fault.at);
+    faults
+}
+
+/// What befalls clients with sessions and others beside them, on a server that forgets nothing. Much of it lasts for longer than a
+/// grace; and a process that is paused often loses its connection for messages meanwhile.
+pub fn faults_of_sessions(clients: usize, rng: &mut Rng) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for _ in 0..rng.usize(3..10) {
+        let (at, client) = (rng.u64(SECOND..12 * SECOND), rng.usize(..clients));
+        let long = rng.u64(500 * MILLI..6 * SECOND);
+        let cut = What::Cut { client, link: Which::Subscriber, moment: Moment::Now };
+        let what = match rng.u32(..10) {
+            0 | 1 => What::Crash { client, back: long },
+            2 => What::Pause { client, long },
+            3..6 => {
+                faults.push(Fault { at: at + MILLI, what: cut });
+                What::Pause { client, long }
+            }
+            6 => What::Hole { client, link: rng.usize(..4), long, arrives: rng.bool() },
+            7 => cut,
+            _ => What::in_steps(clients, rng),
+        };
+        faults.push(Fault { at, what });
+    }
     faults.sort_by_key(|fault| fault.at);
     faults
 }

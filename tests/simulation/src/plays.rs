@@ -90,7 +90,8 @@ impl Player {
             | Scene::Crowd
             | Scene::Replicas
             | Scene::Sentinel
-            | Scene::Cluster => {}
+            | Scene::Cluster
+            | Scene::Sessions => {}
         }
     }
 

@@ -8,7 +8,7 @@ use parklock::{HandOff, Layout};
 use crate::clock::{MILLI, SECOND};
 use crate::plan::{
     ClientPlan, Fault, Kind, Moment, Name, Plan, Topology, What, Which, faults_among_servers,
-    millis,
+    faults_of_sessions, millis,
 };
 
 /// Until when items are put into the buffer, and by when all of them must have been taken.
@@ -107,6 +107,8 @@ pub enum Scene {
     Sentinel,
     /// Random work in a cluster, likewise, whose slots move.
     Cluster,
+    /// Random work on one server. Half of the clients have a session.
+    Sessions,
 }
 
 use Scene::{
@@ -114,13 +116,13 @@ use Scene::{
     CloseBesideUnlocks, Cluster, Crowd, CutAttempts, DeadCrowd, DeafBehindDead, DeletedHandOff,
     ForgedGrant, ForgottenScripts, HandedToNobody, JoinedWriters, KilledLinks, LateHandOff,
     LatePart, LockTurn, LoneWaiter, LongReader, LostCounts, LostReleases, MisledHolder,
-    NestedCounts, NestedDrops, NestedMaxHold, PartOfMany, Replicas, Restart, Sentinel, SetPermits,
-    ShakenBuffer, ShortVisitor, ShorterNested, SilentDelete, SquattedName, Stall, TakenAway,
-    TryLoop, WriterBehindReaders,
+    NestedCounts, NestedDrops, NestedMaxHold, PartOfMany, Replicas, Restart, Sentinel, Sessions,
+    SetPermits, ShakenBuffer, ShortVisitor, ShorterNested, SilentDelete, SquattedName, Stall,
+    TakenAway, TryLoop, WriterBehindReaders,
 };
 
 impl Scene {
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 50] = [
         CloseBesideUnlocks,
         CloseBesideRenewals,
         CloseBesideRequests,
@@ -169,6 +171,8 @@ impl Scene {
         Sentinel,
         LoneWaiter,
         DeadCrowd,
+        Sessions,
+        Sessions,
     ];
 
     pub fn named(name: &str) -> Result<Self, String> {
@@ -185,7 +189,7 @@ impl Scene {
 
     /// Whether its processes do random work, as they do without a scene.
     pub fn is_work(self) -> bool {
-        matches!(self, Braces | LockTurn | Crowd) || self.is_of_servers()
+        matches!(self, Braces | LockTurn | Crowd | Sessions) || self.is_of_servers()
     }
 
     /// Whether its processes do not tell the board of all that they hold.
@@ -236,10 +240,26 @@ impl Scene {
         plan.faults = faults_among_servers(plan, rng);
     }
 
+    fn stage_sessions(plan: &mut Plan, rng: &mut Rng) {
+        (plan.layout, plan.length) = (Layout::Native, 24 * SECOND);
+        let name = |at| Name::any(at, Layout::Native, false, rng);
+        plan.names = (0..plan.names.len().min(4)).map(name).collect();
+        let clients = plan.clients.len().max(2);
+        let client = |at: usize| match at % 2 {
+            0 => ClientPlan::in_session(rng),
+            _ => ClientPlan::any(Layout::Native, false, rng),
+        };
+        plan.clients = (0..clients).map(client).collect();
+        plan.faults = faults_of_sessions(clients, rng);
+    }
+
     /// Sets the plan up for it.
     pub fn stage(self, plan: &mut Plan, rng: &mut Rng) {
         if self.is_of_servers() {
             return self.stage_servers(plan, rng);
+        }
+        if self == Sessions {
+            return Self::stage_sessions(plan, rng);
         }
         let redisson = matches!(self, Braces | LockTurn | LongReader);
         plan.layout = if redisson { Layout::Redisson } else { Layout::Native };

@@ -17,6 +17,7 @@ use crate::desk::{Desk, Seat};
 use crate::held::{Handle, Held};
 use crate::judge::Break;
 use crate::plan::{Kind, Name, millis, nanos};
+use crate::scene::Scene;
 
 /// So many readers there never are.
 pub const ALL: u64 = 1 << 20;
@@ -268,6 +269,8 @@ impl Step {
         millis(match self.rng.u32(..100) {
             0..60 => self.rng.u64(..4),
             60..85 => self.rng.u64(4..50),
+            // Longer than a grace.
+            85.. if self.home.plan.scene == Some(Scene::Sessions) => self.rng.u64(50..8_000),
             85..96 => self.rng.u64(50..400),
             _ => self.rng.u64(400..3_000),
         })

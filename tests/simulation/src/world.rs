@@ -22,6 +22,7 @@ use crate::plan::{Plan, Topology, What};
 use crate::plays;
 use crate::process::Process;
 use crate::replicas::{Line, Replaced};
+use crate::sessions::Sessions;
 use crate::slots::Move;
 use crate::station::Station;
 use crate::steps;
@@ -127,6 +128,7 @@ pub struct World {
     dirty: BTreeSet<usize>,
     watch: Watch,
     ghosts: Ghosts,
+    sessions: Sessions,
     eavesdropper: Option<Eavesdropper>,
     /// How far each counter of the tokens has ever been. In a cluster, each slot has one.
     pub drawn: BTreeMap<String, u64>,
@@ -160,6 +162,7 @@ impl World {
             dirty: BTreeSet::new(),
             watch: Watch::new(Arc::clone(&plan)),
             ghosts: Ghosts::new(Arc::clone(&plan)),
+            sessions: Sessions::new(Arc::clone(&plan)),
             eavesdropper: Eavesdropper::of(plan.seed, plan.is_overheard)
                 .filter(|_| !plan.bare && !plan.in_steps),
             drawn: BTreeMap::new(),
@@ -313,6 +316,7 @@ impl World {
             Event::Tick => self.tick(),
             Event::Look => {
                 self.watch.look(&mut self.fleet);
+                self.sessions.look(&mut self.fleet);
                 if clock::now().is_multiple_of(ghosts::LOOK) {
                     self.ghosts.look(&mut self.fleet);
                 }
@@ -385,7 +389,7 @@ impl World {
             if berth.process.is_paused() || !berth.process.is_alive() {
                 continue;
             }
-            berth.process.step(|| board::with(|board| board.look(process)));
+            berth.process.step(|| board::look(process));
             for dialled in berth.dialling.take() {
                 let station = self.fleet.at(&dialled.host);
                 let station = station.unwrap_or_else(|| self.reached_by(process));
