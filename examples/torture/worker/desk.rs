@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::common::clock;
 use crate::judge::operation;
 use crate::pulse::patiently;
-use crate::settings::{self, GRACE, SESSION_LEASE, Topology};
+use crate::settings::{self, GRACE, LEASE, SESSION_LEASE, Topology};
 use crate::worker::{Orders, record};
 
 /// Longer than any response timeout of the run.
@@ -82,7 +82,11 @@ impl Desk {
         // Its connections have this name.
         let name = || operation::process(&self.worker, id);
         let config = match in_session {
-            true => config.watchdog_timeout(SESSION_LEASE).session(GRACE).describe(name()),
+            // Its calls give up as soon as those of the others when no server answers.
+            true => {
+                let config = config.watchdog_timeout(SESSION_LEASE).ride_out(LEASE);
+                config.session(GRACE).describe(name())
+            }
             false => config,
         };
         let connected = stop.run_until_cancelled(self.connect(config)).await;
