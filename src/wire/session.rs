@@ -245,7 +245,7 @@ impl Session {
 
     /// Nobody can know this text before the beat is sent: so whoever may publish on the channel proves nothing with it.
     fn next_beat(&self, now: Instant) -> String {
-        let text = unknown().to_string();
+        let text = unguessable().to_string();
         self.state.send_modify(|state| state.beat = Some((text.clone(), now)));
         text
     }
@@ -304,13 +304,13 @@ impl Place {
 }
 
 #[cfg(not(parklock_sim))]
-fn unknown() -> Uuid {
+fn unguessable() -> Uuid {
     Uuid::new_v4()
 }
 
 /// A run of the simulation must be repeatable from its seed.
 #[cfg(parklock_sim)]
-fn unknown() -> Uuid {
+fn unguessable() -> Uuid {
     Uuid::from_u128(fastrand::u128(..))
 }
 
