@@ -35,7 +35,7 @@ use crate::wire::socket::Socket;
 const BEATS: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a server keeps the record. So long after the death of a process, those come in who did not wait before.
+/// How long a server keeps the record. Who comes later than that waits for the lease of a dead process.
 const RECORD_TTL: Duration = Duration::from_secs(86_400);
 
 /// How often the record is written. A primary that gets its first replica, or has long been without one, begins another reign.

@@ -186,10 +186,13 @@ async fn follows(admin: &Admin, primary: u16) {
 
 #[tokio::test]
 async fn a_client_that_closes_takes_its_record_away() {
-    let server = Server::start().await;
-    let admin = server.admin().await;
-    let ours = client(&server.url(), within()).await;
-    is_recorded(&admin).await;
-    ours.close().await;
-    assert_eq!(admin.keys().await, [""; 0]);
+    judged(async || {
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        let ours = client(&server.url(), within()).await;
+        is_recorded(&admin).await;
+        ours.close().await;
+        assert_eq!(admin.keys().await, [""; 0]);
+    })
+    .await;
 }
