@@ -66,7 +66,7 @@ pub fn notes(name: &Name) -> String {
 }
 
 /// Whether a key remembers for minutes that a latch was counted down, that a condition was notified, or that permits were
-/// set.
+/// set; or for a day where a client with a session was that has died.
 pub fn remembers(key: &str, content: &Content) -> bool {
     let is_set = match content {
         Content::Hash(fields) => fields.iter().any(|(field, _)| field == b"set"),
@@ -74,6 +74,7 @@ pub fn remembers(key: &str, content: &Content) -> bool {
     };
     let key = within(key);
     key.starts_with("lock_requests:")
+        || key.starts_with("lock_notes:session:{")
         || key.starts_with("lock_notes:") && (key.ends_with(":requests") || is_set)
 }
 
