@@ -15,8 +15,9 @@
 //!    only when holds no longer count on what it hears elsewhere.
 //!
 //! Why nobody else has the lock of a hold that counts: whoever takes it away has found that nobody listens, a patience ago, and
-//! that was noted in the reign that the client has recorded, after the last request by which the hold counts. So the connection had
-//! ended by then, and every beat that it ever heard was sent before.
+//! that was noted after the last request by which the hold counts. So the connection had ended by then, and every beat that it ever
+//! heard was sent before. The note does not say in which reign it was made: it may come from a former primary that has lost its erasure.
+//! Then the hold ends soon after the record is sent. It counts no more by then, but was believed until later a moment before.
 
 use std::sync::Arc;
 use std::time::Duration;
