@@ -9,12 +9,13 @@
 --
 -- After a failover nobody listens to the new primary, while the former one may go on, and a client there hears itself. So each client
 -- with a session records the reign in which it has found its primary. Whoever looks in another reign, or finds no record, lets the
--- hold last for its lease.
+-- hold last for its lease. A note of another reign counts for nothing: the primary of that reign may have had its erasure, or another
+-- clock.
 --
 -- Key    lock_notes:session:{<client>}   the reign: what the server calls its master_replid. Another one begins when a server starts,
 --                                        and when it becomes a primary. Its run_id is no such word: a server may become the primary a
 --                                        second time. The key is undeclared, since only the holders say which clients there are
--- Note   silent   the owner fields to which nobody listens, each with since when, in ms of the server's clock
+-- Note   silent   the reign, and the owner fields to which nobody listens, each with since when, in ms of the server's clock
 
 do
   local least_patience -- of the clients with a session that hold something now; nil: there are none
@@ -33,7 +34,7 @@ do
       local said = redis.pcall('info', 'replication')
       reign = type(said) == 'string' and said:match('master_replid:(%x+)') or ''
     end
-    return record == reign
+    return reign ~= '' and record == reign
   end
 
   -- If the user may not ask, the client counts as heard.
@@ -44,7 +45,7 @@ do
 
   -- Ends the holds of clients to which nobody has listened for their patience, and notes those to which nobody listens now.
   function sessions.end_them()
-    local noted, since, silent, heard = nil, {}, {}, {}
+    local noted, since, silent, heard = nil, nil, {}, {}
     for _, holder in ipairs(first_holders()) do
       local client, patience
       if holder:find('+', 1, true) then
@@ -52,18 +53,20 @@ do
         patience = tonumber(patience)
       end
       if client then
-        if not least_patience then
-          noted = redis.call('hmget', notes, 'silent')[1] or ''
-          for silent_one, from_when in noted:gmatch('(%S+) (%d+)') do since[silent_one] = tonumber(from_when) end
-        end
+        if not least_patience then noted = redis.call('hmget', notes, 'silent')[1] or '' end
         least_patience = math.min(least_patience or patience, patience)
         if heard[client] == nil then heard[client] = is_heard(client) and true or false end
         if not heard[client] then
+          if not since then
+            since = {}
+            local of_this_reign = noted:match('^' .. reign .. '( .*)$') or ''
+            for silent_one, from_when in of_this_reign:gmatch(' (%S+) (%d+)') do since[silent_one] = tonumber(from_when) end
+          end
           -- If the server's clock was set back, begin anew.
           local began = math.min(since[holder] or now, now)
           local left = began + patience - now
           if left > 0 then
-            silent[#silent + 1] = string.format('%s %.0f', holder, began)
+            silent[#silent + 1] = string.format(' %s %.0f', holder, began)
             next_end = math.min(next_end or left, left)
           else
             end_hold(holder)
@@ -71,8 +74,8 @@ do
         end
       end
     end
-    local text = table.concat(silent, ' ')
-    if text ~= (noted or '') then note('silent', #silent > 0 and text or false) end
+    local text = #silent > 0 and reign .. table.concat(silent) or ''
+    if text ~= (noted or '') then note('silent', text ~= '' and text) end
   end
 
   -- When a waiter near the front asks again, if it would ask after `again`. The head looks five times within the patience, so that

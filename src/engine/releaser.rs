@@ -65,7 +65,8 @@ impl Releaser {
         };
         tokio::select! {
             () = served => {}
-            open = out_of_time => {
+            // With none, only the end of the session is not confirmed.
+            open = out_of_time => if open > 0 {
                 tracing::warn!(open, "the client is closed before redis confirmed every release: those locks expire with their leases");
             }
         }

@@ -282,11 +282,15 @@ impl Duty for CommandDuty {
                 Some(session) => session.still_runs_scripts_on(socket).await,
                 None => Ok(()),
             };
-            match looked.and(self.read_clock(socket).await) {
-                // A server that answers is alive, even if it says that it is busy or broken.
-                Ok(_) | Err(Fault::Refused(_)) => Ok(()),
-                Err(fault) => Err(fault),
+            let read = self.read_clock(socket).await;
+            for answered in [looked, read.map(drop)] {
+                match answered {
+                    // A server that answers is alive, even if it says that it is busy or broken.
+                    Ok(()) | Err(Fault::Refused(_)) => {}
+                    Err(fault) => return Err(fault),
+                }
             }
+            Ok(())
         })
     }
 

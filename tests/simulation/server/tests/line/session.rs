@@ -44,6 +44,27 @@ fn a_hold_ends_early_only_in_the_reign_that_its_client_has_recorded() {
     }
 }
 
+/// The primary of that reign may have had its erasure.
+#[test]
+fn what_was_noted_in_another_reign_ends_no_hold() {
+    for kind in [LOCK, FAIR, RW] {
+        everywhere(kind, |name| {
+            let reign = reign(name);
+            let another: String = reign.chars().rev().collect();
+            for (noted, ends_at_once) in [(&another, false), (&reign, true)] {
+                name.command(&["FLUSHALL"]);
+                name.command(&["SET", RECORD, &reign]);
+                assert!(name.lock(HOLDER).is_granted() && !name.lock("w:1").is_granted());
+                let note = format!("{noted} {HOLDER} 1");
+                name.command(&["HSET", "lock_notes:{a}", "silent", &note]);
+                assert_eq!(name.lock("w:1").is_granted(), ends_at_once, "{kind:?}: {noted}");
+                name.stage.pass(Duration::from_millis(PATIENCE + 1));
+                assert!(name.lock("w:1").is_granted(), "{kind:?}: {noted}");
+            }
+        });
+    }
+}
+
 #[test]
 fn nobody_ends_the_hold_of_a_client_that_listens() {
     for kind in [LOCK, FAIR, RW] {
