@@ -88,7 +88,7 @@ pub(crate) fn of_client(prefix: &str, client: &str) -> String {
     format!("{prefix}{CLIENTS}{client}}}")
 }
 
-/// The key under which a client with a session records where it is: see `lua/line/sessions.lua`, which makes the same key of that of the notes.
+/// The key under which a client with a session records where it is: see `lua/line/sessions.lua`, which derives the same key from that of the notes.
 pub(crate) fn record_of_session(prefix: &str, client: &str) -> String {
     let notes = NOTES.trim_end_matches('{');
     format!("{prefix}{notes}session:{{{client}}}")

@@ -26,7 +26,10 @@ pub(crate) fn word(value: &Value) -> Option<&str> {
 
 /// A field in the answer to INFO. `name` ends with a colon.
 pub(crate) fn field<'a>(info: Option<&'a Value>, name: &str) -> Option<&'a str> {
-    let Some(Value::VerbatimString { text, .. }) = info else { return None };
+    let text = match info? {
+        Value::VerbatimString { text, .. } => text,
+        other => word(other)?,
+    };
     text.lines().find_map(|line| line.strip_prefix(name))
 }
 

@@ -15,21 +15,20 @@
 //!    only when holds no longer count on what it hears elsewhere.
 //!
 //! Why nobody else has the lock of a hold that counts: whoever takes it away has found that nobody listens, a patience ago, and
-//! that was noted after the last request by which the hold counts. So the connection had ended by then, and every beat that it ever
-//! heard was sent before. The note does not say in which reign it was made: it may come from a former primary that has lost its erasure.
-//! Then the hold ends soon after the record is sent. It counts no more by then, but was believed until later a moment before.
+//! that was noted in the reign that the client has recorded, after the last request by which the hold counts. So the connection had
+//! ended by then, and every beat that it ever heard was sent before.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Value, cmd};
+use redis::cmd;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::wire::args::millis;
 use crate::wire::fault::{self, Fault};
-use crate::wire::replies::strange;
+use crate::wire::replies::{field, strange};
 use crate::wire::socket::Socket;
 
 /// So many beats are sent in the time of a patience, and one a second at least.
@@ -154,7 +153,7 @@ impl Session {
         }
     }
 
-    /// Records that again, if it is time to.
+    /// Does so again when [`RECORDS_APART`] have passed.
     pub(super) async fn still_runs_scripts_on(&self, socket: &Socket) -> Result<(), Fault> {
         let looked = self.state.borrow().looked;
         if looked.is_some_and(|looked| looked.elapsed() < RECORDS_APART) {
@@ -324,13 +323,7 @@ async fn id_of_server(socket: &Socket) -> Result<ServerId, Fault> {
 /// A field of this section of INFO.
 async fn info(socket: &Socket, section: &str, name: &str) -> Result<String, Fault> {
     let said = fault::answered(socket.ask(cmd("INFO").arg(section)).await)?;
-    let text = match &said {
-        Value::BulkString(text) => str::from_utf8(text).unwrap_or_default(),
-        Value::VerbatimString { text, .. } => text,
-        _ => "",
-    };
-    let word = text.lines().find_map(|line| line.strip_prefix(name));
-    word.map(|word| word.trim_end().to_owned()).ok_or_else(|| strange(&said))
+    field(Some(&said), name).map(str::to_owned).ok_or_else(|| strange(&said))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //!    one releases the tenure.
 //!
 //! `tenure/hand_over.rs`: from holder to holder. `tenure/shared_read.rs`: readers that join. `tenure/ending.rs`: what is left to be done.
-//! `tenure/renewal.rs`: what the watchdog does. `tenure/loss.rs`: the end without a release. `tenure/count_job.rs`: whether
+//! `tenure/renewal.rs`: what the watchdog does. `tenure/loss.rs`: how it is lost. `tenure/count_job.rs`: whether
 //! a background job has to write the hold count. `tenure/session.rs`: whether it is suspended.
 
 mod count_job;
@@ -126,7 +126,6 @@ impl Tenure {
         let (now, held) = (Instant::now(), keys.row.holders != Holders::Nobody);
         let is_watched =
             holder.wish.lease == Lease::Watched || keys.row.holders == Holders::Notified;
-        let is_tracked = held && keys.row.is_tracked();
         let mut state = State {
             ended: (!held).then_some(Ended::Released),
             owner_holds: Weak::new(),
@@ -142,7 +141,7 @@ impl Tenure {
             session,
             doubted: None,
             checked: None,
-            unwatched: is_tracked.then(|| (now + WORTH_WATCHING).into()),
+            unwatched: keys.row.is_tracked().then(|| (now + WORTH_WATCHING).into()),
             alarms: None,
             stay: held.then_some(stay),
             slot: None,

@@ -13,7 +13,7 @@ use crate::engine::grant::Ended;
 use crate::keys::{Keys, TenureId};
 
 /// What is left of a tenure that has ended: the server may still have the lock, and this client owes its release.
-#[must_use = "the lock has to be released"]
+#[must_use = "the lock may have to be released"]
 pub(crate) struct Ending {
     pub(crate) keys: Arc<Keys>,
     pub(crate) id: TenureId,

@@ -1,16 +1,27 @@
-//! How a tenure ends without a release: at its deadline, when Redis says that it is gone, when the client is closed. It wakes
-//! all guards that wait for the end.
+//! How a tenure is lost: at its deadline, when Redis says that it is gone, when the client is closed. That wakes all guards that wait
+//! for the end.
 
 use std::sync::MutexGuard;
 
 use crate::engine::compact_instant::CompactInstant;
+use crate::engine::entry::Stay;
 use crate::engine::entry::tenure::{Ending, State, Tenure};
 use crate::engine::grant::{Ended, Loss};
 use crate::kinds::Holders;
 
 impl Tenure {
-    /// The lock is not ours any more. Returns what is left to be done.
+    /// The lock is not ours any more: the next caller may ask at once. Returns what is left to be done.
     pub(crate) fn lose(&self, why: Loss) -> Option<Ending> {
+        self.end_lost(why, |ending| drop(ending.stay.take()))
+    }
+
+    /// Ends the tenure of a closed client, which is about to release it. Returns what is left to be done.
+    pub(crate) fn close(&self) -> Option<Ending> {
+        self.end_lost(Loss::Closed, |ending| ending.stay.iter_mut().for_each(Stay::leaving))
+    }
+
+    /// Ends it as lost, and does this before its guards are told.
+    fn end_lost(&self, why: Loss, then: impl FnOnce(&mut Ending)) -> Option<Ending> {
         let (now, mut state) = (CompactInstant::now(), self.state());
         if state.is_unswept() {
             return Some(state.ending(self, now));
@@ -21,8 +32,7 @@ impl Tenure {
         state.ended = Some(Ended::Lost);
         let mut ending = state.ending(self, now);
         self.tell_of_loss(state, why);
-        // The server does not have it, so the next caller may ask at once.
-        drop(ending.stay.take());
+        then(&mut ending);
         self.changed.notify_waiters();
         Some(ending)
     }
@@ -51,22 +61,6 @@ impl Tenure {
         ending.into_iter().for_each(Ending::sweep);
         self.changed.notify_waiters();
         self.state()
-    }
-
-    /// Ends the tenure of a closed client, and notifies its guards. Returns what is left to be done.
-    pub(crate) fn close(&self) -> Option<Ending> {
-        let (now, mut state) = (CompactInstant::now(), self.state());
-        if state.is_unswept() {
-            return Some(state.ending(self, now));
-        }
-        if state.ended.is_some() {
-            return None;
-        }
-        let ending = state.release(self, now);
-        state.ended = Some(Ended::Lost);
-        self.tell_of_loss(state, Loss::Closed);
-        self.changed.notify_waiters();
-        Some(ending)
     }
 
     /// Unlocks the state of a tenure that was just lost, and then counts and logs the loss.
