@@ -365,17 +365,21 @@ impl Pair {
         self.since_look = 0;
     }
 
-    /// The real server's keys. A record of its reign is one of the simulated server's.
+    /// The real server's keys. Where they name its reign, in a record or a note, they name the simulated server's instead.
     fn dump(&mut self) -> (Vec<Entry>, u64) {
         let (mut entries, now) = self.dump_as_it_is();
         let ask = ["INFO", "replication"];
         let theirs = reign(&self.boss.ask(&ask).text);
         let ours = self.sim.execute(now, &ask.map(str::as_bytes));
         let Reply::Text(ours) = ours else { panic!("INFO: {ours:?}") };
-        for entry in &mut entries {
-            if entry.content == Content::Text(theirs.clone()) {
-                entry.content = Content::Text(reign(&ours));
-            }
+        let ours = reign(&ours);
+        let texts = entries.iter_mut().flat_map(|entry| match &mut entry.content {
+            Content::Text(text) => vec![text],
+            Content::Hash(fields) => fields.iter_mut().map(|(_, value)| value).collect(),
+            Content::List(_) | Content::Zset(_) => Vec::new(),
+        });
+        for text in texts.filter(|text| text.starts_with(&theirs)) {
+            text.splice(..theirs.len(), ours.iter().copied());
         }
         (entries, now)
     }
