@@ -86,7 +86,7 @@ pub struct Config {
     pub(crate) plain_channels: bool,
     pub(crate) max_waiters: usize,
     pub(crate) max_hold: Option<Duration>,
-    pub(crate) replicas: u32,
+    pub(crate) replicas: Replicas,
     ack_timeout: Option<Duration>,
     pub(crate) credentials: Option<Provider>,
     pub(crate) describe: Option<String>,
@@ -117,7 +117,7 @@ impl Default for Config {
             plain_channels: false,
             max_waiters: 100_000,
             max_hold: None,
-            replicas: 0,
+            replicas: Replicas::Count(0),
             ack_timeout: None,
             credentials: None,
             describe: None,
@@ -445,7 +445,8 @@ impl Config {
         self
     }
 
-    /// How many replicas must acknowledge a grant before it counts. Default 0: the primary alone decides.
+    /// Which replicas must acknowledge a grant before it counts: a number of them, or [`Replicas::Connected`]. Default 0: the primary
+    /// alone decides.
     ///
     /// With `n` replicas, each grant, each renewal, each [`Guard::extend`](crate::Guard::extend) and each nested hold
     /// is followed by `WAIT n` on a separate connection. If fewer than `n` acknowledge within
@@ -456,7 +457,7 @@ impl Config {
     /// does not move the deadline: the guard ends ([`Guard::ended`](crate::Guard::ended)) when its last acknowledged lease
     /// expires.
     ///
-    /// What this prevents depends on `n`. You choose `n`; the client never counts replicas.
+    /// What this prevents depends on `n`:
     ///
     /// - `n` is the number of *all* replicas: a replica without the grant cannot be promoted. A primary that does not know
     ///   that it was replaced can grant nothing once one of its replicas has left it. The cost: while one replica is
@@ -464,6 +465,9 @@ impl Config {
     /// - `n` is less: grants continue while a replica is down. Both dangers get smaller, but remain. A failover may
     ///   promote a replica that was not among the `n`, since Sentinel ranks `replica-priority` above how much data a
     ///   replica has. And a replaced primary may still grant a lock while it has `n` other replicas.
+    /// - [`Replicas::Connected`]: `n` is what the primary counts when it answers. Nothing has to be told when replicas come or go, and a
+    ///   replica that is down stops nothing. But a primary that all replicas have left decides alone, also one that
+    ///   does not know that it was replaced.
     ///
     /// This setting does not replace the [`FencingToken`](crate::FencingToken): as the manual of
     /// [`WAIT`](https://redis.io/docs/latest/commands/wait/) says, it does not make Redis a strongly consistent store.
@@ -473,7 +477,8 @@ impl Config {
     /// The cost is one round trip from the primary to its replicas for each grant, and for each attempt that finds the
     /// lock held. While a replica is down, an attempt takes as long as [`ack_timeout`](Self::ack_timeout). Requests
     /// that arrive at the same time share one `WAIT`. Passing a lock from caller to caller within this client is not
-    /// slower, but a grant that arrives by message costs one more request. The Redis user needs the permission `+wait`.
+    /// slower, but a grant that arrives by message costs one more request. The Redis user needs the permission `+wait`, and `+info` for
+    /// [`Replicas::Connected`].
     ///
     /// ```no_run
     /// # async fn connected() -> Result<(), parklock::Error> {
@@ -486,8 +491,8 @@ impl Config {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn replicas(mut self, replicas: u32) -> Self {
-        self.replicas = replicas;
+    pub fn replicas(mut self, replicas: impl Into<Replicas>) -> Self {
+        self.replicas = replicas.into();
         self
     }
 
@@ -681,6 +686,39 @@ pub enum Layout {
     /// Redisson's (Java), so that Java and Rust programs share locks: `name` and `redisson_lock__channel:{name}`. In a
     /// cluster, a name whose keys Redisson would spread over several slots is an [`Error::InvalidName`].
     Redisson,
+}
+
+/// Which replicas must acknowledge a grant: see [`Config::replicas`].
+///
+/// ```
+/// use parklock::{Config, Replicas};
+///
+/// let config = Config::default().replicas(Replicas::Connected);
+/// # let _ = config;
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Replicas {
+    /// So many, whichever they are. With 0, the primary alone decides.
+    Count(u32),
+    /// All that are connected to the primary when it answers, and have their copy of its data. This is Redisson's default, except that
+    /// one replica is enough for Redisson.
+    ///
+    /// When one of them leaves, requests that wait for it take [`ack_timeout`](Config::ack_timeout) once.
+    Connected,
+}
+
+impl Replicas {
+    /// Whether the primary alone decides.
+    pub(crate) fn is_none(self) -> bool {
+        self == Self::Count(0)
+    }
+}
+
+impl From<u32> for Replicas {
+    fn from(count: u32) -> Self {
+        Self::Count(count)
+    }
 }
 
 /// How often and for how long a client may pass a lock on among its own callers: see [`Config::hand_off`].

@@ -199,7 +199,7 @@ mod pages {
 pub use client::{Client, ClientBuilder};
 #[cfg(feature = "serde")]
 pub use config::Settings;
-pub use config::{Config, HandOff, Layout};
+pub use config::{Config, HandOff, Layout, Replicas};
 pub use credentials::Credentials;
 pub use engine::{Awaited, Ended, Held, Hold, Holds, Woken};
 pub use error::{Error, Result};

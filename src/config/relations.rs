@@ -57,7 +57,7 @@ impl Config {
                 "session must not be set in Redisson's layout, since Redisson looks at leases only",
             ),
             (
-                self.session.is_none() || self.replicas == 0,
+                self.session.is_none() || self.replicas.is_none(),
                 "session must not be set with replicas, since what ends a hold waits for none",
             ),
             // Answers.
@@ -72,12 +72,12 @@ impl Config {
             (self.start_timeout <= longest, "start_timeout must be at most 24 h"),
             // Acknowledgements by replicas.
             (
-                self.replicas == 0 || self.acks().saturating_add(ACK_DELAY) <= self.response(),
+                self.replicas.is_none() || self.acks().saturating_add(ACK_DELAY) <= self.response(),
                 "ack_timeout must be at least 100 ms less than response_timeout, \
                  or a server that waits for its replicas would be taken for dead",
             ),
             (
-                self.replicas == 0 || self.acks() >= SHORTEST_ANSWER,
+                self.replicas.is_none() || self.acks() >= SHORTEST_ANSWER,
                 "ack_timeout must be at least 1 ms, or nothing would ever be acknowledged",
             ),
             // Waiting.

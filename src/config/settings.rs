@@ -11,7 +11,10 @@ use std::time::Duration;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::config::{Config, HandOff, Layout};
+use crate::config::{Config, HandOff, Layout, Replicas};
+
+/// The word for [`Replicas::Connected`].
+const CONNECTED: &str = "connected";
 
 /// Where to connect to, and how to behave: the parklock section of a service's configuration file.
 ///
@@ -78,7 +81,10 @@ impl Serialize for Config {
         // TOML has no greater number, and no client has as many callers.
         let max_waiters = i64::try_from(self.max_waiters).unwrap_or(i64::MAX);
         map.serialize_entry("max_waiters", &max_waiters)?;
-        map.serialize_entry("replicas", &self.replicas)?;
+        match self.replicas {
+            Replicas::Count(count) => map.serialize_entry("replicas", &count)?,
+            Replicas::Connected => map.serialize_entry("replicas", CONNECTED)?,
+        }
         map.serialize_entry("layout", layout_word(self.layout))?;
         map.serialize_entry("plain_channels", &self.plain_channels)?;
         if let Some(app) = &self.describe {
@@ -167,7 +173,7 @@ impl Fields {
             config = config.max_waiters(given.number("max_waiters")?);
         }
         if let Some(given) = self.replicas {
-            config = config.replicas(given.number("replicas")?);
+            config = config.replicas(given.replicas("replicas")?);
         }
         if let Some(given) = self.layout {
             config = config.layout(given.layout("layout")?);
@@ -233,6 +239,17 @@ impl Given {
         number.ok_or_else(|| {
             format!("{field} must be a whole number that is not too large, not {self}")
         })
+    }
+
+    fn replicas(&self, field: &str) -> Result<Replicas, String> {
+        match self {
+            Self::Text(text) if text == CONNECTED => Ok(Replicas::Connected),
+            _ => self.number(field).map(Replicas::Count).map_err(|_| {
+                format!(
+                    "{field} must be {CONNECTED:?}, or a whole number that is not too large, not {self}"
+                )
+            }),
+        }
     }
 
     fn truth(&self, field: &str) -> Result<bool, String> {

@@ -111,7 +111,7 @@ impl Listener {
                     // A grant without a proof may come from any client: it only makes the contender ask.
                     match signed {
                         // If replicas have to acknowledge grants, only the answer to a request counts.
-                        Some(signed) if self.config.replicas == 0 => {
+                        Some(signed) if self.config.replicas.is_none() => {
                             let grant = PushedGrant { id: word.id, number, signed };
                             entry.step(Event::Told(grant), self.rules);
                         }

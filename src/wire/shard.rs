@@ -14,7 +14,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Layout;
+use crate::config::{Layout, Replicas};
 use crate::wire::address::{Expected, Hello};
 use crate::wire::destination::Destination;
 use crate::wire::fault::{self, Fault};
@@ -61,7 +61,7 @@ impl Shard {
         let (clock, reign) = (Arc::clone(&duty.clock), Arc::clone(&duty.reign));
         let (facts, tracking) = (Arc::clone(&duty.facts), Arc::clone(&duty.tracking));
         let acks = quorum.map(|quorum| {
-            let duty = Arc::new(duty.again());
+            let duty = Arc::new(duty.for_acks(quorum));
             let (clock, reign) = (Arc::clone(&duty.clock), Arc::clone(&duty.reign));
             let (task, link) = LinkTask::new(destination.clone(), duty, generations.clone());
             let (acks, pipes) = Acks::new(link, (clock, reign), quorum);
@@ -180,8 +180,8 @@ pub(crate) struct CommandDuty {
     facts: Arc<Facts>,
     tracking: Arc<Tracking>,
     warned_of_eviction: AtomicBool,
-    /// It is the link for scripts that replicas have to acknowledge.
-    is_acknowledging: bool,
+    /// For the link for scripts that replicas have to acknowledge: which ones.
+    acks: Option<Replicas>,
     session: Option<Arc<Session>>,
 }
 
@@ -204,7 +204,7 @@ impl CommandDuty {
             facts: Arc::default(),
             tracking: Arc::new(Tracking::new(on_change)),
             warned_of_eviction: AtomicBool::new(false),
-            is_acknowledging: false,
+            acks: None,
             session: None,
         }
     }
@@ -216,7 +216,7 @@ impl CommandDuty {
 
     /// The duty of a second link to the same server. It learns the clock and the primary separately: for a moment the two
     /// links may lead to two servers.
-    fn again(&self) -> Self {
+    fn for_acks(&self, quorum: Quorum) -> Self {
         Self {
             layout: self.layout,
             clock: Arc::new(self.clock.beside()),
@@ -227,7 +227,7 @@ impl CommandDuty {
             facts: Arc::clone(&self.facts),
             tracking: Arc::clone(&self.tracking),
             warned_of_eviction: AtomicBool::new(true),
-            is_acknowledging: true,
+            acks: Some(quorum.replicas),
             // A client whose grants replicas acknowledge has none.
             session: None,
         }
@@ -236,7 +236,7 @@ impl CommandDuty {
 
 impl Duty for CommandDuty {
     fn name(&self) -> &'static str {
-        if self.is_acknowledging { "acknowledging" } else { "command" }
+        if self.acks.is_some() { "acknowledging" } else { "command" }
     }
 
     fn greet<'a>(&'a self, socket: &'a Socket, hello: &'a Hello, generation: u64) -> Greeted<'a> {
@@ -255,7 +255,8 @@ impl Duty for CommandDuty {
             let answers = socket.ask_each(&pipe).await.map_err(Fault::connecting)?;
             let mut answers = answers.iter();
             self.warn_of_eviction(answers.next());
-            self.reign.learn(answers.next(), generation);
+            let replication = answers.next();
+            self.reign.learn(replication, generation);
             self.tracking.learn(answers.next());
             load(socket, &library.load_missing(answers.next())).await?;
             if !matches!(self.expected, Expected::Alone { .. }) {
@@ -268,9 +269,13 @@ impl Duty for CommandDuty {
                     break;
                 }
             }
-            if self.is_acknowledging {
-                // With zero replicas it does not wait. A user without the permission learns so now.
+            // A user without the permissions learns so now.
+            if self.acks.is_some() {
+                // With zero replicas it does not wait.
                 fault::answered(socket.ask(cmd("WAIT").arg(0).arg(1)).await)?;
+            }
+            if self.acks == Some(Replicas::Connected) {
+                acks::connected(replication)?;
             }
             Ok(())
         })
@@ -309,7 +314,7 @@ impl Duty for CommandDuty {
 
     /// The first connection of all may fail too: a node that has become a replica before this client uses it is refused.
     fn stays_down(&self) {
-        if !self.is_acknowledging {
+        if self.acks.is_none() {
             self.lost.notify_one();
         }
     }

@@ -5,7 +5,7 @@ use crate::common;
 use std::time::Duration;
 
 use common::{Server, Worker, WorkerSide};
-use parklock::{Client, Config, Error, HandOff, Layout, Settings};
+use parklock::{Client, Config, Error, HandOff, Layout, Replicas, Settings};
 
 fn refusal(file: &str) -> String {
     toml::from_str::<Settings>(file).expect_err("it is refused").to_string()
@@ -150,6 +150,9 @@ fn numbers_and_truths_may_be_text() {
     let hand_off = HandOff { max_consecutive: 7, ..HandOff::default() };
     let same = Config::default().max_waiters(1000).replicas(2).plain_channels(true);
     assert_eq!(written(&config), written(&same.hand_off(hand_off)));
+    let connected: Config = toml::from_str("replicas = \"connected\"").expect("it is understood");
+    assert_eq!(written(&connected), written(&Config::default().replicas(Replicas::Connected)));
+    assert!(refusal_of("replicas = \"all\"").contains("must be \"connected\", or"));
     for wrong in ["max_waiters = \"many\"", "max_waiters = \"-1\"", "plain_channels = \"yes\""] {
         let field = wrong.split(' ').next().expect("a field");
         assert!(refusal_of(wrong).contains(field), "{wrong}");

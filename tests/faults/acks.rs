@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parklock::{Client, Config, Ended, Error, Layout};
+use parklock::{Client, Config, Ended, Error, Layout, Replicas};
 use tokio::time::sleep;
 
 use crate::common::cluster::slot;
@@ -20,7 +20,7 @@ const ACK: Duration = Duration::from_millis(600);
 /// A wait for a replica is longer than anything else that a test does meanwhile.
 const NO_WAIT: Duration = Duration::from_millis(400);
 
-fn acked(replicas: u32) -> Config {
+fn acked(replicas: impl Into<Replicas>) -> Config {
     patient().replicas(replicas).ack_timeout(ACK)
 }
 
@@ -53,6 +53,39 @@ async fn a_grant_is_on_every_replica_when_it_is_given_out() {
     // A replica that had no processor in time is asked again.
     let waits = admin.command_calls("wait").await;
     assert!((50..60).contains(&waits), "{waits} waits for 50 grants");
+    is_clean(&servers[0]).await;
+}
+
+/// The primary says which replicas there are. One that comes has to acknowledge from then on, and one that has left does not.
+#[tokio::test]
+async fn all_connected_replicas_have_a_grant_when_it_is_given_out() {
+    let mut servers = vec![Server::start().await];
+    let client = client(&servers[0].url(), acked(Replicas::Connected)).await;
+    let lock = client.lock("a");
+    let taken = async || soon(lock.lock()).await.expect("it is granted");
+    taken().await.unlock().await.expect("the primary decides alone");
+
+    for replicas in 1..=2 {
+        let replica = Server::builder().replica_at(servers[0].address()).start().await;
+        servers.push(replica);
+        follow(&servers[0], replicas).await;
+        let guard = taken().await;
+        for replica in &servers[1..] {
+            assert_eq!(holders(replica, "a").await, 1, "of {replicas} replicas");
+        }
+        guard.unlock().await.expect("it is ours");
+    }
+
+    servers[2].pause();
+    is_unavailable(lock.try_lock().await, "1 of 2 replicas");
+    for left in [1, 0] {
+        drop(servers.pop());
+        let guard = taken().await;
+        for replica in &servers[1..] {
+            assert_eq!(holders(replica, "a").await, 1, "of {left} replicas");
+        }
+        guard.unlock().await.expect("it is ours");
+    }
     is_clean(&servers[0]).await;
 }
 
@@ -404,18 +437,20 @@ async fn a_primary_that_was_replaced_grants_nothing_that_counts() {
     assert!(without > 0, "the test sees an overlap where there is one");
 }
 
-/// A user without the right to call WAIT gets no acknowledgement.
+/// A user without the right to call WAIT gets no acknowledgement, and one that may not ask for INFO does not know how many it needs.
 #[tokio::test]
-async fn a_user_that_may_not_wait_is_told_so_at_once() {
+async fn a_user_that_may_not_wait_or_count_is_told_so_at_once() {
     let servers = primary_and_replicas(1, Server::builder).await;
     let admin = servers[0].admin().await;
-    admin.cmd::<()>(&["ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-wait"]).await;
-    let url = format!("redis://app:pw@{}", servers[0].address());
-    assert_err!(
-        Client::connect_with(&url, acked(1).start_timeout(LONG)).await,
-        Error::Permission { .. }
-    );
-    comes_in(&url, Config::default()).await.close().await;
+    let refused = [("-wait", Replicas::Count(1)), ("-info", Replicas::Connected)];
+    for (right, replicas) in refused {
+        let user = ["ACL", "SETUSER", "app", "reset", "on", ">pw", "~*", "&*", "+@all", right];
+        admin.cmd::<()>(&user).await;
+        let url = format!("redis://app:pw@{}", servers[0].address());
+        let config = acked(replicas).start_timeout(LONG);
+        assert_err!(Client::connect_with(&url, config).await, Error::Permission { .. });
+        comes_in(&url, Config::default()).await.close().await;
+    }
 }
 
 /// In a cluster each primary has replicas of its own, and a link for what they acknowledge. Both links serve a slot

@@ -263,7 +263,7 @@ impl Caller {
     /// That time is over.
     pub(super) fn shortage_ends(&self, entry: &Entry, own: &Short) -> Result<Option<Instant>> {
         let config = &self.engine.config;
-        if config.replicas == 0 || entry.keys.row.holders == Holders::Nobody {
+        if config.replicas.is_none() || entry.keys.row.holders == Holders::Nobody {
             return Ok(None);
         }
         let Some(short) = self.engine.commands.shortage(&entry.keys) else { return Ok(None) };

@@ -46,7 +46,7 @@ impl Caller {
             }
             self.make_room(&entry);
             let next = contender.visit().next(stand.hears(), rules);
-            if next == Next::Ask && self.engine.config.replicas > 0 {
+            if next == Next::Ask && !self.engine.config.replicas.is_none() {
                 short.asked = Some(Instant::now());
             }
             match next {

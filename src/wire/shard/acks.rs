@@ -5,7 +5,9 @@
 //!    request that was sent elsewhere.
 //! 3. Requests that arrive while one pipe is in flight share the next one: one `WAIT` serves all of them.
 //! 4. On one connection requests run in the order of their arrival, including those that do not wait for replicas.
-//! 5. Requests for a connection that is lost are not sent. Otherwise each pipe of them would wait for an answer, and
+//! 5. If all connected replicas are to acknowledge (`Replicas::Connected`), the server says with each answer how many they are. If that
+//!    is more than before, the same connection waits once more, for all of them.
+//! 6. Requests for a connection that is lost are not sent. Otherwise each pipe of them would wait for an answer, and
 //!    delay the requests on the next connection.
 
 use std::sync::{Arc, Mutex};
@@ -15,23 +17,23 @@ use redis::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::config::Config;
+use crate::config::{Config, Replicas};
 use crate::error::said;
 use crate::wire::args::{Words, millis};
 use crate::wire::fault::{self, Fault};
 use crate::wire::link::{Link, Live};
 use crate::wire::passwords::shown;
-use crate::wire::replies::strange;
+use crate::wire::replies::{field, strange};
 use crate::wire::shard::clock::ServerClock;
 use crate::wire::shard::reign::Reign;
 
 /// The most requests in one pipe. They take the server some milliseconds.
 const MOST: usize = 256;
 
-/// How many replicas have to acknowledge, and how long they have.
+/// Which replicas have to acknowledge, and how long they have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quorum {
-    pub(crate) replicas: u32,
+    pub(crate) replicas: Replicas,
     pub(crate) timeout: Duration,
 }
 
@@ -39,7 +41,7 @@ impl Quorum {
     /// `None`: no acknowledgement is needed.
     pub(crate) fn of(config: &Config) -> Option<Self> {
         let (replicas, timeout) = (config.replicas, config.acks());
-        (replicas > 0).then_some(Self { replicas, timeout })
+        (!replicas.is_none()).then_some(Self { replicas, timeout })
     }
 }
 
@@ -90,7 +92,13 @@ impl Acks {
         quorum: Quorum,
     ) -> (Self, Pipes) {
         let ((requests, queue), short) = (mpsc::unbounded_channel(), Short::default());
-        let pipes = Pipes { queue, quorum, link: link.clone(), short: Arc::clone(&short) };
+        let pipes = Pipes {
+            queue,
+            quorum,
+            connected: (0, 0),
+            link: link.clone(),
+            short: Arc::clone(&short),
+        };
         (Self { short, link, clock, reign, requests }, pipes)
     }
 
@@ -124,6 +132,8 @@ impl Acks {
 pub(crate) struct Pipes {
     queue: mpsc::UnboundedReceiver<Request>,
     quorum: Quorum,
+    /// The generation of the last connection, and how many replicas its server had.
+    connected: (u64, u32),
     link: Link,
     short: Short,
 }
@@ -155,25 +165,26 @@ impl Pipes {
         }
     }
 
-    async fn send(&self, requests: Vec<Request>) {
-        let Quorum { replicas, timeout } = self.quorum;
+    async fn send(&mut self, requests: Vec<Request>) {
         let waits = requests.iter().any(|request| request.waits);
         let live = requests[0].live.clone();
+        if self.connected.0 != live.generation {
+            self.connected = (live.generation, 0);
+        }
+        let wanted = self.wanted();
         let write = |bytes: &mut Vec<u8>| {
             requests.iter().for_each(|request| bytes.extend_from_slice(&request.bytes));
             if waits {
-                Words::write(bytes, |words| {
-                    words.arg("WAIT").arg(replicas).arg(millis(timeout));
-                });
+                self.write_wait(bytes, wanted);
             }
         };
         let commands = requests.iter().map(|request| request.commands).sum::<usize>();
+        let asked = commands + if waits { self.commands_of_wait() } else { 0 };
         let sent = Instant::now();
-        let answers = live.socket.ask_written(&write, commands + usize::from(waits)).await;
-        let answers = answers.map_err(Fault::answering);
-        let acknowledged = match &answers {
+        let mut answers = live.socket.ask_written(&write, asked).await.map_err(Fault::answering);
+        let acknowledged = match &mut answers {
             Ok(answers) if waits => {
-                let fault = self.judge(answers.last(), live.generation);
+                let fault = self.acknowledged(answers.split_off(commands), wanted, &live).await;
                 self.note(sent, fault.as_ref());
                 fault
             }
@@ -204,9 +215,58 @@ impl Pipes {
         *short = fault.map(|fault| Shortage { since, seen, fault: fault.clone(), until });
     }
 
-    /// The fault, if fewer replicas have the writes than are required.
-    fn judge(&self, answer: Option<&Value>, generation: u64) -> Option<Fault> {
-        let wanted = self.quorum.replicas;
+    /// How many replicas have to acknowledge, as far as the client knows.
+    fn wanted(&self) -> u32 {
+        match self.quorum.replicas {
+            Replicas::Count(count) => count,
+            Replicas::Connected => self.connected.1,
+        }
+    }
+
+    fn write_wait(&self, bytes: &mut Vec<u8>, wanted: u32) {
+        Words::write(bytes, |words| {
+            words.arg("WAIT").arg(wanted).arg(millis(self.quorum.timeout));
+        });
+        if self.quorum.replicas == Replicas::Connected {
+            Words::write(bytes, |words| {
+                words.arg("INFO").arg("replication");
+            });
+        }
+    }
+
+    fn commands_of_wait(&self) -> usize {
+        if self.quorum.replicas == Replicas::Connected { 2 } else { 1 }
+    }
+
+    /// The fault, if fewer replicas have the writes than are required. `answers`: those to `WAIT` for so many replicas.
+    async fn acknowledged(
+        &mut self,
+        mut answers: Vec<Value>,
+        mut waited_for: u32,
+        live: &Live,
+    ) -> Option<Fault> {
+        loop {
+            if self.quorum.replicas == Replicas::Connected {
+                // Asked after `WAIT`: a replica that has joined meanwhile has to acknowledge too.
+                match connected(answers.get(1)) {
+                    Ok(connected) => self.connected.1 = connected,
+                    Err(fault) => return Some(fault),
+                }
+            }
+            let wanted = self.wanted();
+            let fault = self.judge(answers.first(), wanted, live.generation);
+            if fault.is_none() || wanted <= waited_for {
+                return fault;
+            }
+            let write = |bytes: &mut Vec<u8>| self.write_wait(bytes, wanted);
+            match live.socket.ask_written(&write, self.commands_of_wait()).await {
+                Ok(again) => (answers, waited_for) = (again, wanted),
+                Err(error) => return Some(Fault::answering(error)),
+            }
+        }
+    }
+
+    fn judge(&self, answer: Option<&Value>, wanted: u32, generation: u64) -> Option<Fault> {
         let few = |has: i64, why: &str| {
             Some(Fault::Unacknowledged(said(format!("{why}{has} of {wanted} replicas have it"))))
         };
@@ -225,6 +285,18 @@ impl Pipes {
             other => few(0, &format!("{}; ", shown(&format!("{other:?}")))),
         }
     }
+}
+
+/// How many replicas are connected, and have their copy of the data. One that is still loading it cannot acknowledge, perhaps for minutes.
+pub(super) fn connected(info: Option<&Value>) -> Result<u32, Fault> {
+    if field(info, "connected_slaves:").is_none() {
+        return Err(match info {
+            Some(Value::ServerError(error)) => fault::entry(error),
+            other => strange(&format!("{other:?}")),
+        });
+    }
+    let states = (0..).map_while(|number| field(info, &format!("slave{number}:")));
+    Ok(states.filter(|state| state.contains("state=online")).map(|_| 1).sum())
 }
 
 fn refuse(requests: Vec<Request>) {
