@@ -1,7 +1,8 @@
 //! How soon the next one is in after `kill -9`, with `Config::session`: `cargo bench -p micro --bench death_times -- 3 4`.
 //!
 //! The numbers are the grace in seconds, and how often this is done for each row. With a word, only rows in which it stands. All
-//! rows are on one server, one after the other. All leases are ten minutes, so none of them is over meanwhile.
+//! rows are on one server, one after the other; with the word `sentinel` it has a replica and three sentinels, which all clients
+//! ask. All leases are ten minutes, so none of them is over meanwhile.
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
@@ -11,7 +12,7 @@ use std::fs::read_to_string;
 use std::time::{Duration, Instant};
 
 use common::fixture::{LONG, comes_in, parked};
-use common::{Server, Worker, WorkerSide};
+use common::{Admin, Server, Watched, Worker, WorkerSide};
 use parklock::{Client, Config, Guard, Leadership};
 use tokio::time::sleep;
 
@@ -31,6 +32,8 @@ enum Dies {
     Waiter(Duration),
     HolderAndWaiter,
 }
+
+const SENTINEL: &str = "sentinel";
 
 const ROWS: [Row; 11] = [
     holder("a lock", ["lock", "lock"]),
@@ -60,6 +63,12 @@ const fn waiter(what: &'static str, unlocks_after: Duration) -> Row {
 
 fn config(grace: Duration) -> Config {
     Config::default().watchdog_timeout(LONG).session(grace)
+}
+
+/// Where all this is done.
+struct Place {
+    admin: Admin,
+    url: String,
 }
 
 /// It is only kept.
@@ -95,23 +104,27 @@ async fn victim(mut boss: WorkerSide) {
     boss.order().await;
 }
 
-async fn start_victim(server: &Server, grace: Duration, kind: &str, name: &str) -> Worker {
-    let (grace, url) = (grace.as_secs_f64().to_string(), server.url());
-    let variables = [("URL", &*url), ("GRACE", &*grace), ("KIND", kind), ("NAME", name)];
+async fn start_victim(url: &str, grace: Duration, kind: &str, name: &str) -> Worker {
+    let grace = grace.as_secs_f64().to_string();
+    let variables = [("URL", url), ("GRACE", &*grace), ("KIND", kind), ("NAME", name)];
     let mut victim = Worker::start("victim", &variables);
     assert_eq!(victim.hear().await, "here");
     victim
 }
 
 /// From the death, or from the unlock after it, until the next one is in.
-async fn measured(server: &Server, grace: Duration, row: &Row, name: &str) -> Duration {
-    let admin = server.admin().await;
-    let ours = comes_in(server.url(), config(grace)).await;
+async fn measured(
+    Place { admin, url }: &Place,
+    grace: Duration,
+    row: &Row,
+    name: &str,
+) -> Duration {
+    let ours = comes_in(url, config(grace)).await;
     let mut victims = Vec::new();
     let first = match row.dies {
         Dies::Waiter(_) => Some(ours.lock(name).lock().await.expect("it is free")),
         Dies::Holder | Dies::HolderAndWaiter => {
-            let mut holder = start_victim(server, grace, row.kinds[0], name).await;
+            let mut holder = start_victim(url, grace, row.kinds[0], name).await;
             assert_eq!(holder.hear().await, "granted");
             victims.push(holder);
             None
@@ -119,16 +132,16 @@ async fn measured(server: &Server, grace: Duration, row: &Row, name: &str) -> Du
     };
     let waits_in_front = !matches!(row.dies, Dies::Holder);
     if waits_in_front {
-        victims.push(start_victim(server, grace, row.kinds[0], name).await);
-        parked(&admin, name, 1).await;
+        victims.push(start_victim(url, grace, row.kinds[0], name).await);
+        parked(admin, name, 1).await;
     }
-    let client = comes_in(server.url(), config(grace)).await;
+    let client = comes_in(url, config(grace)).await;
     let (kind, its_name) = (row.kinds[1], name.to_owned());
     let next = tokio::spawn(async move {
         let held = take(&client, kind, &its_name).await;
         (Instant::now(), held, client)
     });
-    parked(&admin, name, 1 + usize::from(waits_in_front)).await;
+    parked(admin, name, 1 + usize::from(waits_in_front)).await;
     // So that the death comes at any moment between two looks of the waiter.
     sleep(grace.mul_f64(1.0 + fastrand::f64())).await;
 
@@ -160,19 +173,31 @@ async fn main() {
     let mut numbers = env::args().filter_map(|word| word.parse::<f64>().ok());
     let grace = Duration::from_secs_f64(numbers.next().unwrap_or(3.0));
     let kills = numbers.next().unwrap_or(4.0) as usize;
-    let server = Server::start().await;
+    let is_word = |word: &String| word.parse::<f64>().is_err() && !word.starts_with('-');
+    let words: Vec<_> = env::args().skip(1).filter(is_word).collect();
+    let behind_sentinels = words.iter().any(|word| word == SENTINEL);
+    let word = words.into_iter().find(|word| word != SENTINEL);
+    let servers = if behind_sentinels {
+        Watched::start().await
+    } else {
+        Watched { servers: vec![Server::start().await], sentinels: Vec::new() }
+    };
+    let primary = &servers.servers[0];
+    let url = if behind_sentinels { servers.url() } else { primary.url() };
+    let place = Place { admin: primary.admin().await, url };
     let began = machine();
-    let word =
-        env::args().skip(1).find(|word| word.parse::<f64>().is_err() && !word.starts_with('-'));
     let is_asked = |row: &&Row| word.as_ref().is_none_or(|word| row.what.contains(word));
     let rows: Vec<_> = ROWS.iter().filter(is_asked).collect();
     let mut times = vec![Vec::new(); rows.len()];
     for n in 0..kills {
         for (at, (row, times)) in rows.iter().zip(&mut times).enumerate() {
-            times.push(measured(&server, grace, row, &format!("row-{at}-{n}")).await.as_secs_f64());
+            times.push(measured(&place, grace, row, &format!("row-{at}-{n}")).await.as_secs_f64());
         }
     }
-    println!("session({grace:?}), {kills} kills a row; seconds until the next one is in");
+    let where_it_is = if behind_sentinels { "behind sentinels" } else { "one server" };
+    println!(
+        "session({grace:?}), {where_it_is}, {kills} kills a row; seconds until the next one is in"
+    );
     println!("{began} at first, {} at last\n", machine());
     println!("| who is killed | least | median | most |");
     println!("|---|---|---|---|");
