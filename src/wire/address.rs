@@ -28,6 +28,7 @@ pub(crate) use hello::{Expected, Hello};
 use dial::Dialler;
 
 /// A server, with everything that the client needs to connect to it.
+#[derive(Clone)]
 pub(crate) struct Address {
     info: ConnectionInfo,
     /// The one of the URL.
@@ -281,9 +282,8 @@ impl Login {
 /// How to reach several servers: the nodes of a cluster, the sentinels, or the servers that become the primary in turn.
 /// The client reaches all of them as the URL says, whatever one server says about another.
 pub(crate) struct Addresses {
-    info: ConnectionInfo,
-    dialler: Dialler,
-    config: Config,
+    /// The address of the first of them.
+    like: Address,
     /// The servers that the URL names.
     pub(crate) seeds: Vec<Node>,
 }
@@ -294,40 +294,32 @@ impl Addresses {
     /// # Errors
     /// Same as [`Address::new`].
     pub(crate) fn new(urls: &[String], config: &Config) -> Result<Self> {
-        let infos = urls.iter().map(|url| understood(url)).collect::<Result<Vec<_>>>()?;
-        let seeds = infos.iter().map(|info| node(info.addr())).collect::<Result<_>>()?;
-        let first = infos.into_iter().next();
-        let info = first.ok_or_else(|| Error::config("the URL names no server"))?;
-        let dialler = Dialler::of(info.addr(), config)?;
-        let addresses = Self { info, dialler, config: config.clone(), seeds };
-        for seed in &addresses.seeds {
-            addresses.of(seed)?;
-        }
-        Ok(addresses)
+        let seed = |url: &String| node(understood(url)?.addr());
+        let seeds = urls.iter().map(seed).collect::<Result<_>>()?;
+        let first = urls.first().ok_or_else(|| Error::config("the URL names no server"))?;
+        Ok(Self { like: Address::new(first, config)?, seeds })
     }
 
     /// The database number.
     pub(crate) fn database(&self) -> i64 {
-        self.info.redis_settings().db()
+        self.like.database()
     }
 
     /// The same servers, reached over streams that `dial` opens.
     #[cfg(feature = "streams")]
     pub(crate) fn over(self, dial: &Dial) -> Self {
-        Self { dialler: Dialler::over(dial), ..self }
+        Self { like: self.like.over(dial), ..self }
     }
 
-    /// # Errors
-    /// Same as [`Address::new`].
-    pub(crate) fn of(&self, node: &Node) -> Result<Address> {
+    pub(crate) fn of(&self, node: &Node) -> Address {
         let (host, port) = (node.host.to_string(), node.port);
-        let addr = match self.info.addr() {
+        let addr = match self.like.info.addr() {
             ConnectionAddr::TcpTls { .. } => {
                 ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
             }
             _ => ConnectionAddr::Tcp(host, port),
         };
-        Address::of(self.info.clone().set_addr(addr), self.dialler.clone(), &self.config)
+        Address { info: self.like.info.clone().set_addr(addr), ..self.like.clone() }
     }
 }
 
@@ -434,7 +426,7 @@ mod tests {
         let urls = ["redis://user:secret@a:7000/", "redis://user:secret@[::1]/"].map(String::from);
         let addresses = Addresses::new(&urls, &Config::default()).unwrap();
         assert_eq!(addresses.seeds, [Node::new("a", 7000), Node::new("::1", 6379)]);
-        let other = addresses.of(&Node::new("b", 7001)).unwrap();
+        let other = addresses.of(&Node::new("b", 7001));
         assert_eq!(other.to_string(), "redis://b:7001/0");
         let Expected::Alone { cluster, sentinel } = other.alone() else { panic!("it is alone") };
         assert_eq!(cluster, "redis-cluster://b:7001");

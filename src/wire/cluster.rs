@@ -123,8 +123,8 @@ impl Cluster {
         &self.addresses.seeds
     }
 
-    pub(crate) fn address(&self, node: &Node) -> Result<Address, Fault> {
-        self.addresses.of(node).map_err(|error| Fault::NotSent(said(error.to_string())))
+    pub(crate) fn address(&self, node: &Node) -> Address {
+        self.addresses.of(node)
     }
 
     /// What each of its nodes is expected to be.
@@ -144,7 +144,7 @@ impl Cluster {
     pub(crate) fn owner(&self, slot: Slot) -> Result<Arc<Shard>, Fault> {
         let node = self.map.borrow().owner(slot).cloned();
         match node {
-            Some(node) => self.shard(&node),
+            Some(node) => Ok(self.shard(&node)),
             None => {
                 self.unserved();
                 Err(self.nobody_has(slot))
@@ -154,8 +154,8 @@ impl Cluster {
 
     fn nobody_has(&self, slot: Slot) -> Fault {
         if self.map.borrow().is_empty() {
-            let seeds = self.seeds().iter().filter_map(|seed| self.address(seed).ok());
-            let seeds = seeds.map(|seed| seed.to_string()).collect::<Vec<_>>().join(", ");
+            let seeds = self.seeds().iter().map(|seed| self.address(seed).to_string());
+            let seeds = seeds.collect::<Vec<_>>().join(", ");
             return Fault::NotSent(said(format!("no node of the cluster has answered: {seeds}")));
         }
         let number = slot.number();
@@ -164,16 +164,16 @@ impl Cluster {
     }
 
     /// The shard of this node; makes it if necessary.
-    pub(crate) fn shard(&self, node: &Node) -> Result<Arc<Shard>, Fault> {
+    pub(crate) fn shard(&self, node: &Node) -> Arc<Shard> {
         if let Some(known) = self.shards().get_mut(node) {
             known.unused = None;
-            return Ok(Arc::clone(&known.shard));
+            return Arc::clone(&known.shard);
         }
         let clock = ServerClock::with(Arc::clone(&self.beyond));
         let (changes, lost) = (Arc::clone(&self.changes), Arc::clone(&self.stale));
         let on_change = Arc::clone(&self.on_change);
         let duty = CommandDuty::new(self.layout, clock, self.expected(), changes, lost, on_change);
-        let destination = Destination::Fixed(Arc::new(self.address(node)?));
+        let destination = Destination::Fixed(Arc::new(self.address(node)));
         let at = (Some(node.clone()), destination);
         let (shard, task) = Shard::new(at, duty, &self.generations, self.quorum);
         let shard = Arc::new(shard);
@@ -181,12 +181,12 @@ impl Cluster {
         let known = Known { shard: Arc::clone(&shard), stop: stop.clone(), unused: None };
         match self.shards().entry(node.clone()) {
             std::collections::btree_map::Entry::Occupied(other) => {
-                return Ok(Arc::clone(&other.get().shard));
+                return Arc::clone(&other.get().shard);
             }
             std::collections::btree_map::Entry::Vacant(place) => _ = place.insert(known),
         }
         (self.crew.spawn)(Box::pin(task.run(stop)));
-        Ok(shard)
+        shard
     }
 
     /// A node reported that `node` has the slot.
@@ -280,7 +280,7 @@ impl Cluster {
         node: &Node,
         limit: Option<Duration>,
     ) -> Result<SlotMap, Fault> {
-        let address = self.address(node)?;
+        let address = self.address(node);
         let longest = address.connect_timeout();
         let limit = limit.map_or(longest, |limit| limit.min(longest));
         let asked = async {
@@ -343,7 +343,7 @@ mod tests {
             cluster.adopt(SlotMap::default());
             cluster.shards().is_empty()
         };
-        let asked = cluster.shard(&node).unwrap();
+        let asked = cluster.shard(&node);
         assert!(!nobody_is_left());
         tokio::time::advance(LEFT).await;
         assert!(!nobody_is_left(), "somebody waits for an answer");

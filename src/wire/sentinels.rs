@@ -130,8 +130,8 @@ impl Sentinels {
     }
 
     /// How to reach the primary that is at this node.
-    pub(crate) fn address(&self, node: &Node) -> Result<Address, Fault> {
-        self.primaries.of(node).map_err(|error| Fault::NotSent(said(error.to_string())))
+    pub(crate) fn address(&self, node: &Node) -> Address {
+        self.primaries.of(node)
     }
 
     /// Asks where the primary is, or reuses a fresh answer that another link got.
@@ -168,7 +168,7 @@ impl Sentinels {
     }
 
     /// A sentinel to listen to: the one that answered first, and the next one on each further call.
-    pub(crate) fn any(&self) -> Result<Address, Fault> {
+    pub(crate) fn any(&self) -> Address {
         let mut roster = self.roster();
         let mut nodes: Vec<_> = roster.answered.iter().map(|(node, _)| node.clone()).collect();
         for node in self.sentinels.seeds.iter().chain(&roster.learnt) {
@@ -178,7 +178,7 @@ impl Sentinels {
         }
         let node = &nodes[self.turn.fetch_add(1, Ordering::Relaxed) % nodes.len()];
         roster.listened_to = Some(node.clone());
-        self.sentinel(node)
+        self.sentinels.of(node)
     }
 
     /// Whether the sentinel that the client listens to did not answer, or does not know of the latest failover.
@@ -189,10 +189,6 @@ impl Sentinels {
         };
         let ours = |(node, _): &&(Node, u64)| Some(node) == roster.listened_to.as_ref();
         roster.answered.iter().find(ours).is_none_or(|(_, epoch)| *epoch < newest)
-    }
-
-    fn sentinel(&self, node: &Node) -> Result<Address, Fault> {
-        self.sentinels.of(node).map_err(|error| Fault::NotSent(said(error.to_string())))
     }
 
     fn everybody(&self) -> Vec<Node> {
@@ -226,7 +222,7 @@ impl Sentinels {
 
     async fn ask(&self, node: &Node) -> Result<Told, Fault> {
         let asked = async {
-            let dialled = self.sentinel(node)?.connect_for_once().await?;
+            let dialled = self.sentinels.of(node).connect_for_once().await?;
             let mut pipe = pipe();
             pipe.cmd("SENTINEL").arg("MASTER").arg(&self.service);
             pipe.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);

@@ -172,10 +172,9 @@ impl Inner {
             let stop = CancellationToken::new();
             home.stop = Some(stop.clone());
             drop(homes);
-            let Ok(address) = cluster.address(&node) else { continue };
+            let destination = Destination::Fixed(Arc::new(cluster.address(&node)));
             let (home, expected) = (Some(node), cluster.expected());
             let duty = ChannelLink { inner: Arc::clone(self), home, expected, link };
-            let destination = Destination::Fixed(Arc::new(address));
             let (task, _) = LinkTask::new(destination, Arc::new(duty), self.generations.clone());
             cluster.run(|ends| async move {
                 stop.run_until_cancelled(task.run(ends)).await;

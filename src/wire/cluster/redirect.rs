@@ -51,7 +51,7 @@ pub(crate) async fn next_hop(
         }
         Redirect::TryAgain | Redirect::CrossSlot => return Err(fault),
     };
-    let shard = cluster.shard(&next)?;
+    let shard = cluster.shard(&next);
     // The request did not run, so it may wait a little before it is sent again.
     let _ = timeout(cluster.response_timeout, shard.up()).await;
     Ok(Hop { shard, is_asking })
@@ -80,7 +80,7 @@ mod tests {
         // Its links never connect.
         let crew = Crew { spawn: Box::new(std::mem::forget), stop: CancellationToken::new() };
         let cluster = Cluster::new(addresses, &config, crew, Arc::new(|_| ()));
-        let answering = cluster.shard(&Node::new("127.0.0.1", 7000)).unwrap();
+        let answering = cluster.shard(&Node::new("127.0.0.1", 7000));
         let (slot, to) = (Slot::new(5).unwrap(), "127.0.0.1:7001".into());
         let moved = Fault::Redirected(Redirect::Moved { slot, to }, said("MOVED"));
         let asked = Instant::now();
