@@ -10,7 +10,7 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -116,11 +116,23 @@ const TRIED: Duration = Duration::from_millis(100);
 #[derive(Clone)]
 pub(crate) struct Link {
     state: watch::Receiver<State>,
+    shared: Arc<Shared>,
+}
+
+/// What the task and its views share.
+#[derive(Default)]
+struct Shared {
     /// The newest generation whose server must not be trusted: it answers like a replica, or is behind.
-    suspects: Arc<watch::Sender<u64>>,
+    suspects: watch::Sender<u64>,
     /// Signalled when the server is worth another try at once.
-    worth_a_try: Arc<Notify>,
-    outage: Arc<Mutex<Option<Outage>>>,
+    worth_a_try: Notify,
+    outage: Mutex<Option<Outage>>,
+}
+
+impl Shared {
+    fn outage(&self) -> MutexGuard<'_, Option<Outage>> {
+        self.outage.lock().expect("no panic under this lock")
+    }
 }
 
 impl Link {
@@ -138,17 +150,13 @@ impl Link {
 
     /// Since when the server has answered nothing, if there is no connection.
     pub(crate) fn down_since(&self) -> Option<Instant> {
-        self.outage().map(|outage| outage.since)
-    }
-
-    fn outage(&self) -> Option<Outage> {
-        *self.outage.lock().expect("no panic under this lock")
+        self.shared.outage().map(|outage| outage.since)
     }
 
     /// Waits until there is a connection, or an attempt to connect has just failed. Has the task try now, if it pauses.
     pub(crate) async fn tried_now(&self) {
         let mut state = self.state.clone();
-        let tried = || self.outage().and_then(|outage| outage.tried);
+        let tried = || self.shared.outage().and_then(|outage| outage.tried);
         while state.borrow_and_update().as_ref().is_err_and(Fault::is_passing) {
             match tried() {
                 Some(tried) if tried.elapsed() < TRIED => return,
@@ -169,12 +177,12 @@ impl Link {
     /// Has the task try at once to connect to a server that it could not use. Otherwise it pauses for up to a second
     /// between two tries: so a replica that becomes a primary would be out of reach for that long.
     pub(crate) fn try_now(&self) {
-        self.worth_a_try.notify_one();
+        self.shared.worth_a_try.notify_one();
     }
 
     /// Has the task replace a connection whose server must not be trusted.
     pub(crate) fn suspect(&self, generation: u64) {
-        self.suspects.send_if_modified(|newest| {
+        self.shared.suspects.send_if_modified(|newest| {
             let newer = generation > *newest;
             *newest = generation.max(*newest);
             newer
@@ -189,9 +197,7 @@ pub(crate) struct LinkTask {
     found: Option<Found>,
     duty: Arc<dyn Duty>,
     state: watch::Sender<State>,
-    suspects: watch::Receiver<u64>,
-    worth_a_try: Arc<Notify>,
-    outage: Arc<Mutex<Option<Outage>>>,
+    shared: Arc<Shared>,
     generations: Generations,
     generation: u64,
     pause: Duration,
@@ -212,32 +218,20 @@ impl LinkTask {
         generations: Generations,
     ) -> (Self, Link) {
         let (state, seen) = watch::channel(Err(Fault::NotSent(said("not connected yet"))));
-        let (suspects, suspected) = watch::channel(0);
-        let worth_a_try = Arc::<Notify>::default();
-        let link = Link {
-            state: seen,
-            suspects: Arc::new(suspects),
-            worth_a_try: Arc::clone(&worth_a_try),
-            outage: Arc::default(),
+        let link = Link { state: seen, shared: Arc::default() };
+        let task = Self {
+            destination,
+            found: None,
+            duty,
+            state,
+            shared: Arc::clone(&link.shared),
+            generations,
+            generation: 0,
+            pause: SHORTEST_PAUSE,
+            first: None,
+            was_up: false,
         };
-        let outage = Arc::clone(&link.outage);
-        (
-            Self {
-                destination,
-                found: None,
-                duty,
-                state,
-                suspects: suspected,
-                worth_a_try,
-                outage,
-                generations,
-                generation: 0,
-                pause: SHORTEST_PAUSE,
-                first: None,
-                was_up: false,
-            },
-            link,
-        )
+        (task, link)
     }
 
     /// Opens the first connection, so that a caller learns at once why there is none.
@@ -321,7 +315,7 @@ impl LinkTask {
                 () = pause => {}
                 // There is no reason to wait for a server that has not been tried.
                 () = self.destination.left(self.found.as_ref()) => {}
-                () = self.worth_a_try.notified() => self.pause = SHORTEST_PAUSE,
+                () = self.shared.worth_a_try.notified() => self.pause = SHORTEST_PAUSE,
             }
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
             match self.establish().await {
@@ -343,7 +337,7 @@ impl LinkTask {
         tracing::info!(link = name, generation, %server, "connected");
         meters::connected(name, std::mem::replace(&mut self.was_up, true));
         let since = Instant::now();
-        *self.outage.lock().expect("no panic under this lock") = None;
+        *self.shared.outage() = None;
         self.show(Ok(live));
         self.duty.up(generation);
         let fault = tokio::select! {
@@ -366,7 +360,7 @@ impl LinkTask {
 
     /// The server has answered nothing since then, or since an earlier time that is known.
     fn is_down(&self, since: Instant, tried: Option<Instant>) {
-        let mut outage = self.outage.lock().expect("no panic under this lock");
+        let mut outage = self.shared.outage();
         let since = outage.map_or(since, |outage| outage.since);
         *outage = Some(Outage { since, tried });
     }
@@ -389,11 +383,8 @@ impl LinkTask {
     }
 
     async fn suspected(&self, generation: u64) -> Fault {
-        let mut suspects = self.suspects.clone();
-        if suspects.wait_for(|suspect| *suspect >= generation).await.is_err() {
-            // No link is left that could suspect this connection.
-            pending::<()>().await;
-        }
+        // This task has the sender, too.
+        let _ = self.shared.suspects.subscribe().wait_for(|newest| *newest >= generation).await;
         Fault::Distrusted(said("the server can no longer be trusted"))
     }
 }
