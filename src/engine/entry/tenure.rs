@@ -6,7 +6,7 @@
 //! 3. A reader may join a read of its client: then both are holds of one tenure. Each reader leaves separately, and the last
 //!    one releases the tenure.
 //!
-//! `tenure/hand_over.rs`: from holder to holder. `tenure/shared_read.rs`: readers that join. `tenure/ending.rs`: what is left to be done.
+//! `tenure/hand_over.rs`: from holder to holder, and readers that join. `tenure/ending.rs`: what is left to be done.
 //! `tenure/renewal.rs`: what the watchdog does. `tenure/loss.rs`: how it is lost. `tenure/count_job.rs`: whether
 //! a background job has to write the hold count. `tenure/session.rs`: whether it is suspended.
 
@@ -19,10 +19,10 @@ mod loss;
 mod owner_holds;
 mod renewal;
 mod session;
-mod shared_read;
 mod timetable;
 mod wheel;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -49,7 +49,6 @@ pub(crate) use timetable::Timetable;
 
 use count_job::Telling;
 use lifetime::Lifetime;
-use shared_read::SharedRead;
 use wheel::TimerSlot;
 
 /// One grant by Redis to this client.
@@ -80,8 +79,9 @@ struct State {
     holds: u32,
     /// The callers that it was handed on to, and that still stand in the server's line under these owner fields.
     served: Vec<TenureId>,
-    /// The holds that have not ended, once a second caller has joined.
-    shared_read: Option<Box<SharedRead>>,
+    /// The numbers of the holds that have not ended, once a second caller has joined.
+    #[expect(clippy::box_collection, reason = "few tenures are shared, and each has space for it")]
+    shared_read: Option<Box<BTreeSet<u16>>>,
     /// The holds that the owner has or asks for within this one. The server lets them in beside this one, so no other caller
     /// may take over this tenure.
     inner: Weak<()>,
@@ -278,7 +278,7 @@ impl Tenure {
     pub(crate) fn count_of(&self, hand_over: u16) -> u32 {
         let state = self.state();
         match &state.shared_read {
-            Some(read) => u32::from(read.has(hand_over)),
+            Some(read) => u32::from(read.contains(&hand_over)),
             None => state.holds,
         }
     }
@@ -390,7 +390,7 @@ impl State {
     fn ended(&self, hand_over: u16) -> Option<Ended> {
         // A holder that has left has released its hold, even if the tenure is lost later.
         let left = match &self.shared_read {
-            Some(read) => !read.has(hand_over),
+            Some(read) => !read.contains(&hand_over),
             None => self.hand_overs != hand_over || self.holds == 0,
         };
         if left { Some(Ended::Released) } else { self.ended }
@@ -401,7 +401,7 @@ impl State {
         self.hand_overs += 1;
         self.holds += 1;
         if let Some(read) = &mut self.shared_read {
-            read.enter(self.hand_overs);
+            read.insert(self.hand_overs);
         }
         self.warned_of_deadlock = false;
         (self.owner_holds, self.is_mixed) = (Weak::new(), false);

@@ -1,7 +1,8 @@
 //! How a tenure goes from holder to holder within its client: the last holder leaves it, and the next one picks it up,
 //! within a budget. Otherwise it ends, and the client gives it back. `side_by_side.rs` knows the reads and permits that
-//! rest, and `caller/pick_up.rs` takes one.
+//! rest, and which read may be joined; `caller/pick_up.rs` takes one, or joins.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::engine::compact_instant::CompactInstant;
@@ -56,7 +57,7 @@ impl Tenure {
         let holds = holds.min(state.holds);
         state.holds -= holds;
         if let Some(read) = &mut state.shared_read {
-            read.leave(hand_over);
+            read.remove(&hand_over);
         }
         let is_last = state.holds == 0 || state.shared_read.is_some();
         let _ended = is_last.then(|| state.counted.end(hand_over));
@@ -141,13 +142,13 @@ impl Tenure {
     }
 
     /// How old the server's report is that no waiter stands in line: zero if it is fresh, or else as old as the grant.
-    pub(crate) fn age_of_report(&self, now: CompactInstant, is_fresh: bool) -> Duration {
+    fn age_of_report(&self, now: CompactInstant, is_fresh: bool) -> Duration {
         if is_fresh { Duration::ZERO } else { now.saturating_duration_since(self.granted) }
     }
 
     /// A grant by message has a short lease. If the reserve were longer than a third of it, such a tenure would never be
     /// handed on.
-    pub(crate) fn budget(&self, budget: Budget) -> Budget {
+    fn budget(&self, budget: Budget) -> Budget {
         Budget { reserve: budget.reserve.min(self.lease / 3), ..budget }
     }
 
@@ -175,6 +176,20 @@ impl Tenure {
         drop(state);
         drop(kept);
         PickUp::Held(hand_over)
+    }
+
+    /// A caller joins the read of another caller of its client. Returns the number of its hold, or `None` if the caller
+    /// has to ask Redis.
+    pub(crate) fn join(&self, budget: Budget) -> Option<u16> {
+        let now = CompactInstant::now();
+        let mut state = self.state_at(now);
+        let is_held = state.ended.is_none() && state.holds > 0 && state.holder.wish.owner.is_none();
+        if !is_held || !state.allows(self.budget(budget), self.age_of_report(now, false), now) {
+            return None;
+        }
+        let first = state.hand_overs;
+        state.shared_read.get_or_insert_with(|| Box::new(BTreeSet::from([first])));
+        Some(state.next_hold(&self.keys))
     }
 
     /// Ends an idle tenure that no caller waits for.
