@@ -28,9 +28,8 @@ struct LaneJobs {
 /// The jobs that are not done.
 #[derive(Default)]
 pub(crate) struct Backlog {
-    plain: LaneJobs,
-    others: LaneJobs,
-    counts: LaneJobs,
+    /// By lane.
+    lanes: [LaneJobs; 3],
     /// Jobs by the time of their next try.
     later: BTreeMap<(Instant, u64), Job>,
     seen: u64,
@@ -116,11 +115,7 @@ impl Backlog {
     }
 
     fn lane(&mut self, lane: Lane) -> &mut LaneJobs {
-        match lane {
-            Lane::Plain => &mut self.plain,
-            Lane::Others => &mut self.others,
-            Lane::Counts => &mut self.counts,
-        }
+        &mut self.lanes[lane as usize]
     }
 }
 

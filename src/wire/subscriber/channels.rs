@@ -59,10 +59,7 @@ impl Channels {
             return name;
         }
         let name: Arc<str> = name.into();
-        self.left.remove(&name);
-        let channel = Channel { subscribers: 1, phase: Phase::Wanted, idle_since: None };
-        self.all.insert(Arc::clone(&name), channel);
-        self.wanted.push_back(Arc::clone(&name));
+        self.adopt(Arc::clone(&name), 1);
         name
     }
 
@@ -146,7 +143,7 @@ impl Channels {
         moved
     }
 
-    /// Takes over a channel from another server.
+    /// Has a channel subscribed that is new here, or comes from another server.
     pub(super) fn adopt(&mut self, name: Arc<str>, subscribers: usize) {
         self.left.remove(&name);
         let channel = Channel { subscribers, phase: Phase::Wanted, idle_since: None };
