@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 /// This pause, shorter or longer by up to half.
 pub(crate) fn jittered(pause: Duration) -> Duration {
@@ -27,5 +27,13 @@ pub(crate) async fn sleep_until_if(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,
         None => pending().await,
+    }
+}
+
+/// The output of the work, if it is done in time.
+pub(crate) async fn in_time<T>(until: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+    match until {
+        None => Some(work.await),
+        Some(until) => timeout_at(until, work).await.ok(),
     }
 }

@@ -16,7 +16,8 @@ use crate::error::{Error, Result};
 use crate::guards::{Guard, MultiGuard, MultiHold};
 use crate::locks::handle::Handle;
 use crate::locks::lock::Lock;
-use crate::locks::retry::{Retry, in_time};
+use crate::locks::retry::Retry;
+use crate::pause::in_time;
 
 /// A script that takes more locks would block the server's other clients for too long.
 const MOST: usize = 1_000;

@@ -17,7 +17,8 @@ use crate::engine::Keepers;
 use crate::error::{Error, Result, said};
 use crate::guards::{Guard, GuardSet, RedGuard, RedHold, STRAGGLERS, grace};
 use crate::locks::lock::Lock;
-use crate::locks::retry::{Retry, in_time};
+use crate::locks::retry::Retry;
+use crate::pause::in_time;
 
 /// How long a call waits in one line before it joins the next one too. If all calls stood in all lines at once, each
 /// server would grant its lock to a different call, and no call would have a majority. So they queue at one server, and

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use crate::error::{Error, Result};
 use crate::pause::jittered;
@@ -52,13 +52,5 @@ impl Retry {
             Self { held: false, .. } => Err(Error::cut_off(limit)),
             Self { held: true, .. } => Ok(None),
         }
-    }
-}
-
-/// The output of the work, if it is done in time.
-pub(crate) async fn in_time<T>(until: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
-    match until {
-        None => Some(work.await),
-        Some(until) => timeout_at(until, work).await.ok(),
     }
 }

@@ -15,10 +15,11 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::{Value, pipe};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::error::{Result, said};
+use crate::pause::in_time;
 use crate::wire::address::{Address, Addresses};
 use crate::wire::fault::{self, Fault};
 use crate::wire::node::Node;
@@ -205,10 +206,7 @@ impl Sentinels {
         let mut asked: FuturesUnordered<_> = self.everybody().into_iter().map(ask).collect();
         let (mut answers, mut until) = (Vec::new(), None);
         loop {
-            let next = match until {
-                Some(until) => timeout_at(until, asked.next()).await.ok().flatten(),
-                None => asked.next().await,
-            };
+            let next = in_time(until, asked.next()).await.flatten();
             let Some((node, told)) = next else { break };
             if until.is_none() && matches!(told, Ok(Told { primary: Some(_), .. })) {
                 until = Some(Instant::now() + COMPANY);

@@ -16,9 +16,10 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use crate::engine::entry::Entry;
+use crate::pause::in_time;
 
 /// So many entries may lie here although they have gone.
 const FEW: usize = 64;
@@ -63,11 +64,7 @@ impl Lookout {
     /// Sleeps as long as there is nothing to look at, and until the next alarm at most.
     pub(crate) async fn sleep(&self, alarm: Option<Instant>) {
         // An entry that has come since the last look has left a word here.
-        let first = self.first.notified();
-        match alarm {
-            Some(at) => _ = timeout_at(at, first).await,
-            None => first.await,
-        }
+        in_time(alarm, self.first.notified()).await;
     }
 
     /// Pauses. Returns all entries that are watched by then.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use futures_util::TryFutureExt;
 use futures_util::future::try_join;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::engine::caller::{AcquireOptions, Caller, Keepers, LinedUp, Past, Patience, stand_by};
 use crate::engine::core::Engine;
@@ -26,6 +26,7 @@ use crate::engine::grant::Holder;
 use crate::engine::releaser::Job;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
+use crate::pause::in_time;
 
 /// Why a wait for a [`Condition`](crate::Condition) ended. [`Guard::wait_for`](crate::Guard::wait_for) returns it, and
 /// has an example.
@@ -133,11 +134,7 @@ impl Waiter {
             if early.is_some() {
                 return Ok(early);
             }
-            let notified = notified.map_ok(Some);
-            match until {
-                Some(until) => timeout_at(until, notified).await.unwrap_or(Ok(None)),
-                None => notified.await,
-            }
+            in_time(until, notified.map_ok(Some)).await.unwrap_or(Ok(None))
         };
         // The future of the line is polled while the release is in flight: a waiter has to show signs of life.
         let ((), notice) = try_join(pin!(self.give_back()), pin!(notified)).await?;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use redis::{PushInfo, PushKind, ServerError, Value, cmd, pipe};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
-use crate::pause::jittered;
+use crate::pause::{jittered, sleep_until_if};
 use crate::slot::Slot;
 use crate::wire::address::{Expected, Hello};
 use crate::wire::fault::{self, Fault, Redirect};
@@ -202,10 +202,7 @@ impl ChannelLink {
     /// Sleeps until the next channel expires, if there is one.
     async fn next_expiry(&self) {
         let next = self.at(|channels| channels.expires_next(self.inner.linger));
-        match next {
-            Some(at) => sleep_until(at).await,
-            None => std::future::pending().await,
-        }
+        sleep_until_if(next).await;
     }
 }
 
