@@ -74,7 +74,7 @@ pub struct Blocking<T> {
 /// What all handles and guards of one client share.
 struct Shared {
     client: client::Client,
-    runtime: Option<Background>,
+    runtime: Background,
 }
 
 /// The runtime of a client. Its drop blocks nobody, so it may happen anywhere.
@@ -106,8 +106,7 @@ impl Drop for Background {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let Some(runtime) = self.runtime.take() else { return };
-        let client = self.client.clone();
+        let (runtime, client) = (Background(self.runtime.0.take()), self.client.clone());
         let close = move || runtime.block_on(client.close());
         if Handle::try_current().is_err_and(|error| error.is_missing_context()) {
             close();
@@ -139,19 +138,12 @@ impl<T> Blocking<T> {
     /// In asynchronous code, and if the call panics.
     #[track_caller]
     pub fn block_on<R>(&self, call: impl AsyncFnOnce(&T) -> R) -> R {
-        self.client.block_on(call(&self.inner))
+        self.client.runtime.block_on(call(&self.inner))
     }
 
     /// Something else of the same client.
     fn with<U>(&self, inner: U) -> Blocking<U> {
         Blocking { inner, client: Arc::clone(&self.client) }
-    }
-}
-
-impl Shared {
-    #[track_caller]
-    fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.runtime.as_ref().expect("it runs until it is dropped").block_on(future)
     }
 }
 
@@ -208,7 +200,7 @@ macro_rules! turns {
 macro_rules! gets {
     ($T:ident::$call:ident($($arg:ident: $A:ty),*)) => {
         blocks!($T::$call, pub fn $call(&self, $($arg: $A),*) -> Result<Guard> {
-            self.client.block_on(self.inner.$call($($arg),*)).map(|guard| self.with(guard.into()))
+            self.client.runtime.block_on(self.inner.$call($($arg),*)).map(|guard| self.with(guard.into()))
         });
     };
 }
@@ -217,7 +209,7 @@ macro_rules! gets {
 macro_rules! tries {
     ($T:ident::$call:ident($($arg:ident: $A:ty),*)) => {
         blocks!($T::$call, pub fn $call(&self, $($arg: $A),*) -> Result<Option<Guard>> {
-            let got = self.client.block_on(self.inner.$call($($arg),*))?;
+            let got = self.client.runtime.block_on(self.inner.$call($($arg),*))?;
             Ok(got.map(|guard| self.with(guard.into())))
         });
     };
@@ -227,7 +219,7 @@ macro_rules! tries {
 macro_rules! asks {
     ($T:ident::$call:ident($($arg:ident: $A:ty),*) -> $R:ty) => {
         blocks!($T::$call, pub fn $call(&self, $($arg: $A),*) -> Result<$R> {
-            self.client.block_on(self.inner.$call($($arg),*))
+            self.client.runtime.block_on(self.inner.$call($($arg),*))
         });
     };
 }
@@ -275,7 +267,7 @@ impl ClientBuilder {
     pub fn connect_blocking(self) -> Result<Client> {
         let runtime = Background::start()?;
         let client = runtime.block_on(self.connect())?;
-        let shared = Shared { client: client.clone(), runtime: Some(runtime) };
+        let shared = Shared { client: client.clone(), runtime };
         Ok(Client { inner: client, client: Arc::new(shared) })
     }
 }
@@ -314,7 +306,7 @@ impl Client {
     /// In asynchronous code.
     #[track_caller]
     pub fn drain(&self, limit: Duration) -> bool {
-        self.client.block_on(self.inner.drain(limit))
+        self.client.runtime.block_on(self.inner.drain(limit))
     }
 
     /// Same as [`Client::close`](crate::Client::close), but blocks this thread.
@@ -323,7 +315,7 @@ impl Client {
     /// In asynchronous code.
     #[track_caller]
     pub fn close(&self) {
-        self.client.block_on(self.inner.close());
+        self.client.runtime.block_on(self.inner.close());
     }
 }
 
@@ -390,14 +382,14 @@ impl Guard {
     blocks!(
         Guard::unlock,
         pub fn unlock(self) -> Result<()> {
-            self.client.block_on(self.inner.unlock())
+            self.client.runtime.block_on(self.inner.unlock())
         }
     );
 
     #[track_caller]
     fn run<T>(self, work: impl FnOnce(Hold) -> T) -> Result<T> {
         let output = work(self.inner.hold());
-        match self.client.block_on(self.inner.finish()) {
+        match self.client.runtime.block_on(self.inner.finish()) {
             Err(lost @ Error::Lost { .. }) => Err(lost),
             // The work was done in time, even if the release fails.
             _ => Ok(output),
