@@ -162,14 +162,16 @@ impl RedLock {
         loop {
             won = match self.judge(self.ask_all(won).await) {
                 Judged::Won(guard) => return Ok(guard),
-                Judged::Held(held, kept) => {
+                Judged::Held(held, mut kept) => {
                     retry.is_held();
-                    let (won, silent) = self.wait_for(&held, kept, apart).await?;
+                    let (mut won, silent) = self.park(self.lines(&held), &mut kept, apart).await?;
+                    kept.append(&mut won);
+                    self.refresh(&mut kept).await;
                     match silent {
                         None => retry.answered(),
                         Some(error) => retry.failed(error, self.ride_out()).await?,
                     }
-                    won
+                    kept
                 }
                 Judged::Failed(error) => {
                     retry.failed(error, self.ride_out()).await?;
@@ -380,21 +382,6 @@ impl RedLock {
     /// left, since a round takes a small part of the lease.
     fn is_fresh(&self, at: usize, guard: &Guard) -> bool {
         guard.rest_of_lease() > self.locks[at].handle.whole_lease() / 2
-    }
-
-    /// Waits until a held server may have become free. Returns the parts that it granted, and those of `kept` that the
-    /// call has not released and that could be extended to a whole lease. Also returns the last error, if no server has
-    /// answered meanwhile.
-    async fn wait_for(
-        &self,
-        held: &[usize],
-        mut kept: BTreeMap<usize, Guard>,
-        apart: Duration,
-    ) -> Result<(BTreeMap<usize, Guard>, Option<Error>)> {
-        let (mut won, silent) = self.park(self.lines(held), &mut kept, apart).await?;
-        kept.append(&mut won);
-        self.refresh(&mut kept).await;
-        Ok((kept, silent))
     }
 
     /// The held servers at which a call queues, in the order in which it joins their lines.
