@@ -164,7 +164,8 @@ impl Engine {
             patience: self.config.response(),
         };
         self.spawn(watchdog.run(stop.clone()));
-        self.spawn(gather(self.requests.clone(), stop.clone()));
+        let (requests, gathering) = (self.requests.clone(), stop.clone());
+        self.spawn(async move { _ = gathering.run_until_cancelled(requests.run()).await });
         self.spawn(releaser.run(self.closing.clone(), stop.clone()));
         if let Some(app) = &self.config.describe {
             let key = of_client(&self.config.prefix, &self.client);
@@ -273,18 +274,11 @@ impl To {
         (heard, on_change): (impl Fn(&str, Heard<'_>) + Send + Sync + 'static, OnChange),
         first: First,
     ) -> Result<(Commands, Subscriber), Fault> {
-        match self {
-            Self::One(address) => {
-                let destination = Destination::Fixed(Arc::new(*address));
-                link_to_one(destination, common, &crew, config, (heard, on_change), first).await
-            }
+        let (destination, watched) = match self {
+            Self::One(address) => (Destination::Fixed(Arc::new(*address)), None),
             Self::Sentinel(sentinels) => {
                 let sentinels = Arc::new(*sentinels);
-                let destination = Destination::Primary(Arc::clone(&sentinels));
-                let hears = (heard, on_change);
-                let linked = link_to_one(destination, common, &crew, config, hears, first).await?;
-                (crew.spawn)(Box::pin(watch_failovers(sentinels, crew.stop.clone())));
-                Ok(linked)
+                (Destination::Primary(Arc::clone(&sentinels)), Some(sentinels))
             }
             Self::Cluster(addresses) => {
                 let cluster = Arc::new(Cluster::new(*addresses, config, crew, on_change));
@@ -294,31 +288,24 @@ impl To {
                 let linger = config.linger();
                 let subscriber = Subscriber::in_cluster(Arc::clone(&cluster), linger, heard);
                 cluster.run(|stop| Arc::clone(&cluster).keep_map(subscriber.clone(), stop));
-                Ok((Commands::in_cluster(cluster, common), subscriber))
+                return Ok((Commands::in_cluster(cluster, common), subscriber));
             }
+        };
+        let session = common.session.clone();
+        let (commands, mut command_link) =
+            Commands::new(destination.clone(), common, config, on_change);
+        let (subscriber, mut subscriber_link) =
+            Subscriber::new(destination, config.linger(), session, heard);
+        if first == First::Now {
+            tokio::try_join!(command_link.start(), subscriber_link.start())?;
         }
+        (crew.spawn)(Box::pin(command_link.run(crew.stop.clone())));
+        (crew.spawn)(Box::pin(subscriber_link.run(crew.stop.clone())));
+        if let Some(sentinels) = watched {
+            (crew.spawn)(Box::pin(watch_failovers(sentinels, crew.stop.clone())));
+        }
+        Ok((commands, subscriber))
     }
-}
-
-async fn link_to_one(
-    destination: Destination,
-    common: CommonArgs,
-    crew: &Crew,
-    config: &Config,
-    (heard, on_change): (impl Fn(&str, Heard<'_>) + Send + Sync + 'static, OnChange),
-    first: First,
-) -> Result<(Commands, Subscriber), Fault> {
-    let session = common.session.clone();
-    let (commands, mut command_link) =
-        Commands::new(destination.clone(), common, config, on_change);
-    let (subscriber, mut subscriber_link) =
-        Subscriber::new(destination, config.linger(), session, heard);
-    if first == First::Now {
-        tokio::try_join!(command_link.start(), subscriber_link.start())?;
-    }
-    (crew.spawn)(Box::pin(command_link.run(crew.stop.clone())));
-    (crew.spawn)(Box::pin(subscriber_link.run(crew.stop.clone())));
-    Ok((commands, subscriber))
 }
 
 /// A random id: a UUID of version 8. Redisson's ids have version 4. So in a queue that both share, our scripts can tell
@@ -336,10 +323,6 @@ fn orphans(outbox: Outbox) -> impl Fn(&Acquire, Option<Answer>) + Send + Sync {
             outbox.put(job);
         }
     }
-}
-
-async fn gather(requests: Requests, stop: CancellationToken) {
-    stop.run_until_cancelled(requests.run()).await;
 }
 
 /// How long a line is kept in which no client shows a sign of life. One contender of each client asks at least once in
