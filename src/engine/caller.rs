@@ -65,9 +65,22 @@ pub(crate) async fn stand_by(
     };
     let visit = engine.visit(keys, wish.permits, true)?;
     let (engine, started) = (Arc::clone(engine), Instant::now());
-    let lined_up = Some(Arc::clone(lined_up));
-    let caller = Caller { engine, options, started, known: None, lined_up };
-    caller.stand_by(&visit).await
+    let caller =
+        Caller { engine, options, started, known: None, lined_up: Some(Arc::clone(lined_up)) };
+    loop {
+        // The entry belongs to this caller, so nobody else has the permit.
+        let permit = match visit.try_permit() {
+            Some(permit) => permit,
+            None => caller.queue(&visit, Ticket::default()).await?,
+        };
+        let work = caller.clone().contend(permit, None, false);
+        if let Some(notified) = caller.contest(&visit, work).await {
+            return notified;
+        }
+        if lined_up.is_so() {
+            return Ok(None);
+        }
+    }
 }
 
 /// One caller that wants the lock. In a contest, a clone of it asks.
@@ -247,24 +260,6 @@ impl Caller {
             // no limit rejects it.
             counted.get_or_insert_with(|| self.engine.count_again(&visit.entry.keys));
             permit = self.queue(visit, ticket).await?;
-        }
-    }
-
-    async fn stand_by(self, visit: &Visit) -> Result<Option<Hold>> {
-        loop {
-            // The entry belongs to this caller, so nobody else has the permit.
-            let permit = match visit.try_permit() {
-                Some(permit) => permit,
-                None => self.queue(visit, Ticket::default()).await?,
-            };
-            if let Some(notified) =
-                self.contest(visit, self.clone().contend(permit, None, false)).await
-            {
-                return notified;
-            }
-            if self.lined_up.as_ref().is_some_and(|lined_up| lined_up.is_so()) {
-                return Ok(None);
-            }
         }
     }
 

@@ -116,8 +116,22 @@ async fn attempt_once(
     wanted: &[(Arc<Keys>, Lease)],
     patience: Patience,
 ) -> Result<AttemptAll, Fault> {
-    let acquires = wanted.iter().map(|wanted| asked(engine, wanted, patience));
-    attempt_all(engine, acquires.collect::<Result<_, _>>()?).await
+    let manner = if patience.is_none() { Manner::Once } else { Manner::Wait };
+    let acquire = |(keys, lease): &(Arc<Keys>, Lease)| {
+        Ok::<_, Fault>(Acquire {
+            keys: Arc::clone(keys),
+            id: engine.next_tenure(),
+            lease: engine.lease(*lease),
+            manner,
+            permits: 1,
+            within: None,
+            place: 0,
+            secret: Secret::default(),
+            old: None,
+            debt: engine.debts.incur()?,
+        })
+    };
+    attempt_all(engine, wanted.iter().map(acquire).collect::<Result<_, _>>()?).await
 }
 
 fn begin_all(
@@ -135,23 +149,4 @@ fn begin_all(
     // Begin each of them even if one fails: a closed client releases all of them.
     let begun: Vec<_> = begun.collect();
     Ok(AllOrNone::Held(begun.into_iter().collect::<Result<_>>()?))
-}
-
-fn asked(
-    engine: &Engine,
-    (keys, lease): &(Arc<Keys>, Lease),
-    patience: Patience,
-) -> Result<Acquire, Fault> {
-    Ok(Acquire {
-        keys: Arc::clone(keys),
-        id: engine.next_tenure(),
-        lease: engine.lease(*lease),
-        manner: if patience.is_none() { Manner::Once } else { Manner::Wait },
-        permits: 1,
-        within: None,
-        place: 0,
-        secret: Secret::default(),
-        old: None,
-        debt: engine.debts.incur()?,
-    })
 }

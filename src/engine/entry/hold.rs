@@ -94,8 +94,7 @@ impl Hold {
     /// Same as [`Guard::remaining`](crate::Guard::remaining).
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        let now = self.now();
-        now.tenure.remaining(now.hand_over)
+        self.remaining_before(Duration::ZERO)
     }
 
     /// How long it can be believed until so much earlier than its end, or a third of its session's patience earlier.

@@ -193,12 +193,8 @@ impl Tenure {
         self.state().ended == Some(Ended::Lost)
     }
 
-    /// Compares clocks, so it is right even if no task of this process has run for a while.
-    pub(crate) fn remaining(&self, hand_over: u16) -> Duration {
-        self.remaining_before(hand_over, Duration::ZERO)
-    }
-
-    /// The same, so much earlier: see [`State::believed_until_before`].
+    /// How long it can be believed until so much earlier than its end: see [`State::believed_until_before`]. Compares clocks, so
+    /// it is right even if no task of this process has run for a while.
     pub(crate) fn remaining_before(&self, hand_over: u16, margin: Duration) -> Duration {
         self.until(hand_over, |state| state.believed_until_before(margin))
     }
