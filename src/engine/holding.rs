@@ -5,7 +5,6 @@
 
 mod condition;
 mod mark_calls;
-mod unanswered_count;
 mod unlock;
 
 use std::time::Duration;
@@ -24,8 +23,6 @@ use crate::wire::{Fault, Renewal};
 
 pub use condition::Woken;
 pub(crate) use condition::{Notice, wait_at};
-
-use unanswered_count::UnansweredCount;
 
 /// The most holds of one owner. More of them indicate endless recursion.
 const MOST_HOLDS: u32 = 65_535;
@@ -163,5 +160,32 @@ impl Engine {
         let answers =
             self.commands.acknowledged(keys)?.renew(&[Renewal { keys, id: *id, ttl }]).await?;
         answers.into_iter().next().unwrap_or(Ok(false))
+    }
+}
+
+/// A request in flight that writes how often a re-entrant lock is held. If this is dropped before the request is known to have
+/// arrived, the releaser repeats it in the background (`releaser.rs`).
+struct UnansweredCount<'a> {
+    engine: &'a Engine,
+    job: Option<Job>,
+}
+
+impl<'a> UnansweredCount<'a> {
+    fn new(engine: &'a Engine, job: Job) -> Self {
+        Self { engine, job: Some(job) }
+    }
+
+    /// The request has arrived.
+    fn confirmed(mut self) {
+        self.job = None;
+    }
+}
+
+impl Drop for UnansweredCount<'_> {
+    fn drop(&mut self) {
+        if let Some(mut job) = self.job.take() {
+            job.may_have_run();
+            self.engine.outbox.put(job);
+        }
     }
 }

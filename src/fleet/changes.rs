@@ -1,10 +1,10 @@
-//! The changes of one candidate: it begins to lead, or stops leading.
+//! Whether one candidate leads now, which its handles share, and the changes: it begins to lead, or stops leading.
 
 use std::fmt;
+use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::fleet::candidacy::Candidacy;
 use crate::fleet::term::Term;
 
 /// Reports when this candidate begins to lead, and when it stops: see [`Election::changes`](crate::Election::changes).
@@ -56,5 +56,45 @@ impl Changes {
 impl fmt::Debug for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Changes").field("term", &self.term()).finish_non_exhaustive()
+    }
+}
+
+/// Whether the candidate leads now. Its handles share it.
+#[derive(Clone, Default)]
+pub(crate) struct Candidacy(Arc<watch::Sender<Option<Term>>>);
+
+impl Candidacy {
+    pub(crate) fn term(&self) -> Option<Term> {
+        self.0.borrow().clone().filter(Term::is_leader)
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Option<Term>> {
+        self.0.subscribe()
+    }
+
+    /// The candidate leads until the returned value is dropped, or its next term begins.
+    pub(crate) fn begin(&self, term: &Term) -> Leading {
+        self.0.send_replace(Some(term.clone()));
+        Leading { candidacy: self.clone(), term: term.clone() }
+    }
+}
+
+/// Its drop ends the term, even if the runtime of its task has ended.
+pub(crate) struct Leading {
+    candidacy: Candidacy,
+    term: Term,
+}
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        self.term.end();
+        self.candidacy.0.send_if_modified(|current| {
+            // The next term of this candidate may have begun already.
+            let ours = current.as_ref().is_some_and(|term| term.token() == self.term.token());
+            if ours {
+                *current = None;
+            }
+            ours
+        });
     }
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::fleet::candidacy::Candidacy;
+use crate::fleet::changes::Candidacy;
 use crate::fleet::reign::Reign;
 use crate::fleet::term::Term;
 use crate::guards::Guard;

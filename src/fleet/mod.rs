@@ -1,6 +1,5 @@
 //! What a fleet of processes agrees on with a plain lock: who leads, and which process does a periodic job.
 
-mod candidacy;
 mod changes;
 mod election;
 mod every;

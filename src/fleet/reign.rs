@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::failures::Failures;
-use crate::fleet::candidacy::Leading;
+use crate::fleet::changes::Leading;
 use crate::fleet::term::Term;
 use crate::guards::Guard;
 

@@ -15,7 +15,6 @@
 
 mod map;
 mod redirect;
-mod servers;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Layout};
 use crate::error::said;
+use crate::keys::Keys;
 use crate::slot::Slot;
 use crate::wire::address::{Address, Addresses, Expected};
 use crate::wire::destination::Destination;
@@ -43,7 +43,6 @@ use crate::wire::tracking::OnChange;
 
 pub(crate) use map::SlotMap;
 pub(crate) use redirect::{MOST_HOPS, next_hop};
-pub(crate) use servers::Servers;
 
 /// A node without a slot for this long has left. Two nodes may disagree about a slot for seconds.
 const LEFT: Duration = Duration::from_secs(30);
@@ -53,6 +52,29 @@ pub(crate) struct Crew {
     /// Runs a task on the runtime of the client, whichever task calls it.
     pub(crate) spawn: Box<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>,
     pub(crate) stop: CancellationToken,
+}
+
+/// The servers that store the locks.
+#[derive(Clone)]
+pub(crate) enum Servers {
+    One(Arc<Shard>),
+    Cluster(Arc<Cluster>),
+}
+
+impl Servers {
+    /// The server that has this lock.
+    pub(crate) fn shard(&self, keys: &Keys) -> Result<Arc<Shard>, Fault> {
+        self.shard_of(keys.slot)
+    }
+
+    /// The server that has this slot of a cluster, or the only one.
+    pub(crate) fn shard_of(&self, slot: Option<Slot>) -> Result<Arc<Shard>, Fault> {
+        match (self, slot) {
+            (Self::One(shard), _) => Ok(Arc::clone(shard)),
+            (Self::Cluster(cluster), Some(slot)) => cluster.owner(slot),
+            (Self::Cluster(_), None) => unreachable!("in a cluster every name has a slot"),
+        }
+    }
 }
 
 /// The servers of a cluster.

@@ -12,7 +12,7 @@ use crate::engine::core::Engine;
 use crate::engine::entry::tenure::{At, Ending, Left};
 use crate::engine::entry::{Hold, OwnerHolds, Stay, Tenure};
 use crate::engine::grant::Loss;
-use crate::engine::holding::unanswered_count::UnansweredCount;
+use crate::engine::holding::UnansweredCount;
 use crate::engine::releaser::{FirstAttempt, Job, Outcome};
 use crate::error::{Error, Result};
 use crate::pause::within;
