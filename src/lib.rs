@@ -135,6 +135,7 @@ mod failures;
 mod keys;
 mod kinds;
 mod meters;
+mod mutex;
 mod owner;
 mod pause;
 mod slot;

@@ -32,7 +32,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -47,6 +47,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::guards::Guard;
 use crate::locks::Lock;
+use crate::mutex::Mutex;
 
 #[cfg(feature = "axum")]
 pub use no_hold::NoHold;
@@ -378,7 +379,7 @@ impl<B, R> LockLayer<B, R> {
 
     /// Whether it is time for a warning: then it says how many requests had none since the last one.
     fn warns(&self) -> Option<usize> {
-        let mut warned = self.warned.lock().expect("no panic under this lock");
+        let mut warned = self.warned.lock();
         if warned.at.is_some_and(|at| at.elapsed() < APART) {
             warned.more += 1;
             return None;

@@ -36,7 +36,7 @@ mod visit;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 use std::task::{Wake, Waker};
 
 use tokio::time::Instant;
@@ -47,6 +47,7 @@ use crate::engine::keep::Keep;
 use crate::engine::waiting::{Event, Rules, Turns};
 use crate::error::Result;
 use crate::keys::{Keys, TenureId};
+use crate::mutex::Mutex;
 use crate::wire::{Fault, Manner, Subscription};
 
 pub(crate) use alarms::Alarms;
@@ -106,7 +107,7 @@ impl Entry {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
+        self.state.lock()
     }
 
     /// Changes the state, and then does what that leaves to be done.

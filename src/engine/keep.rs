@@ -13,12 +13,12 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::engine::compact_instant::CompactInstant;
+use crate::mutex::Mutex;
 use crate::wire::Subscription;
 
 /// Whether a client may keep a lock that none of its callers holds.
@@ -68,16 +68,12 @@ impl Default for Tried {
 impl Tried {
     /// Another client has tried the lock of this channel.
     pub(crate) fn note(&self, channel: &str, now: Instant) {
-        self.last()[slot(channel)] = Some(now.into());
+        self.last.lock()[slot(channel)] = Some(now.into());
     }
 
     /// Whether the second request of a caller that has tried this lock may be on its way.
     pub(crate) fn is_expected_again(&self, channel: &str, now: Instant) -> bool {
-        self.last()[slot(channel)].is_some_and(|last| now < last.instant() + longest())
-    }
-
-    fn last(&self) -> MutexGuard<'_, Box<[Option<CompactInstant>; SLOTS]>> {
-        self.last.lock().expect("no panic under this lock")
+        self.last.lock()[slot(channel)].is_some_and(|last| now < last.instant() + longest())
     }
 }
 

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -17,6 +17,7 @@ use crate::engine::entry::Tenure;
 use crate::failures::in_ms;
 use crate::keys::TenureId;
 use crate::kinds::Holders;
+use crate::mutex::Mutex;
 use crate::pause::sleep_until_if;
 use crate::wire::{Fault, Node};
 
@@ -93,7 +94,7 @@ impl Outages {
         if !self.is_on.load(Ordering::SeqCst) {
             return;
         }
-        let (server, mut outages) = (server(), self.outages());
+        let (server, mut outages) = (server(), self.outages.lock());
         let Some(outage) = outages.iter_mut().find(|outage| outage.server == server) else {
             return;
         };
@@ -130,7 +131,7 @@ impl Outages {
         if !self.is_on.load(Ordering::SeqCst) {
             return;
         }
-        let mut outages = self.outages();
+        let mut outages = self.outages.lock();
         // Meanwhile its slot may have moved: so look at all of them.
         for outage in &mut *outages {
             if let Some(tenure) = outage.unrenewed.remove(&tenure.id) {
@@ -151,13 +152,9 @@ impl Outages {
         }
     }
 
-    fn outages(&self) -> MutexGuard<'_, Vec<Outage>> {
-        self.outages.lock().expect("no panic under this lock")
-    }
-
     /// Something has failed. `notes` says whether that is to be said now, if nothing was said before.
     fn fails(&self, server: Option<Node>, fault: &Fault, notes: impl FnOnce(&mut Outage) -> bool) {
-        let (now, mut outages) = (Instant::now(), self.outages());
+        let (now, mut outages) = (Instant::now(), self.outages.lock());
         // Under the mutex: otherwise an answer could clear it in between, and the outage would stay.
         self.is_on.store(true, Ordering::SeqCst);
         let known = outages.iter().position(|outage| outage.server == server);
@@ -177,11 +174,11 @@ impl Outages {
     }
 
     fn next_line(&self) -> Option<Instant> {
-        self.outages().iter().filter_map(Outage::next_line).min()
+        self.outages.lock().iter().filter_map(Outage::next_line).min()
     }
 
     fn tell_now(&self, is_connected: impl Fn(Option<&Node>) -> bool) {
-        let (now, mut outages) = (Instant::now(), self.outages());
+        let (now, mut outages) = (Instant::now(), self.outages.lock());
         for outage in &mut *outages {
             if outage.next_line().is_some_and(|at| at <= now) {
                 // A server that has not answered is connected only if it has answered something since: a heartbeat, or

@@ -1,11 +1,12 @@
 //! The tenures of re-entrant owners, for kinds that an owner may hold in several ways at once.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use crate::engine::entry::Tenure;
 use crate::keys::Keys;
 use crate::kinds::{Holders, Kind};
+use crate::mutex::Mutex;
 use crate::owner::OwnerId;
 
 /// The tenures of each owner, by name. Tenures that are over are removed from time to time.
@@ -26,7 +27,7 @@ impl Owned {
         let Some(owner) = owner.filter(|_| tenure.keys.row.holders != Holders::Plain) else {
             return;
         };
-        let mut state = self.0.lock().expect("no panic under this lock");
+        let mut state = self.0.lock();
         if state.tenures.len() >= state.most {
             state.tenures.retain(|_, tenures| tenures.iter().any(|tenure| live(tenure).is_some()));
             state.most = (state.tenures.len() * 2).max(64);
@@ -38,7 +39,7 @@ impl Owned {
     }
 
     pub(crate) fn find(&self, owner: OwnerId, keys: &Keys) -> Option<Arc<Tenure>> {
-        let state = self.0.lock().expect("no panic under this lock");
+        let state = self.0.lock();
         let tenures = state.tenures.get(&key(owner, keys))?;
         // A tenure that was handed on is alive, but belongs to another owner.
         let is_held = |tenure: &Arc<Tenure>| tenure.hold_of(owner).is_some();

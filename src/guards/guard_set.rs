@@ -1,7 +1,7 @@
 //! Several guards as one: the set is held as long as enough of them are.
 
 use std::future::pending;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, mem};
 
@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 use crate::engine::{Ended, Engine, Hold};
 use crate::error::{Error, Result};
 use crate::guards::guard::{Guard, while_held};
+use crate::mutex::Mutex;
 
 /// The shortest time for which a call waits for the other servers after a majority has answered. A holder releases the
 /// lock on all servers at once. So a waiter that was granted the lock on one server waits as long for the others.
@@ -37,16 +38,12 @@ impl GuardSet {
         Self { guards: Mutex::new(guards), holds, view: View { parts, needed } }
     }
 
-    fn guards(&self) -> MutexGuard<'_, Vec<Guard>> {
-        self.guards.lock().expect("no panic under this lock")
-    }
-
     /// Whether a part of this client has not ended.
     pub(crate) fn has_part_of(&self, engine: &Engine) -> bool {
         let is_of = |part: &Guard| {
             part.engine().is_of_same_client(engine) && part.hold().outcome().is_none()
         };
-        self.guards().iter().any(is_of)
+        self.guards.lock().iter().any(is_of)
     }
 
     /// Adds a part, in place of those that have ended. If too few leases still run, the hold is lost for good, and the part is
@@ -56,7 +53,7 @@ impl GuardSet {
     ///
     /// A part whose lease is over stays until its loss is known: its guard, dropped before, would end it as released.
     pub(crate) fn join(&self, guard: Guard) {
-        let mut guards = self.guards();
+        let mut guards = self.guards.lock();
         let has_joined = self.holds.send_if_modified(|holds| {
             let is_held = !shortest(holds, self.view.needed, Hold::rest_of_lease).is_zero();
             if is_held {
@@ -77,14 +74,14 @@ impl GuardSet {
 
     /// Releases all of them at once.
     pub(crate) async fn unlock(&self) -> Result<()> {
-        let guards = mem::take(&mut *self.guards());
+        let guards = mem::take(&mut *self.guards.lock());
         agreed(&mut guards.into_iter().map(Guard::unlock).collect(), &self.view).await
     }
 
     /// Runs `work`, and then releases all of them: see [`Guard::finish`]. Drops `work` if the hold is lost first.
     pub(crate) async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         let finish = async {
-            let guards = mem::take(&mut *self.guards());
+            let guards = mem::take(&mut *self.guards.lock());
             agreed(&mut guards.into_iter().map(Guard::finish).collect(), &self.view).await
         };
         while_held(self.view.until_lost(), work, finish).await
@@ -97,7 +94,7 @@ impl GuardSet {
             return Err(self.view.lost());
         }
         let asked = Instant::now();
-        let mut extended = self.guards().iter().map(|guard| guard.extending(lease)).collect();
+        let mut extended = self.guards.lock().iter().map(|guard| guard.extending(lease)).collect();
         agreed(&mut extended, &self.view).await?;
         // A guard whose answer is not read keeps its old deadline.
         let rest = extended.collect::<Vec<_>>();

@@ -17,8 +17,8 @@ mod map;
 mod redirect;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Config, Layout};
 use crate::error::said;
 use crate::keys::Keys;
+use crate::mutex::Mutex;
 use crate::slot::Slot;
 use crate::wire::address::{Address, Addresses, Expected};
 use crate::wire::destination::Destination;
@@ -132,10 +133,6 @@ impl Cluster {
         }
     }
 
-    fn shards(&self) -> MutexGuard<'_, BTreeMap<Node, Known>> {
-        self.shards.lock().expect("no panic under this lock")
-    }
-
     /// The map, now and whenever it changes.
     pub(crate) fn map(&self) -> watch::Receiver<Arc<SlotMap>> {
         self.map.subscribe()
@@ -187,7 +184,7 @@ impl Cluster {
 
     /// The shard of this node; makes it if necessary.
     pub(crate) fn shard(&self, node: &Node) -> Arc<Shard> {
-        if let Some(known) = self.shards().get_mut(node) {
+        if let Some(known) = self.shards.lock().get_mut(node) {
             known.unused = None;
             return Arc::clone(&known.shard);
         }
@@ -201,7 +198,7 @@ impl Cluster {
         let shard = Arc::new(shard);
         let stop = self.crew.stop.child_token();
         let known = Known { shard: Arc::clone(&shard), stop: stop.clone(), unused: None };
-        match self.shards().entry(node.clone()) {
+        match self.shards.lock().entry(node.clone()) {
             std::collections::btree_map::Entry::Occupied(other) => {
                 return Arc::clone(&other.get().shard);
             }
@@ -238,7 +235,7 @@ impl Cluster {
                 return false;
             }
             // Do this before any request goes to the next server.
-            let (shards, now) = (self.shards(), Instant::now());
+            let (shards, now) = (self.shards.lock(), Instant::now());
             left.into_iter().filter_map(|node| shards.get(node)).for_each(|known| {
                 known.shard.clock.hand_on(now);
             });
@@ -259,7 +256,7 @@ impl Cluster {
         let (map, now) = (Arc::clone(&self.map.borrow()), Instant::now());
         let used = map.nodes();
         let mut ended = Vec::new();
-        self.shards().retain(|node, known| {
+        self.shards.lock().retain(|node, known| {
             if used.contains(&node) {
                 known.unused = None;
                 return true;
@@ -278,14 +275,15 @@ impl Cluster {
     /// The nodes that this client has used, each with its live connection.
     pub(crate) fn links(&self) -> Vec<(Node, Option<Socket>)> {
         let live = |known: &Known| known.shard.link.live().ok().map(|live| live.socket);
-        self.shards().iter().map(|(node, known)| (node.clone(), live(known))).collect()
+        self.shards.lock().iter().map(|(node, known)| (node.clone(), live(known))).collect()
     }
 
     /// Whether a server with slots, which this client has used, cannot be reached.
     pub(crate) fn is_troubled(&self) -> bool {
         let map = Arc::clone(&self.map.borrow());
         let used = map.nodes();
-        self.shards()
+        self.shards
+            .lock()
             .iter()
             .any(|(node, known)| used.contains(&node) && known.shard.link.live().is_err())
     }
@@ -363,7 +361,7 @@ mod tests {
         let (cluster, node) = (cluster(), Node::new("127.0.0.1", 7000));
         let nobody_is_left = || {
             cluster.adopt(SlotMap::default());
-            cluster.shards().is_empty()
+            cluster.shards.lock().is_empty()
         };
         let asked = cluster.shard(&node);
         assert!(!nobody_is_left());

@@ -9,8 +9,8 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::said;
 use crate::failures::Failures;
 use crate::meters;
+use crate::mutex::Mutex;
 use crate::pause::jittered;
 use crate::wire::address::{Address, Dialled, Hello, Login};
 use crate::wire::destination::{Destination, Found};
@@ -129,12 +130,6 @@ struct Shared {
     outage: Mutex<Option<Outage>>,
 }
 
-impl Shared {
-    fn outage(&self) -> MutexGuard<'_, Option<Outage>> {
-        self.outage.lock().expect("no panic under this lock")
-    }
-}
-
 impl Link {
     /// The live connection, or why there is none.
     pub(crate) fn live(&self) -> State {
@@ -150,13 +145,13 @@ impl Link {
 
     /// Since when the server has answered nothing, if there is no connection.
     pub(crate) fn down_since(&self) -> Option<Instant> {
-        self.shared.outage().map(|outage| outage.since)
+        self.shared.outage.lock().map(|outage| outage.since)
     }
 
     /// Waits until there is a connection, or an attempt to connect has just failed. Has the task try now, if it pauses.
     pub(crate) async fn tried_now(&self) {
         let mut state = self.state.clone();
-        let tried = || self.shared.outage().and_then(|outage| outage.tried);
+        let tried = || self.shared.outage.lock().and_then(|outage| outage.tried);
         while state.borrow_and_update().as_ref().is_err_and(Fault::is_passing) {
             match tried() {
                 Some(tried) if tried.elapsed() < TRIED => return,
@@ -337,7 +332,7 @@ impl LinkTask {
         tracing::info!(link = name, generation, %server, "connected");
         meters::connected(name, std::mem::replace(&mut self.was_up, true));
         let since = Instant::now();
-        *self.shared.outage() = None;
+        *self.shared.outage.lock() = None;
         self.show(Ok(live));
         self.duty.up(generation);
         let fault = tokio::select! {
@@ -360,7 +355,7 @@ impl LinkTask {
 
     /// The server has answered nothing since then, or since an earlier time that is known.
     fn is_down(&self, since: Instant, tried: Option<Instant>) {
-        let mut outage = self.shared.outage();
+        let mut outage = self.shared.outage.lock();
         let since = outage.map_or(since, |outage| outage.since);
         *outage = Some(Outage { since, tried });
     }

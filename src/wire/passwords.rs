@@ -11,7 +11,9 @@
 )]
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
+
+use crate::mutex::Mutex;
 
 /// How many bytes of a password betray it. Servers cut off long arguments, so the rest need not follow.
 const BEGINNING: usize = 12;
@@ -25,10 +27,6 @@ const LONGEST: usize = 2000;
 const SEARCHED: usize = 2 * LONGEST;
 
 static ALL: Mutex<Vec<Weak<Beginnings>>> = Mutex::new(Vec::new());
-
-fn all() -> MutexGuard<'static, Vec<Weak<Beginnings>>> {
-    ALL.lock().expect("no panic under this lock")
-}
 
 /// How a password begins: as it is, and after [`unescaped`].
 struct Beginnings {
@@ -54,7 +52,7 @@ impl Password {
         let read = Read::of(password);
         let plain = beginning(&read.bytes);
         let made = Arc::new(Beginnings { plain, unescaped: beginning(&read.unescaped().bytes) });
-        let mut all = all();
+        let mut all = ALL.lock();
         all.retain(|known| known.strong_count() > 0);
         all.push(Arc::downgrade(&made));
         Self(made)
@@ -76,7 +74,7 @@ pub fn shown(text: &str) -> String {
     let searched = begin(text, SEARCHED);
     let plain = Read::of(searched);
     let unescaped = plain.clone().unescaped();
-    let all = all();
+    let all = ALL.lock();
     let found = all
         .iter()
         .filter_map(Weak::upgrade)

@@ -8,7 +8,6 @@
 //! 4. If no sentinel answers, the client keeps the address that it knows.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -19,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::error::{Result, said};
+use crate::mutex::Mutex;
 use crate::pause::in_time;
 use crate::wire::address::{Address, Addresses};
 use crate::wire::fault::{self, Fault};
@@ -126,10 +126,6 @@ impl Sentinels {
         self.primaries.database()
     }
 
-    fn roster(&self) -> MutexGuard<'_, Roster> {
-        self.roster.lock().expect("no panic under this lock")
-    }
-
     /// How to reach the primary that is at this node.
     pub(crate) fn address(&self, node: &Node) -> Address {
         self.primaries.of(node)
@@ -170,7 +166,7 @@ impl Sentinels {
 
     /// A sentinel to listen to: the one that answered first, and the next one on each further call.
     pub(crate) fn any(&self) -> Address {
-        let mut roster = self.roster();
+        let mut roster = self.roster.lock();
         let mut nodes: Vec<_> = roster.answered.iter().map(|(node, _)| node.clone()).collect();
         for node in self.sentinels.seeds.iter().chain(&roster.learnt) {
             if !nodes.contains(node) {
@@ -184,7 +180,7 @@ impl Sentinels {
 
     /// Whether the sentinel that the client listens to did not answer, or does not know of the latest failover.
     pub(crate) fn is_behind(&self) -> bool {
-        let roster = self.roster();
+        let roster = self.roster.lock();
         let Some(newest) = roster.answered.iter().map(|(_, epoch)| *epoch).max() else {
             return false;
         };
@@ -193,7 +189,7 @@ impl Sentinels {
     }
 
     fn everybody(&self) -> Vec<Node> {
-        let (mut nodes, roster) = (self.sentinels.seeds.clone(), self.roster());
+        let (mut nodes, roster) = (self.sentinels.seeds.clone(), self.roster.lock());
         nodes.extend(roster.learnt.iter().cloned());
         nodes
     }
@@ -234,7 +230,7 @@ impl Sentinels {
 
     fn take_note(&self, answers: &[(Node, Result<Told, Fault>)]) {
         let told = || answers.iter().filter_map(|(node, told)| Some((node, told.as_ref().ok()?)));
-        let mut roster = self.roster();
+        let mut roster = self.roster.lock();
         let known = told().filter_map(|(node, told)| Some((node, told.primary.as_ref()?)));
         roster.answered = known.map(|(node, primary)| (node.clone(), primary.epoch)).collect();
         if roster.answered.is_empty() {

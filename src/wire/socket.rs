@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::mem::{replace, swap, take};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Semaphore, SetOnce, oneshot};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
+
+use crate::mutex::Mutex;
 
 pub(crate) use broken::Broken;
 
@@ -286,10 +288,6 @@ struct Writer {
 }
 
 impl Shared {
-    fn requests(&self) -> MutexGuard<'_, Requests> {
-        self.requests.lock().expect("no panic under this lock")
-    }
-
     async fn ask(
         &self,
         write: &(dyn Fn(&mut Vec<u8>) + Sync),
@@ -315,7 +313,7 @@ impl Shared {
     }
 
     fn send(&self, until: Until, write: impl FnOnce(&mut Vec<u8>) -> Caller) {
-        let mut requests = self.requests();
+        let mut requests = self.requests.lock();
         if self.ended.initialized() {
             drop(requests);
             return tell(Some(write(&mut Vec::new())), Err(Broken::Unsent));
@@ -342,7 +340,7 @@ impl Shared {
 
     /// Writes whatever is unsent. If the stream is full or broken, the driver goes on.
     fn write(&self) {
-        let mut writer = self.writer.lock().expect("no panic under this lock");
+        let mut writer = self.writer.lock();
         if let Err(broken) = self.write_to(&mut writer) {
             writer.failed = Some(broken);
             self.driver.wake_by_ref();
@@ -358,7 +356,7 @@ impl Shared {
                 *at = 0;
                 bytes.clear();
                 bytes.shrink_to(USUAL);
-                let mut requests = self.requests();
+                let mut requests = self.requests.lock();
                 if !requests.unsent.is_empty() {
                     swap(&mut requests.unsent, bytes);
                     requests.unsent_requests = 0;
@@ -382,7 +380,7 @@ impl Shared {
 
     /// Goes on writing after the stream was full. Returns why the stream has failed, if it has.
     fn write_on(&self) -> Option<Broken> {
-        let mut writer = self.writer.lock().expect("no panic under this lock");
+        let mut writer = self.writer.lock();
         if take(&mut writer.is_blocked)
             && let Err(broken) = self.write_to(&mut writer)
         {
@@ -396,7 +394,7 @@ impl Shared {
             return;
         }
         (self.on_end)();
-        let mut requests = self.requests();
+        let mut requests = self.requests.lock();
         if self.ended.set(broken.clone()).is_err() {
             return;
         }
@@ -509,7 +507,7 @@ impl Driver {
     fn read(&mut self) -> Result<(), Broken> {
         let Self { shared, reader, hear, has_begun, .. } = self;
         // A server that refuses a client says so at once: that is the answer to the first request.
-        *has_begun = *has_begun || shared.requests().is_timed;
+        *has_begun = *has_begun || shared.requests.lock().is_timed;
         if !*has_begun {
             return Ok(());
         }
@@ -521,7 +519,7 @@ impl Driver {
                     hear(PushInfo { kind, data });
                     continue;
                 }
-                let answered = shared.requests().answer(value)?;
+                let answered = shared.requests.lock().answer(value)?;
                 if let Some(request) = answered {
                     shared.room.add_permits(1);
                     tell(request.caller, Ok(request.answers));
@@ -537,7 +535,7 @@ impl Shared {
     fn look_at_time(&self, mut timer: Pin<&mut Sleep>, is_set: &mut bool, cx: &mut Context<'_>) {
         loop {
             if !*is_set {
-                let Some(due) = self.requests().next_due() else { return };
+                let Some(due) = self.requests.lock().next_due() else { return };
                 timer.as_mut().reset(due);
                 *is_set = true;
             }
@@ -545,7 +543,7 @@ impl Shared {
                 return;
             }
             *is_set = false;
-            let late = self.requests().late(Instant::now());
+            let late = self.requests.lock().late(Instant::now());
             for caller in late {
                 tell(Some(caller), Err(Broken::Late(self.patience)));
             }
@@ -687,7 +685,7 @@ mod tests {
                 server.say("+next\r\n").await;
             });
             assert_eq!(answer.unwrap(), word("next"));
-            assert!(socket.0.shared.requests().unanswered.is_empty());
+            assert!(socket.0.shared.requests.lock().unanswered.is_empty());
         }
     }
 
@@ -709,7 +707,7 @@ mod tests {
             }
         });
         assert_eq!(answer.unwrap(), word("second"));
-        assert!(socket.0.shared.requests().unanswered.is_empty());
+        assert!(socket.0.shared.requests.lock().unanswered.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -725,7 +723,7 @@ mod tests {
         for _ in 0..MOST_UNANSWERED + 100 {
             // The runtime is idle: whoever can send has sent.
             sleep(Duration::from_millis(1)).await;
-            assert!(socket.0.shared.requests().unanswered.len() <= MOST_UNANSWERED);
+            assert!(socket.0.shared.requests.lock().unanswered.len() <= MOST_UNANSWERED);
             let words = server.next().await.unwrap();
             server.say(&format!("+{}\r\n", words[1])).await;
         }
@@ -820,7 +818,7 @@ mod tests {
                 assert!(is_named, "{failed:?}");
             }
             assert!(socket.ask(&one).await.is_err());
-            assert!(socket.0.shared.requests().unanswered.is_empty());
+            assert!(socket.0.shared.requests.lock().unanswered.is_empty());
         }
     }
 

@@ -18,12 +18,13 @@ mod channels;
 mod homes;
 mod message;
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::mutex::Mutex;
 use crate::wire::cluster::Cluster;
 use crate::wire::cluster::SlotMap;
 use crate::wire::destination::Destination;
@@ -64,7 +65,7 @@ impl Subscriber {
     ) -> (Self, LinkTask) {
         let expected = destination.expected();
         let channels = Inner::new(None, linger, session, Box::new(on_heard));
-        let link = channels.homes().open(None).link.clone();
+        let link = channels.homes.lock().open(None).link.clone();
         let duty = ChannelLink { inner: Arc::clone(&channels), home: None, expected, link };
         let (task, _) = LinkTask::new(destination, Arc::new(duty), Generations::default());
         (Self(channels), task)
@@ -81,7 +82,7 @@ impl Subscriber {
 
     /// Listens to a channel as long as the subscription exists, and a while longer.
     pub(crate) fn join(&self, channel: &str) -> Subscription {
-        let mut homes = self.0.homes();
+        let mut homes = self.0.homes.lock();
         let home = homes.of(channel);
         let at = homes.open(home);
         let (channel, link) = (at.channels.join(channel), Arc::clone(&at.link));
@@ -97,7 +98,7 @@ impl Subscriber {
 
     /// Moves each channel to the server that has its slot in this map.
     pub(crate) fn follow(&self, map: Arc<SlotMap>) {
-        let (changed, deaf) = self.0.homes().follow(map);
+        let (changed, deaf) = self.0.homes.lock().follow(map);
         changed.iter().for_each(|link| link.changed.notify_one());
         self.0.connect();
         // The link to the new server may have been down for long. Then it has said so before these channels came.
@@ -120,7 +121,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut homes = self.channels.homes();
+        let mut homes = self.channels.homes.lock();
         let home = homes.of(&self.channel);
         let Some(at) = homes.all.get_mut(&home) else { return };
         let link = Arc::clone(&at.link);
@@ -156,15 +157,11 @@ impl Inner {
         Arc::new(Self { homes, cluster, generations, linger, session, on_heard })
     }
 
-    fn homes(&self) -> MutexGuard<'_, Homes> {
-        self.homes.lock().expect("no panic under this lock")
-    }
-
     /// Connects to servers of a cluster that channels have moved to.
     fn connect(self: &Arc<Self>) {
         let Some(cluster) = &self.cluster else { return };
         loop {
-            let mut homes = self.homes();
+            let mut homes = self.homes.lock();
             let mut new = homes.all.iter_mut().filter(|(_, home)| home.stop.is_none());
             let Some((Some(node), home)) = new.find(|(node, _)| node.is_some()) else { return };
             let (node, link) = (node.clone(), Arc::clone(&home.link));
@@ -183,7 +180,7 @@ impl Inner {
     }
 
     fn is_live(&self, channel: &str) -> bool {
-        let homes = self.homes();
+        let homes = self.homes.lock();
         let Some(home) = homes.all.get(&homes.of(channel)) else { return false };
         let now = home.link.generation();
         let channel = home.channels.all.get(channel);
@@ -208,7 +205,7 @@ mod tests {
         let told = Arc::clone(&deaf);
         let on_heard = move |channel: &str, heard: Heard<'_>| {
             if matches!(heard, Heard::Deaf) {
-                told.lock().unwrap().push(channel.to_owned());
+                told.lock().push(channel.to_owned());
             }
         };
         (Subscriber(Inner::new(None, LINGER, None, Box::new(on_heard))), deaf)
@@ -222,11 +219,11 @@ mod tests {
             drop(subscriber.join(&number.to_string()));
         }
         let sizes = {
-            let channels = &subscriber.0.homes().all[&None].channels;
+            let channels = &subscriber.0.homes.lock().all[&None].channels;
             [channels.all.len(), channels.idle.len(), channels.wanted.len()]
         };
         assert!(sizes.iter().all(|size| *size <= MOST_IDLE + 1), "{sizes:?}");
-        assert!(subscriber.0.homes().all[&None].channels.all.contains_key(&*used.channel));
+        assert!(subscriber.0.homes.lock().all[&None].channels.all.contains_key(&*used.channel));
     }
 
     #[test]
@@ -235,23 +232,27 @@ mod tests {
         let node = |port| Node::new("host", port);
         let at = |port| Arc::new(SlotMap::default().with(Slot::of("a"), node(port)));
         let go_up = |port| {
-            subscriber.0.homes().open(Some(node(port))).link.generation.store(1, Ordering::Release);
+            subscriber
+                .0
+                .homes
+                .lock()
+                .open(Some(node(port)))
+                .link
+                .generation
+                .store(1, Ordering::Release);
         };
         let has_been_down = |port| {
-            subscriber.0.homes().open(Some(node(port))).stop = Some(CancellationToken::new());
+            subscriber.0.homes.lock().open(Some(node(port))).stop = Some(CancellationToken::new());
         };
         subscriber.follow(at(1));
         go_up(1);
         let _waiting = subscriber.join("a");
         has_been_down(2);
         subscriber.follow(at(2));
-        assert_eq!(std::mem::take(&mut *deaf.lock().unwrap()), ["a"]);
+        assert_eq!(std::mem::take(&mut *deaf.lock()), ["a"]);
         go_up(1);
         subscriber.follow(at(1));
         subscriber.follow(at(3));
-        assert!(
-            deaf.lock().unwrap().is_empty(),
-            "they will be live soon, or say that they are not"
-        );
+        assert!(deaf.lock().is_empty(), "they will be live soon, or say that they are not");
     }
 }

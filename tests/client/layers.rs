@@ -16,7 +16,18 @@ const LAYERS: [&[&str]; 11] = [
     &["wire"],
     &["keys"],
     &["kinds", "slot"],
-    &["config", "credentials", "error", "failures", "meters", "owner", "pause", "token", "tls"],
+    &[
+        "config",
+        "credentials",
+        "error",
+        "failures",
+        "meters",
+        "mutex",
+        "owner",
+        "pause",
+        "token",
+        "tls",
+    ],
 ];
 
 fn root() -> &'static Path {

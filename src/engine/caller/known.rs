@@ -1,7 +1,6 @@
 //! What a caller with a time limit knows of its requests when the limit cuts it off.
 
-use std::sync::{Mutex, MutexGuard};
-
+use crate::mutex::Mutex;
 use crate::wire::Fault;
 
 /// What a caller with a time limit knows of its requests. The caller and its work share it.
@@ -25,47 +24,43 @@ impl Known {
         Self(Mutex::new(asked))
     }
 
-    fn asked(&self) -> MutexGuard<'_, Asked> {
-        self.0.lock().expect("no panic under this lock")
-    }
-
     /// A request will be sent as soon as there is a connection.
     pub(crate) fn wants_to_ask(&self) {
-        self.asked().has_asked = true;
+        self.0.lock().has_asked = true;
     }
 
     /// A request is about to be sent. Returns whether an earlier one may still take the lock.
     pub(crate) fn asks(&self) -> bool {
-        let mut asked = self.asked();
+        let mut asked = self.0.lock();
         asked.has_asked = true;
         std::mem::replace(&mut asked.is_open, true)
     }
 
     /// Redis has answered the request. `stands`: the caller stands in a line.
     pub(crate) fn answered(&self, stands: bool) {
-        let asked = &mut *self.asked();
+        let asked = &mut *self.0.lock();
         (asked.is_answered, asked.is_failing, asked.is_open) = (true, false, stands);
     }
 
     /// The request got no answer. `was_open`: an earlier one may still take the lock.
     pub(crate) fn failed(&self, fault: &Fault, was_open: bool) {
-        let asked = &mut *self.asked();
+        let asked = &mut *self.0.lock();
         asked.is_open = was_open || fault.may_have_run();
         asked.is_failing |= fault.is_passing();
     }
 
     pub(crate) fn has_asked(&self) -> bool {
-        self.asked().has_asked
+        self.0.lock().has_asked
     }
 
     /// Whether a request may still take the lock.
     pub(crate) fn is_open(&self) -> bool {
-        self.asked().is_open
+        self.0.lock().is_open
     }
 
     /// Whether the last attempt failed. `None`: no request has an outcome yet.
     pub(crate) fn is_failing(&self) -> Option<bool> {
-        let Asked { is_failing, is_answered, .. } = *self.asked();
+        let Asked { is_failing, is_answered, .. } = *self.0.lock();
         (is_failing || is_answered).then_some(is_failing)
     }
 }

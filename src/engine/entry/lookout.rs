@@ -12,13 +12,14 @@
 //!    contender that is cancelled queues again, before the callers of its client that came after it. It may lose its place in the
 //!    server's line.
 
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use crate::engine::entry::Entry;
+use crate::mutex::Mutex;
 use crate::pause::in_time;
 
 /// So many entries may lie here although they have gone.
@@ -56,7 +57,7 @@ impl List {
 impl Lookout {
     /// Watches an entry, which is not watched yet.
     pub(crate) fn watch(&self, entry: &Arc<Entry>) {
-        if self.watched().put(entry) {
+        if self.watched.lock().put(entry) {
             self.first.notify_one();
         }
     }
@@ -70,11 +71,7 @@ impl Lookout {
     /// Pauses. Returns all entries that are watched by then.
     pub(crate) async fn next(&self, pause: Duration) -> Vec<Weak<Entry>> {
         sleep(pause).await;
-        std::mem::take(&mut self.watched().entries)
-    }
-
-    fn watched(&self) -> MutexGuard<'_, List> {
-        self.watched.lock().expect("no panic under this lock")
+        std::mem::take(&mut self.watched.lock().entries)
     }
 }
 
@@ -97,9 +94,9 @@ mod tests {
         lookout.watch(&stays.entry);
         for name in 1..1_000 {
             lookout.watch(&visit(name).entry);
-            assert!(lookout.watched().entries.len() <= FEW);
+            assert!(lookout.watched.lock().entries.len() <= FEW);
         }
-        let there = lookout.watched().entries.iter().filter_map(Weak::upgrade).count();
+        let there = lookout.watched.lock().entries.iter().filter_map(Weak::upgrade).count();
         assert_eq!(there, 1);
     }
 }

@@ -23,7 +23,7 @@ mod timetable;
 mod wheel;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -36,6 +36,7 @@ use crate::engine::grant::{Beginning, Ended, Holder, Lease};
 use crate::keys::{Keys, TenureId};
 use crate::kinds::{Holders, TokenCounter};
 use crate::meters::{Holds, Lateness};
+use crate::mutex::Mutex;
 use crate::owner::OwnerId;
 use crate::token::FencingToken;
 use crate::wire::Session;
@@ -168,7 +169,7 @@ impl Tenure {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
+        self.state.lock()
     }
 
     pub(crate) fn token(&self, hand_over: u16) -> FencingToken {
@@ -619,19 +620,19 @@ pub(crate) mod tests {
     fn a_tenure_whose_lease_is_over_is_released_at_once_and_keeps_its_turn_until_then() {
         let released = Arc::new(Mutex::new(Vec::new()));
         let releases = Arc::clone(&released);
-        let table = Table::new(Layout::Native, move |ending| releases.lock().unwrap().push(ending));
+        let table = Table::new(Layout::Native, move |ending| releases.lock().push(ending));
         let table = Arc::new(table);
         let hold = hold_in(&table, Lease::Watched, Instant::now());
         assert!(!hold.tenure.lasts());
         assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Lost));
         assert_eq!(hold.outcome(), Some(Ended::Lost));
-        let ended = std::mem::take(&mut *released.lock().unwrap());
+        let ended = std::mem::take(&mut *released.lock());
         assert!(matches!(&ended[..], [Ending { stay: Some(Stay::Permit(_)), .. }]));
         assert!(visitor(&table).try_permit().is_none(), "the release keeps the permit");
         drop(ended);
         assert!(visitor(&table).try_permit().is_some());
         assert!(matches!(due(&hold, None), Due::Ended), "nothing is left to sweep");
-        assert!(released.lock().unwrap().is_empty());
+        assert!(released.lock().is_empty());
     }
 
     #[tokio::test]

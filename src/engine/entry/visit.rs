@@ -260,7 +260,7 @@ mod tests {
 
     impl Drop for Looks {
         fn drop(&mut self) {
-            self.found_locked.fetch_or(self.entry.state.try_lock().is_err(), Ordering::SeqCst);
+            self.found_locked.fetch_or(self.entry.state.is_locked(), Ordering::SeqCst);
         }
     }
 

@@ -6,11 +6,12 @@
 use std::array::from_fn;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 
 use crate::keys::{Keys, TenureId};
+use crate::mutex::Mutex;
 
 /// Names share these slots by their hash, so that threads that release different locks seldom wait for each other.
 const SLOTS: usize = 64;
@@ -68,12 +69,6 @@ impl State {
     }
 }
 
-impl Slot {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
-    }
-}
-
 impl ReleasesUnderWay {
     fn slot(&self, keys: &Keys) -> &Arc<Slot> {
         let mut hasher = DefaultHasher::new();
@@ -84,14 +79,14 @@ impl ReleasesUnderWay {
     /// Records a release, until the value is dropped.
     pub(crate) fn begin(&self, keys: &Arc<Keys>) -> ReleaseUnderWay {
         let slot = self.slot(keys);
-        let number = slot.state().begin(keys);
+        let number = slot.state.lock().begin(keys);
         ReleaseUnderWay { slot: Arc::clone(slot), number }
     }
 
     /// The caller of this request has gone. Records the release of what the request may be granted, until
     /// [`expected`](Self::expected).
     pub(crate) fn expect(&self, keys: &Arc<Keys>, id: TenureId) {
-        let mut state = self.slot(keys).state();
+        let mut state = self.slot(keys).state.lock();
         let number = state.begin(keys);
         state.expected.insert(id, number);
     }
@@ -99,18 +94,18 @@ impl ReleasesUnderWay {
     /// The record of such a release: its request was answered, or is never sent.
     pub(crate) fn expected(&self, keys: &Keys, id: TenureId) -> Option<ReleaseUnderWay> {
         let slot = self.slot(keys);
-        let number = slot.state().expected.remove(&id)?;
+        let number = slot.state.lock().expected.remove(&id)?;
         Some(ReleaseUnderWay { slot: Arc::clone(slot), number })
     }
 
     /// Whether a release of this name is under way that has not failed yet.
     pub(crate) fn is_under_way(&self, keys: &Keys) -> bool {
-        self.slot(keys).state().first(keys, |one| !one.has_failed).is_some()
+        self.slot(keys).state.lock().first(keys, |one| !one.has_failed).is_some()
     }
 
     /// Whether a release of this name has failed, and is to be repeated: Redis may still have the lock.
     pub(crate) fn has_failed(&self, keys: &Keys) -> bool {
-        self.slot(keys).state().first(keys, |one| one.has_failed).is_some()
+        self.slot(keys).state.lock().first(keys, |one| one.has_failed).is_some()
     }
 
     /// Waits until each release that has begun by now has its first answer, or has failed once. It does not wait for
@@ -129,13 +124,13 @@ impl ReleasesUnderWay {
 
     async fn wait(&self, keys: &Keys, is_awaited: impl Fn(&Release) -> bool) {
         let slot = self.slot(keys);
-        let begun = slot.state().begun;
+        let begun = slot.state.lock().begun;
         loop {
             let ended = slot.ended.notified();
             tokio::pin!(ended);
             // Listen first, check second: so a release that ends in between is not missed.
             ended.as_mut().enable();
-            let first = slot.state().first(keys, &is_awaited);
+            let first = slot.state.lock().first(keys, &is_awaited);
             if first.is_none_or(|first| first > begun) {
                 return;
             }
@@ -153,7 +148,7 @@ pub(crate) struct ReleaseUnderWay {
 impl ReleaseUnderWay {
     /// It got no answer, and is to be repeated.
     pub(crate) fn failed(&self) {
-        let mut state = self.slot.state();
+        let mut state = self.slot.state.lock();
         let at = state.position(self.number);
         state.under_way[at].has_failed = true;
         drop(state);
@@ -163,7 +158,7 @@ impl ReleaseUnderWay {
 
 impl Drop for ReleaseUnderWay {
     fn drop(&mut self) {
-        let mut state = self.slot.state();
+        let mut state = self.slot.state.lock();
         let at = state.position(self.number);
         let ended = state.under_way.remove(at);
         drop(state);
@@ -198,7 +193,7 @@ mod tests {
         assert!(releases.is_under_way(&keys("a")) && releases.is_under_way(&keys("b")));
         drop((later, other));
         assert!(releases.ended(&keys("a")).now_or_never().is_some());
-        assert!(releases.slots.iter().all(|slot| slot.state().under_way.is_empty()));
+        assert!(releases.slots.iter().all(|slot| slot.state.lock().under_way.is_empty()));
     }
 
     #[test]

@@ -14,8 +14,8 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -24,6 +24,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
+use crate::mutex::Mutex;
 use crate::pause::sleep_until_if;
 use crate::wire::fault::Fault;
 
@@ -113,10 +114,6 @@ impl<F: Batch> Gathering<F> {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<F>> {
-        self.state.lock().expect("no panic under this lock")
-    }
-
     /// Sends a question, alone or with others, and waits for its answer.
     ///
     /// # Cancel safety
@@ -140,7 +137,7 @@ impl<F: Batch> Gathering<F> {
     /// Whether a caller may send its request itself, since few are in flight. While the task of the gathering sends, it may
     /// still have an earlier request to send: then a caller does not send before it.
     fn goes_alone(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let is_first = state.gathered == 0 && state.waiting.is_empty();
         let goes = is_first && state.alone < F::STRAIGHT && !state.closed;
         if goes {
@@ -161,7 +158,7 @@ impl<F: Batch> Gathering<F> {
     }
 
     fn queue(&self, pending: Pending<F>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.closed {
             // The sender is gone, and the question goes with it: there will be no answer.
             return;
@@ -184,7 +181,7 @@ impl<F: Batch> Gathering<F> {
         let before = self.round_trip.load(Ordering::Relaxed);
         // An eighth of the new to seven of the old, as TCP does (RFC 6298).
         self.round_trip.store(before - before / 8 + took / 8, Ordering::Relaxed);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         *count(&mut state) -= 1;
         let awaited = !state.waiting.is_empty();
         drop(state);
@@ -228,7 +225,7 @@ impl<F: Batch> Gathering<F> {
 
     /// The callers whose batch is sent now, or the latest time at which it is sent.
     fn board(&self, now: Instant) -> Result<Vec<Pending<F>>, Option<Instant>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.waiting.is_empty() || state.gathered >= F::WINDOW {
             return Err(None);
         }
@@ -248,7 +245,7 @@ struct Closing<'a, F: Batch>(&'a Gathering<F>);
 
 impl<F: Batch> Drop for Closing<'_, F> {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.0.state.lock();
         state.closed = true;
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
@@ -336,20 +333,20 @@ mod tests {
         const WINDOW: usize = 4;
 
         async fn send(&self, questions: &[u64]) -> Vec<u64> {
-            self.batches.lock().unwrap().push(questions.len());
+            self.batches.lock().push(questions.len());
             let _released = self.held.lock().await;
             questions.iter().map(|question| question * 2).collect()
         }
 
         fn send_alone(&self, question: u64, then: impl FnOnce(u64, Option<u64>) + Send + 'static) {
-            match &mut *self.alone.lock().unwrap() {
+            match &mut *self.alone.lock() {
                 Some(alone) => alone.push((question, Box::new(then))),
                 None => then(question, None),
             }
         }
 
         fn orphan(&self, question: u64, answer: Option<u64>) {
-            self.orphans.lock().unwrap().push((question, answer));
+            self.orphans.lock().push((question, answer));
         }
     }
 
@@ -365,7 +362,7 @@ mod tests {
     /// Enough batches in flight that the next requests have to gather.
     fn all_on_their_way(gathering: &Doublings) -> Vec<OnItsWay<'_, Doubling>> {
         gathering.round_trip.store(60_000_000, Ordering::Relaxed);
-        gathering.state().gathered = SEVERAL;
+        gathering.state.lock().gathered = SEVERAL;
         let on_its_way = |_| OnItsWay { gathering, since: Instant::now() };
         (0..SEVERAL).map(on_its_way).collect()
     }
@@ -385,17 +382,17 @@ mod tests {
 
     /// Callers send their own requests. Returns the first of them.
     fn take_alone(gathering: &Doublings) -> Lone {
-        gathering.batch.alone.lock().unwrap().as_mut().unwrap().remove(0)
+        gathering.batch.alone.lock().as_mut().unwrap().remove(0)
     }
 
     #[tokio::test]
     async fn a_request_goes_alone_only_if_no_other_is_on_its_way() {
         let gathering = gathering();
-        *gathering.batch.alone.lock().unwrap() = Some(Vec::new());
+        *gathering.batch.alone.lock() = Some(Vec::new());
         let first = ask(&gathering, 1);
         settle().await;
         assert_eq!(ask(&gathering, 2).await.unwrap(), 4, "it is gathered");
-        assert_eq!(*gathering.batch.batches.lock().unwrap(), [1]);
+        assert_eq!(*gathering.batch.batches.lock(), [1]);
         let (question, then) = take_alone(&gathering);
         then(question, Some(question * 2));
         assert_eq!(first.await.unwrap(), 2);
@@ -404,33 +401,33 @@ mod tests {
         let (question, then) = take_alone(&gathering);
         then(question, Some(question * 2));
         assert_eq!(third.await.unwrap(), 6);
-        assert_eq!(*gathering.batch.batches.lock().unwrap(), [1]);
+        assert_eq!(*gathering.batch.batches.lock(), [1]);
     }
 
     #[tokio::test]
     async fn a_request_that_could_not_go_alone_is_gathered() {
         let gathering = gathering();
-        *gathering.batch.alone.lock().unwrap() = Some(Vec::new());
+        *gathering.batch.alone.lock() = Some(Vec::new());
         let asked = ask(&gathering, 1);
         settle().await;
         let (question, then) = take_alone(&gathering);
         then(question, None);
         assert_eq!(asked.await.unwrap(), 2);
-        assert_eq!(*gathering.batch.batches.lock().unwrap(), [1]);
-        assert_eq!(gathering.state().alone, 0);
+        assert_eq!(*gathering.batch.batches.lock(), [1]);
+        assert_eq!(gathering.state.lock().alone, 0);
     }
 
     #[tokio::test]
     async fn the_answer_to_a_request_that_went_alone_is_an_orphan_without_its_caller() {
         let gathering = gathering();
-        *gathering.batch.alone.lock().unwrap() = Some(Vec::new());
+        *gathering.batch.alone.lock() = Some(Vec::new());
         let gone = ask(&gathering, 1);
         settle().await;
         gone.abort();
         assert!(gone.await.unwrap_err().is_cancelled());
         let (question, then) = take_alone(&gathering);
         then(question, Some(question * 2));
-        assert_eq!(*gathering.batch.orphans.lock().unwrap(), [(1, Some(2))]);
+        assert_eq!(*gathering.batch.orphans.lock(), [(1, Some(2))]);
     }
 
     #[tokio::test]
@@ -440,13 +437,13 @@ mod tests {
         let full: Vec<_> = (0..Doubling::MOST as u64).map(|n| ask(&gathering, n)).collect();
         let held = gathering.batch.held.lock().await;
         settle().await;
-        assert_eq!(gathering.batch.batches.lock().unwrap().len(), 1);
+        assert_eq!(gathering.batch.batches.lock().len(), 1);
         let last: Vec<_> = (0..Doubling::MOST as u64).map(|n| ask(&gathering, n)).collect();
         settle().await;
-        assert_eq!(gathering.batch.batches.lock().unwrap().len(), 1);
+        assert_eq!(gathering.batch.batches.lock().len(), 1);
         drop(others.pop());
         settle().await;
-        assert_eq!(gathering.batch.batches.lock().unwrap().len(), 2);
+        assert_eq!(gathering.batch.batches.lock().len(), 2);
         drop((held, others));
         for asked in full.into_iter().chain(last) {
             asked.await.unwrap();
@@ -474,12 +471,12 @@ mod tests {
         let others = all_on_their_way(&gathering);
         let asked: Vec<_> = (0..10).map(|question| ask(&gathering, question)).collect();
         settle().await;
-        assert!(gathering.batch.batches.lock().unwrap().is_empty());
+        assert!(gathering.batch.batches.lock().is_empty());
         drop(others);
         for (question, asked) in (0..).zip(asked) {
             assert_eq!(asked.await.unwrap(), question * 2);
         }
-        assert_eq!(*gathering.batch.batches.lock().unwrap(), [10]);
+        assert_eq!(*gathering.batch.batches.lock(), [10]);
     }
 
     #[tokio::test]
@@ -491,7 +488,7 @@ mod tests {
         for asked in asked {
             asked.await.unwrap();
         }
-        assert_eq!(*gathering.batch.batches.lock().unwrap(), [Doubling::MOST]);
+        assert_eq!(*gathering.batch.batches.lock(), [Doubling::MOST]);
     }
 
     #[tokio::test]
@@ -504,8 +501,8 @@ mod tests {
         assert!(gone.await.unwrap_err().is_cancelled());
         drop(others);
         assert_eq!(stays.await.unwrap(), 4);
-        assert_eq!(*gathering.batch.batches.lock().unwrap(), [1]);
-        assert_eq!(*gathering.batch.orphans.lock().unwrap(), [(1, None)]);
+        assert_eq!(*gathering.batch.batches.lock(), [1]);
+        assert_eq!(*gathering.batch.orphans.lock(), [(1, None)]);
     }
 
     #[tokio::test]
@@ -518,7 +515,7 @@ mod tests {
         assert!(gone.await.unwrap_err().is_cancelled());
         drop(held);
         assert_eq!(stays.await.unwrap(), 4);
-        assert_eq!(*gathering.batch.orphans.lock().unwrap(), [(1, Some(2))]);
+        assert_eq!(*gathering.batch.orphans.lock(), [(1, Some(2))]);
     }
 
     #[tokio::test]
@@ -528,9 +525,9 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         assert!(asked.as_mut().poll(&mut context).is_pending());
         settle().await;
-        assert_eq!(*gathering.batch.batches.lock().unwrap(), [1]);
+        assert_eq!(*gathering.batch.batches.lock(), [1]);
         drop(asked);
-        assert_eq!(*gathering.batch.orphans.lock().unwrap(), [(1, Some(2))]);
+        assert_eq!(*gathering.batch.orphans.lock(), [(1, Some(2))]);
     }
 
     /// Sends each question alone through a channel, as a connection does. Nobody answers.

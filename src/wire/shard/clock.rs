@@ -1,10 +1,12 @@
 //! The server's clock, as known from heartbeats. It is the floor of the token counter.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::mutex::Mutex;
 
 /// Subtracted from the estimate, so that a fast monotonic clock does not put the counter ahead of the server's clock.
 const MARGIN: Duration = Duration::from_millis(50);
@@ -63,7 +65,7 @@ impl ServerClock {
     /// Another server takes over. Its clock may be behind, and the latest grants of this one may be lost: so no number
     /// may be drawn that this clock could have shown.
     pub(crate) fn hand_on(&self, now: Instant) {
-        let reading = *self.reading.lock().expect("no panic under this lock");
+        let reading = *self.reading.lock();
         if let Some(reading) = reading {
             let latest = self.time(now) + micros(MARGIN * 2) + micros(reading.error_at(now));
             self.beyond.fetch_max(latest, Ordering::Relaxed);
@@ -75,7 +77,7 @@ impl ServerClock {
     /// late, does not replace a better one.
     pub(crate) fn learn(&self, micros: u64, sent: Instant, answered: Instant) {
         let error = answered.saturating_duration_since(sent);
-        let mut known = self.reading.lock().expect("no panic under this lock");
+        let mut known = self.reading.lock();
         if known.is_none_or(|known| error <= known.error_at(answered)) {
             let first = known.map_or(micros, |known| known.first);
             *known = Some(Reading { micros, at: answered, error, first });
@@ -84,7 +86,7 @@ impl ServerClock {
 
     /// Forgets the reading: another server may have a different time.
     pub(crate) fn forget(&self) {
-        *self.reading.lock().expect("no panic under this lock") = None;
+        *self.reading.lock() = None;
     }
 
     /// Records a number that was granted, unless it is too far ahead of the clock. Returns whether it was recorded. If the
@@ -100,14 +102,14 @@ impl ServerClock {
     /// The floor: the least number that a grant may have now. A counter below it continues from the server's clock, which is
     /// ahead of the floor by the margin. So most grants only count up.
     pub(crate) fn floor(&self, now: Instant) -> u64 {
-        let reading = *self.reading.lock().expect("no panic under this lock");
+        let reading = *self.reading.lock();
         let time = reading.map_or(0, |reading| reading.time(now).max(reading.first));
         time.max(self.beyond.load(Ordering::Relaxed))
     }
 
     /// The server's time or slightly earlier; 0 if it is not known.
     pub(crate) fn time(&self, now: Instant) -> u64 {
-        let reading = *self.reading.lock().expect("no panic under this lock");
+        let reading = *self.reading.lock();
         reading.map_or(0, |reading| reading.time(now))
     }
 }

@@ -1,10 +1,9 @@
 //! Which primary the connections of a link lead to. What a primary has carried out, its successor may not know: a
 //! replica that was behind takes its place, or the server restarts with older data.
 
-use std::sync::{Mutex, MutexGuard};
-
 use redis::Value;
 
+use crate::mutex::Mutex;
 use crate::wire::replies::field;
 
 /// The primary that a link leads to.
@@ -24,7 +23,7 @@ impl Reign {
     /// server than before.
     pub(super) fn learn(&self, replication: Option<&Value>, generation: u64) {
         let history = field(replication, "master_replid:").map(str::to_owned);
-        let mut last = self.last();
+        let mut last = self.0.lock();
         if history.is_none() || history != last.history {
             *last = Last { history, began: Some(generation) };
         }
@@ -32,11 +31,7 @@ impl Reign {
 
     /// Its number, which no other primary has: the first connection to it. `None`: there was no connection yet.
     pub(crate) fn number(&self) -> Option<u64> {
-        self.last().began
-    }
-
-    fn last(&self) -> MutexGuard<'_, Last> {
-        self.0.lock().expect("no panic under this lock")
+        self.0.lock().began
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) struct ChannelLink {
 impl ChannelLink {
     /// Applies a function to the channels of this home.
     fn at<T: Default>(&self, act: impl FnOnce(&mut Channels) -> T) -> T {
-        let mut homes = self.inner.homes();
+        let mut homes = self.inner.homes.lock();
         // The home may have been closed, and opened again with another link.
         let home = homes.all.get_mut(&self.home).filter(|home| Arc::ptr_eq(&home.link, &self.link));
         home.map_or_else(T::default, |home| act(&mut home.channels))

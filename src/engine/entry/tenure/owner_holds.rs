@@ -5,12 +5,13 @@
 //! tenure ends for all of them, and another tenure begins after the wait. So the guards of an owner share a value that
 //! names their current tenure.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 
 use crate::engine::entry::Tenure;
 use crate::error::Result;
+use crate::mutex::Mutex;
 
 /// What the holds of one owner share: the tenure that they are in now, and their hold number in it.
 #[derive(Default)]
@@ -38,12 +39,8 @@ pub(crate) enum At {
 type There = (Arc<Tenure>, u16);
 
 impl OwnerHolds {
-    fn state(&self) -> MutexGuard<'_, At> {
-        self.state.lock().expect("no panic under this lock")
-    }
-
     pub(crate) fn at(&self) -> At {
-        self.state().clone()
+        self.state.lock().clone()
     }
 
     /// One of them is about to wait. From now on a hold that ends is counted here, if its tenure has ended. `may_leave`
@@ -53,7 +50,7 @@ impl OwnerHolds {
         &self,
         may_leave: impl FnOnce(Option<&There>) -> Result<()>,
     ) -> Option<Result<()>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let left = match &*state {
             At::First => may_leave(None),
             At::Moved(there) => may_leave(Some(there)),
@@ -67,14 +64,14 @@ impl OwnerHolds {
 
     /// The tenure has ended, and had this many other holds.
     pub(crate) fn others(&self, holds: u32) {
-        if let At::Away(others) = &mut *self.state() {
+        if let At::Away(others) = &mut *self.state.lock() {
             *others += i64::from(holds);
         }
     }
 
     /// One of the others has ended while one waits. Returns `false` if none waits.
     pub(crate) fn leave_away(&self) -> bool {
-        match &mut *self.state() {
+        match &mut *self.state.lock() {
             At::Away(others) => {
                 *others -= 1;
                 true
@@ -86,7 +83,7 @@ impl OwnerHolds {
     /// The wait is over. `there` gets the number of other holds, and returns the new tenure of all of them. Nobody sees
     /// them in between.
     pub(crate) fn come_back(&self, there: impl FnOnce(u32) -> There) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let At::Away(others) = *state {
             *state = At::Moved(there(u32::try_from(others).unwrap_or(0)));
         }
@@ -96,7 +93,7 @@ impl OwnerHolds {
 
     /// The wait failed.
     pub(crate) fn stay_away(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if matches!(*state, At::Away(_)) {
             *state = At::Lost;
         }
@@ -111,7 +108,7 @@ impl OwnerHolds {
             tokio::pin!(changed);
             // Listen first, check second.
             changed.as_mut().enable();
-            if !matches!(*self.state(), At::Away(_)) {
+            if !matches!(*self.state.lock(), At::Away(_)) {
                 return;
             }
             changed.await;

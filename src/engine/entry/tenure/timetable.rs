@@ -1,7 +1,7 @@
 //! The timetable: when the watchdog has to look at which tenure. It is the wheel with a clock.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::engine::entry::tenure::wheel::Wheel;
 use crate::engine::entry::tenure::{Ending, Tenure};
+use crate::mutex::Mutex;
 use crate::pause::sleep_until_if;
 
 /// The length of a tick: the wheel cannot distinguish times that are closer.
@@ -46,14 +47,10 @@ impl Timetable {
         Self { started: now, plan: Mutex::new(plan), earlier: Notify::new() }
     }
 
-    fn plan(&self) -> MutexGuard<'_, Plan> {
-        self.plan.lock().expect("no panic under this lock")
-    }
-
     /// Has the watchdog look at a tenure at this time. Returns `false` if the client is closed.
     pub(crate) fn enter(&self, tenure: &Arc<Tenure>, due: Instant) -> bool {
         let tick = self.tick(due);
-        let mut plan = self.plan();
+        let mut plan = self.plan.lock();
         if plan.closed {
             return false;
         }
@@ -84,7 +81,7 @@ impl Timetable {
 
     /// The watchdog need not look any more at this tenure, which has ended.
     pub(crate) fn leave(&self, ending: &Ending) {
-        let left = ending.slot.and_then(|slot| self.plan().wheel.leave(slot));
+        let left = ending.slot.and_then(|slot| self.plan.lock().wheel.leave(slot));
         drop(left);
     }
 
@@ -95,7 +92,7 @@ impl Timetable {
             self.enter(tenure, look_at);
             return;
         }
-        let mut plan = self.plan();
+        let mut plan = self.plan.lock();
         if !plan.closed {
             plan.urgent.push(Arc::clone(tenure));
             drop(plan);
@@ -115,11 +112,11 @@ impl Timetable {
     /// # Cancel safety
     /// No tenure is taken out before the future is ready.
     pub(crate) async fn next(&self) -> Vec<Arc<Tenure>> {
-        let seen_to = std::mem::take(&mut self.plan().in_hand);
+        let seen_to = std::mem::take(&mut self.plan.lock().in_hand);
         drop(seen_to);
         loop {
             {
-                let mut plan = self.plan();
+                let mut plan = self.plan.lock();
                 let urgent = std::mem::take(&mut plan.urgent);
                 if !urgent.is_empty() {
                     plan.in_hand.clone_from(&urgent);
@@ -132,7 +129,7 @@ impl Timetable {
                 () = self.earlier.notified() => continue,
             }
             let now = self.passed(Instant::now());
-            let mut plan = self.plan();
+            let mut plan = self.plan.lock();
             let due = plan.wheel.advance(now);
             plan.look_at = plan.wheel.next();
             if !due.is_empty() {
@@ -146,7 +143,7 @@ impl Timetable {
     /// How many tenures are held by nobody. `None`: a caller holds one. The first such tenure ends the search, since a client may
     /// have a hundred thousand of them.
     pub(crate) fn idle(&self) -> Option<usize> {
-        let plan = self.plan();
+        let plan = self.plan.lock();
         // One that was in hand may be in the wheel again.
         let mut idle = BTreeSet::new();
         for tenure in plan.wheel.iter().chain(&plan.in_hand).filter(|tenure| !tenure.is_over()) {
@@ -161,7 +158,7 @@ impl Timetable {
     /// Every tenure that is not over, in the order of their grants.
     pub(crate) fn tenures(&self) -> Vec<Arc<Tenure>> {
         let mut tenures: Vec<_> = {
-            let plan = self.plan();
+            let plan = self.plan.lock();
             plan.wheel.iter().chain(&plan.in_hand).map(Arc::clone).collect()
         };
         tenures.sort_by_key(|tenure| tenure.id);
@@ -172,7 +169,7 @@ impl Timetable {
 
     /// Returns every tenure, and accepts no more.
     pub(crate) fn close(&self) -> Vec<Arc<Tenure>> {
-        let mut plan = self.plan();
+        let mut plan = self.plan.lock();
         plan.closed = true;
         let mut all = plan.wheel.drain();
         all.append(&mut plan.in_hand);
@@ -181,7 +178,7 @@ impl Timetable {
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        let look_at = self.plan().look_at;
+        let look_at = self.plan.lock().look_at;
         look_at.map(|tick| self.started + Duration::from_millis(TICK_MS * tick))
     }
 
