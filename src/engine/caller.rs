@@ -34,7 +34,7 @@ use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::kinds::Holders;
 use crate::owner::OwnerId;
-use crate::wire::{Acquired, Fault};
+use crate::wire::Acquired;
 
 pub(crate) use acquire_all::{AllOrNone, acquire_all};
 pub(crate) use contender::Contender;
@@ -254,7 +254,7 @@ impl Caller {
                 }
             };
             if let Some(contended) = contending.await {
-                return contended?.ok_or_else(|| Fault::Closed.into_error(""));
+                return contended?.ok_or(Error::Closed);
             }
             // The lookout has cancelled the work, and other callers have gone ahead. This caller has waited before, so
             // no limit rejects it.
@@ -326,7 +326,7 @@ impl Future for Queued<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<EntryPermit>> {
         let waiting = self.waiting.as_mut().expect("it has not arrived yet");
-        let permit = ready!(waiting.poll(context)).map_err(|fault| fault.into_error(""))?;
+        let permit = ready!(waiting.poll(context))?;
         self.waiting = None;
         Poll::Ready(Ok(permit))
     }

@@ -121,7 +121,7 @@ impl Engine {
         let on_change: OnChange = Arc::new(move |changed| watcher.hear_change(changed));
         let crew = crew(&memory, stop.clone());
         let linked = to.link(common, crew, &memory.config, (heard, on_change), first).await;
-        let (commands, subscriber) = linked.map_err(|fault| fault.into_outage(""))?;
+        let (commands, subscriber) = linked.map_err(Fault::into_outage)?;
 
         let waiters = Arc::<AtomicUsize>::default();
         let engine = Self::new(Core {

@@ -186,13 +186,12 @@ impl Engine {
     /// The entry in which a caller waits: one that all callers of the same lock share, or its own. In its own entry a
     /// caller does not queue behind other callers, which may be waiting for it.
     pub(crate) fn visit(&self, keys: &Arc<Keys>, permits: u32, alone: bool) -> Result<Visit> {
-        let visit = if alone || keys.row.line.is_of_callers() {
+        if alone || keys.row.line.is_of_callers() {
             let id = self.next_tenure();
             self.table.enter_alone(keys, keys.channel_of(id.of(&self.client)), id)
         } else {
             self.table.visit(keys, permits)
-        };
-        visit.map_err(|fault| fault.into_error(&keys.lock().to_string()))
+        }
     }
 
     /// The id of a new tenure. It is never used again.

@@ -48,7 +48,7 @@ use crate::engine::waiting::{Event, Rules, Turns};
 use crate::error::Result;
 use crate::keys::{Keys, TenureId};
 use crate::mutex::Mutex;
-use crate::wire::{Fault, Manner, Subscription};
+use crate::wire::{Manner, Subscription};
 
 pub(crate) use alarms::Alarms;
 pub use hold::Hold;
@@ -372,7 +372,7 @@ impl Entry {
     ///
     /// # Cancel safety
     /// Same as [`Gate::pass`].
-    pub(crate) async fn park(&self, until: Instant) -> Result<(), Fault> {
+    pub(crate) async fn park(&self, until: Instant) -> Result<()> {
         let _asleep = Asleep::until(self, until);
         self.gate.pass(until).await
     }
@@ -382,7 +382,7 @@ impl Entry {
         &self,
         early: impl Future<Output = ()>,
         until: Instant,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool> {
         tokio::select! {
             biased;
             parked = self.park(until) => parked.map(|()| false),

@@ -17,7 +17,7 @@ use crate::engine::core::{Engine, RETRY_PAUSE};
 use crate::engine::entry::{Hold, Tenure};
 use crate::engine::grant::{Ended, Lease};
 use crate::engine::releaser::{Job, Outcome};
-use crate::error::{Error, Result, said};
+use crate::error::{Error, Result};
 use crate::pause::jittered;
 use crate::wire::{Fault, Renewal};
 
@@ -44,9 +44,7 @@ impl Engine {
         match timeout(limit, self.nest_again(hold, lease, patience)).await {
             Ok(nested) => nested,
             Err(_) if hold.outcome() == Some(Ended::Lost) => Err(hold.lost()),
-            Err(_) => Err(Error::Unavailable {
-                source: said(format!("no answer within the limit of {limit:?}")),
-            }),
+            Err(_) => Err(Error::unanswered(limit)),
         }
     }
 
@@ -63,7 +61,7 @@ impl Engine {
                 return Err(self.commands.explained(fault, keys).await);
             }
             if Instant::now() >= until {
-                return Err(fault.into_outage(&keys.lock().to_string()));
+                return Err(fault.into_outage());
             }
             sleep(jittered(RETRY_PAUSE)).await;
         }

@@ -311,8 +311,8 @@ impl Fault {
 
     /// The fault as the error of a call that has ridden it out until its limit. Which of its many requests was not
     /// answered tells the caller nothing: Redis was away, and the client cleans up.
-    pub(crate) fn into_outage(self, key: &str) -> Error {
-        match self.into_error(key) {
+    pub(crate) fn into_outage(self) -> Error {
+        match self.into_error("") {
             Error::Indeterminate { source } => Error::Unavailable { source },
             error => error,
         }
@@ -516,7 +516,7 @@ mod tests {
 
     #[test]
     fn a_call_that_rode_out_an_outage_says_unavailable() {
-        let outage = Fault::Unanswered(said("late")).into_outage("");
+        let outage = Fault::Unanswered(said("late")).into_outage();
         assert!(matches!(outage, Error::Unavailable { .. }));
         let once = Fault::Unanswered(said("late")).into_error("");
         assert!(matches!(once, Error::Indeterminate { .. }));

@@ -227,11 +227,10 @@ impl Caller {
         };
         let left = longest.saturating_sub(now - since);
         if left.is_zero() {
-            return Err(fault.into_outage(&entry.keys.lock().to_string()));
+            return Err(fault.into_outage());
         }
         if let Fault::NotSent(_) = fault {
-            let until_back = self.reconnects(entry, &fault, now + left).await;
-            return until_back.map_err(|fault| fault.into_error(""));
+            return self.reconnects(entry, &fault, now + left).await;
         }
         sleep(jittered(RETRY_PAUSE).min(left)).await;
         Ok(())
@@ -239,7 +238,7 @@ impl Caller {
 
     /// Waits until there is a connection, and then for a random time, so that not all callers ask at once. A message ends either
     /// wait: it may report a grant.
-    async fn reconnects(&self, entry: &Entry, fault: &Fault, until: Instant) -> Result<(), Fault> {
+    async fn reconnects(&self, entry: &Entry, fault: &Fault, until: Instant) -> Result<()> {
         let waits = Arc::clone(&self.engine.cut_off);
         if entry.park_unless(self.is_up(entry, fault), until).await? {
             entry.park(until.min(Instant::now() + pause_of_one(&waits))).await?;
@@ -279,7 +278,7 @@ impl Caller {
         }
         // The next caller of this client may sleep far from the front, and its time may be over too.
         self.engine.table.wake_next(entry);
-        Err(short.fault.into_outage(&entry.keys.lock().to_string()))
+        Err(short.fault.into_outage())
     }
 
     pub(super) async fn explained(&self, entry: &Entry, fault: Fault) -> Error {

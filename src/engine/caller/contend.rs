@@ -19,7 +19,7 @@ use crate::engine::entry::{Entry, EntryPermit, Hold};
 use crate::engine::grant::Lease;
 use crate::engine::waiting::{Event, Next, PushedGrant};
 use crate::error::Result;
-use crate::wire::{Acquired, Fault, Subscription};
+use crate::wire::{Acquired, Subscription};
 
 /// How long a client that has offered its lock pauses, in a kind without a line.
 const SIT_OUT: Duration = Duration::from_millis(1);
@@ -67,7 +67,7 @@ impl Caller {
                     }
                     stand.begin(&entry)?;
                     let until = limit.map_or(until, |limit| limit.min(until));
-                    self.park(&entry, until).await.map_err(|fault| fault.into_error(""))?;
+                    self.park(&entry, until).await?;
                 }
                 // Boxed: most contenders are parked, and need no space for a request.
                 Next::Ask => match Box::pin(self.ask(&entry, offer.take())).await {
@@ -92,7 +92,7 @@ impl Caller {
     }
 
     /// Parks until something happens.
-    async fn park(&self, entry: &Entry, until: Instant) -> Result<(), Fault> {
+    async fn park(&self, entry: &Entry, until: Instant) -> Result<()> {
         match &self.lined_up {
             None => entry.park(until).await,
             // Boxed: only the waiters of conditions need the space for it.
@@ -101,7 +101,7 @@ impl Caller {
     }
 
     /// Parks until something happens. That may also be another primary, of which no message tells.
-    async fn park_for_condition(&self, entry: &Entry, until: Instant) -> Result<(), Fault> {
+    async fn park_for_condition(&self, entry: &Entry, until: Instant) -> Result<()> {
         let mut changes = self.engine.commands.changes();
         changes.mark_unchanged();
         while !self.may_be_forgotten(entry) {

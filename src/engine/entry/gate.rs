@@ -4,8 +4,8 @@
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
+use crate::error::{Error, Result};
 use crate::meters;
-use crate::wire::Fault;
 
 /// The gate at which the contender parks until it is notified.
 pub(crate) struct Gate {
@@ -27,12 +27,15 @@ impl Gate {
 
     /// Parks until the gate is opened or the time is over.
     ///
+    /// # Errors
+    /// [`Error::Closed`].
+    ///
     /// # Cancel safety
     /// An opening that a dropped future has not seen stays stored for the next contender.
-    pub(crate) async fn pass(&self, until: Instant) -> Result<(), Fault> {
+    pub(crate) async fn pass(&self, until: Instant) -> Result<()> {
         match timeout_at(until, self.permits.acquire()).await {
             Ok(Ok(permit)) => permit.forget(),
-            Ok(Err(_)) => return Err(Fault::Closed),
+            Ok(Err(_)) => return Err(Error::Closed),
             Err(_) => meters::woken("ttl", || 1),
         }
         Ok(())

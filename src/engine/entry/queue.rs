@@ -22,7 +22,7 @@ use std::task::{Poll, Waker};
 use tokio::time::Instant;
 
 use crate::engine::compact_instant::CompactInstant;
-use crate::wire::Fault;
+use crate::error::{Error, Result};
 
 /// How many looks of the lookout a called caller has before it is silent. Together they take one `pickup_timeout`, or
 /// 20 ms if that is longer.
@@ -114,16 +114,16 @@ impl Queue {
     /// caller go on. `former` becomes the waker of the poll before, to be dropped.
     ///
     /// # Errors
-    /// [`Fault::Closed`].
+    /// [`Error::Closed`].
     pub(crate) fn poll(
         &mut self,
         ticket: &mut Ticket,
         waker: &Waker,
         has_budget: bool,
         former: &mut Option<Waker>,
-    ) -> Poll<Result<u64, Fault>> {
+    ) -> Poll<Result<u64>> {
         if self.closed {
-            return Poll::Ready(Err(Fault::Closed));
+            return Poll::Ready(Err(Error::Closed));
         }
         let number = ticket.number.map_or_else(|| self.ticket(), NonZeroU64::get);
         ticket.number = NonZeroU64::new(number);
@@ -326,7 +326,7 @@ mod tests {
             matches!(self.poll(true), Poll::Ready(Ok(_)))
         }
 
-        fn poll(&mut self, has_budget: bool) -> Poll<Result<u64, Fault>> {
+        fn poll(&mut self, has_budget: bool) -> Poll<Result<u64>> {
             let mut queue = self.queue.0.borrow_mut();
             queue.poll(&mut self.ticket, Waker::noop(), has_budget, &mut None)
         }
@@ -494,7 +494,7 @@ mod tests {
         let queue = taken();
         let mut hand = Hand::waits(&queue);
         assert_eq!(queue.0.borrow_mut().close().len(), 1, "it is woken");
-        assert!(matches!(hand.poll(true), Poll::Ready(Err(Fault::Closed))));
+        assert!(matches!(hand.poll(true), Poll::Ready(Err(Error::Closed))));
         drop(hand);
         assert!(!queue.pass_on());
         assert!(queue.try_take().is_none());

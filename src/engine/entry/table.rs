@@ -20,9 +20,9 @@ use crate::engine::entry::lookout::Lookout;
 use crate::engine::entry::tenure::Ending;
 use crate::engine::entry::{Awaited, Entry, Tenure, Visit};
 use crate::engine::waiting::{Event, Rules, Turns};
+use crate::error::{Error, Result};
 use crate::keys::{Keys, TenureId, ids_of};
 use crate::kinds::{Holders, Kind};
-use crate::wire::Fault;
 
 /// The entries of a client: plain locks by lock, all others by channel.
 #[derive(Default)]
@@ -117,8 +117,8 @@ impl Table {
     /// number of permits.
     ///
     /// # Errors
-    /// [`Fault::Closed`] if the client was closed.
-    pub(crate) fn visit(self: &Arc<Self>, keys: &Arc<Keys>, permits: u32) -> Result<Visit, Fault> {
+    /// [`Error::Closed`] if the client was closed.
+    pub(crate) fn visit(self: &Arc<Self>, keys: &Arc<Keys>, permits: u32) -> Result<Visit> {
         if keys.row.holders != Holders::Plain {
             let key = EntryKey::SideBySide(keys.kind, keys.braced, keys.class(permits));
             return self.at(keys, keys.channel.clone(), key);
@@ -135,16 +135,11 @@ impl Table {
         keys: &Arc<Keys>,
         channel: Box<str>,
         id: TenureId,
-    ) -> Result<Visit, Fault> {
+    ) -> Result<Visit> {
         self.at(keys, channel, EntryKey::Alone(id))
     }
 
-    fn at(
-        self: &Arc<Self>,
-        keys: &Arc<Keys>,
-        channel: Box<str>,
-        key: EntryKey,
-    ) -> Result<Visit, Fault> {
+    fn at(self: &Arc<Self>, keys: &Arc<Keys>, channel: Box<str>, key: EntryKey) -> Result<Visit> {
         let mut siblings = self.others.entry(channel.clone()).or_insert_with(|| Siblings::of(keys));
         let made = || Arc::new(Entry::at(self, Arc::clone(keys), channel, key));
         let entry = Arc::clone(siblings.entries.entry(key).or_insert_with(made));
@@ -153,10 +148,10 @@ impl Table {
         self.open(entry)
     }
 
-    fn open(&self, entry: Arc<Entry>) -> Result<Visit, Fault> {
+    fn open(&self, entry: Arc<Entry>) -> Result<Visit> {
         let visit = Visit { entry };
         // Check only after the entry is in the table: a `close` that runs at the same time finds it there.
-        if self.closed.load(Ordering::SeqCst) { Err(Fault::Closed) } else { Ok(visit) }
+        if self.closed.load(Ordering::SeqCst) { Err(Error::Closed) } else { Ok(visit) }
     }
 
     fn entered(self: &Arc<Self>, keys: &Arc<Keys>) -> Arc<Entry> {
@@ -631,7 +626,7 @@ mod tests {
             std::future::poll_fn(|context| queued.poll(context)).await.map(drop)
         });
         table.close();
-        assert!(matches!(waiter.await.unwrap(), Err(Fault::Closed)));
+        assert!(matches!(waiter.await.unwrap(), Err(Error::Closed)));
         assert!(permit.entry().gate.pass(Instant::now() + RULES.max_park).await.is_err());
         assert!(table.visit(&keys(Layout::Native, Kind::Lock), 1).is_err());
         drop(permit);

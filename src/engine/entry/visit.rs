@@ -15,9 +15,9 @@ use crate::engine::entry::state::{After, Forsaken, State};
 use crate::engine::entry::{Contested, Entry, EntryPermit, Seat, Stay, Tenure};
 use crate::engine::grant::{Beginning, Grant, Lease};
 use crate::engine::waiting::{Next, Rules};
+use crate::error::Result;
 use crate::keys::TenureId;
 use crate::kinds::Holders;
-use crate::wire::Fault;
 
 /// Keeps an entry in the table.
 pub(crate) struct Visit {
@@ -208,7 +208,7 @@ pub(crate) struct InQueue<'a> {
 
 impl<'a> InQueue<'a> {
     /// Takes the permit: first come, first served.
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<EntryPermit, Fault>> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<EntryPermit>> {
         // A task that has used up its budget takes no permit now.
         let coop = poll_proceed(context);
         let Self { visit, ticket } = self;

@@ -111,10 +111,7 @@ impl Tenure {
     /// The TTL that a renewal has to ask for: this much from now, or what was asked for before if that ends later. So a
     /// renewal never shortens the TTL.
     pub(crate) fn at_least(&self, wanted: Duration) -> Duration {
-        self.at_least_from(Instant::now(), wanted)
-    }
-
-    pub(crate) fn at_least_from(&self, now: Instant, wanted: Duration) -> Duration {
+        let now = Instant::now();
         self.state().lifetime.at_least(wanted, now)
     }
 
