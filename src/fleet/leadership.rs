@@ -1,20 +1,23 @@
-//! The proof of leading. The task in `reign.rs` maintains it.
+//! The proof of leading, and the task that maintains it: it announces the leader, and finally releases the lock.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::fleet::changes::Candidacy;
-use crate::fleet::reign::Reign;
+use crate::failures::Failures;
+use crate::fleet::changes::{Candidacy, Leading};
 use crate::fleet::term::Term;
 use crate::guards::Guard;
 use crate::token::FencingToken;
+
+/// How soon a leader announces itself again if the server could not be reached, or refused for now.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The proof that this process leads, from [`Election::campaign`](crate::Election::campaign).
 ///
@@ -144,5 +147,54 @@ impl Drop for Leadership {
 impl fmt::Debug for Leadership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leadership").field("term", &self.term).finish_non_exhaustive()
+    }
+}
+
+/// The task of one term. It has the guard.
+struct Reign {
+    leading: Leading,
+    engine: Arc<Engine>,
+    term: Term,
+    /// Cancelled when the program gives the lock up, before the term ends.
+    stepped_down: CancellationToken,
+    who: Arc<str>,
+}
+
+impl Reign {
+    async fn run(self, guard: Guard, told: oneshot::Sender<Result<()>>) {
+        tokio::select! {
+            biased;
+            () = self.term.ended() => {}
+            () = self.announces() => {}
+        }
+        let Self { leading, engine, term, stepped_down, who: _ } = self;
+        tracing::info!(name = &*term.hold.name(), token = %term.token(), "stopped leading");
+        drop(leading);
+        // From here on only the guard keeps the client alive: the last handle may be gone.
+        drop(engine);
+        // The work of a leader that could not renew its lease needs the margin to stop, even if Redis is back by now.
+        tokio::select! {
+            () = stepped_down.cancelled() => {}
+            _ = guard.ended() => {}
+            () = sleep(term.margin) => {}
+        }
+        let _ = told.send(guard.unlock().await); // fails if the leadership was dropped
+    }
+
+    /// Announces the leader to observers, and again before the server forgets it.
+    async fn announces(&self) {
+        let lease = self.engine.config.watchdog_timeout;
+        let again = lease / 3;
+        let name = self.term.hold.name();
+        let mut failures = Failures::of_lock("announce the leader to observers", &name);
+        loop {
+            let said = self.engine.announce(&self.term.hold, &self.who, lease * 2).await;
+            match &said {
+                Ok(_) => failures.succeeds(),
+                Err(error) => failures.fails(error),
+            }
+            let is_transient = said.is_err_and(|error| error.is_transient());
+            sleep(if is_transient { AGAIN.min(again) } else { again }).await;
+        }
     }
 }

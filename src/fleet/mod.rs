@@ -5,7 +5,6 @@ mod election;
 mod every;
 mod leader;
 mod leadership;
-mod reign;
 mod term;
 
 pub use changes::Changes;

@@ -23,8 +23,7 @@ use crate::wire::args::{Words, millis};
 use crate::wire::calls::questions::{
     found, only, release_script, write_acquire_in_line, write_acquire_without_line, write_leave,
 };
-use crate::wire::common_args::CommonArgs;
-use crate::wire::connection::{Connection, Peer};
+use crate::wire::connection::{CommonArgs, Connection, Peer};
 use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
 use crate::wire::proof::Secret;

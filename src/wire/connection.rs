@@ -1,21 +1,23 @@
 //! One connection to one server, and the requests that it carries.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::{Value, cmd};
 use tokio::time::Instant;
 
+use crate::config::Layout;
 use crate::keys::Keys;
 use crate::kinds::Holders;
 use crate::meters;
-use crate::wire::args::Words;
+use crate::wire::args::{Words, millis};
 use crate::wire::cluster::{MOST_HOPS, Servers, next_hop};
-use crate::wire::common_args::CommonArgs;
 use crate::wire::fault::{self, Fault};
 use crate::wire::link::Live;
 use crate::wire::passwords::shown_type;
 use crate::wire::replies::number;
 use crate::wire::scripts::Script;
+use crate::wire::session::Session;
 use crate::wire::shard::{Acks, Reign, Shard};
 use crate::wire::socket::Broken;
 use crate::wire::tracking::Tracking;
@@ -23,6 +25,45 @@ use crate::wire::tracking::Tracking;
 /// Writes the keys and arguments of a script. It gets the least value that the token counter should have. It is a trait object, so
 /// that the path of a request to the socket is compiled once, and not once for each script.
 pub(crate) type Fill<'a> = &'a (dyn Fn(&mut Words<'_>, u64) + Sync);
+
+/// The arguments common to every script of a client.
+#[derive(Debug)]
+pub(crate) struct CommonArgs {
+    /// This client's id, in lines and in the messages that it publishes.
+    pub(crate) client: String,
+    pub(crate) layout: Layout,
+    /// For how long after its last sign of life a client in line counts as alive.
+    pub(crate) waiter_ttl: Duration,
+    /// What each request for a place in a line says of this client, as one text: see lua/line/acquire_args.lua.
+    pub(crate) line_terms: String,
+    pub(crate) session: Option<Arc<Session>>,
+}
+
+impl CommonArgs {
+    /// `line_ttl`: how long the server keeps a line in which no client shows a sign of life. Most clients in a line sleep, but
+    /// ask more often than this.
+    pub(crate) fn new(
+        client: String,
+        layout: Layout,
+        waiter_ttl: Duration,
+        line_ttl: Duration,
+        session: Option<Arc<Session>>,
+    ) -> Self {
+        let (ttl, line) = (millis(waiter_ttl), millis(line_ttl));
+        let line_terms = format!("{ttl} {line} {} ", layout.message(&client));
+        Self { client, layout, waiter_ttl, line_terms, session }
+    }
+
+    /// Whether its holds end with a session.
+    pub(crate) fn is_in_session(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// The message that a release of this client publishes.
+    pub(crate) fn message(&self) -> &str {
+        self.layout.message(&self.client)
+    }
+}
 
 /// The link to a server that a request takes.
 #[derive(Debug, Clone, Copy)]

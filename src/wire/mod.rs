@@ -24,7 +24,6 @@ mod calls;
 mod card;
 mod cluster;
 mod commands;
-mod common_args;
 mod connection;
 mod destination;
 mod failover_watch;
@@ -57,8 +56,7 @@ pub(crate) use calls::{
 pub(crate) use card::Card;
 pub(crate) use cluster::{Cluster, Crew};
 pub(crate) use commands::Commands;
-pub(crate) use common_args::CommonArgs;
-pub(crate) use connection::Connection;
+pub(crate) use connection::{CommonArgs, Connection};
 pub(crate) use destination::Destination;
 pub(crate) use failover_watch::watch_failovers;
 pub(crate) use fault::Fault;
