@@ -70,12 +70,8 @@ impl FencingToken {
         Self(grant * HAND_OVERS_PER_GRANT + u64::from(hand_over))
     }
 
-    /// The token of a lock whose counter is shared with Redisson: the number is the same in both libraries.
-    pub(crate) fn of_redisson(count: u64) -> Self {
-        Self(count)
-    }
-
-    /// A token read back from Redis.
+    /// A token read back from Redis, or that of a lock whose counter is shared with Redisson: the number is the same in both
+    /// libraries.
     pub(crate) fn written(number: u64) -> Self {
         Self(number)
     }

@@ -209,12 +209,10 @@ impl Watchdog {
         let (name, locks) = (tenures[0].keys.name(), tenures.len());
         tracing::debug!(?name, locks, %fault, "not renewed");
         self.outages.renewals_fail(self.commands.node(&tenures[0].keys), tenures, fault);
-        tenures.iter().for_each(|tenure| self.try_again(tenure));
-    }
-
-    fn try_again(&self, tenure: &Arc<Tenure>) {
-        tenure.check_again(self.rhythm_of(tenure).again(Instant::now()));
-        self.look_again(tenure);
+        for tenure in tenures {
+            tenure.check_again(self.rhythm_of(tenure).again(Instant::now()));
+            self.look_again(tenure);
+        }
     }
 
     /// Schedules another look at the tenure. Returns `false` if the client is closed.

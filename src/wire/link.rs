@@ -194,7 +194,6 @@ pub(crate) struct LinkTask {
     state: watch::Sender<State>,
     shared: Arc<Shared>,
     generations: Generations,
-    generation: u64,
     pause: Duration,
     first: Option<Fresh>,
     was_up: bool,
@@ -221,7 +220,6 @@ impl LinkTask {
             state,
             shared: Arc::clone(&link.shared),
             generations,
-            generation: 0,
             pause: SHORTEST_PAUSE,
             first: None,
             was_up: false,
@@ -253,20 +251,20 @@ impl LinkTask {
     }
 
     async fn establish(&mut self) -> Result<Fresh, Fault> {
-        self.generation = self.generations.next();
+        let generation = self.generations.next();
         let found = self.destination.find().await?;
         self.found = Some(found.clone());
         let (address, limit) = (&found.address, found.address.connect_timeout());
         tokio::select! {
             biased;
-            made = Fault::unless_in(limit, address, self.connect(&found)) => made,
+            made = Fault::unless_in(limit, address, self.connect(&found, generation)) => made,
             () = self.destination.left(Some(&found)) => Err(elsewhere()),
         }
     }
 
-    async fn connect(&self, found: &Found) -> Result<Fresh, Fault> {
-        let (generation, duty) = (self.generation, Arc::clone(&self.duty));
+    async fn connect(&self, found: &Found, generation: u64) -> Result<Fresh, Fault> {
         let (address, state) = (&found.address, self.state.clone());
+        let duty = Arc::clone(&self.duty);
         let hear = move |push| duty.hear(generation, push);
         // Before a caller learns that its request failed: otherwise it would ask again on the broken connection.
         let ended = move || {

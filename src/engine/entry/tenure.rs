@@ -175,7 +175,7 @@ impl Tenure {
     pub(crate) fn token(&self, hand_over: u16) -> FencingToken {
         match self.keys.row.keys.tokens {
             TokenCounter::Shared => FencingToken::new(self.number, hand_over),
-            TokenCounter::Redissons => FencingToken::of_redisson(self.number),
+            TokenCounter::Redissons => FencingToken::written(self.number),
         }
     }
 
