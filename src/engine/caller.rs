@@ -36,7 +36,7 @@ use crate::kinds::Holders;
 use crate::owner::OwnerId;
 use crate::wire::Acquired;
 
-pub(crate) use acquire_all::{AllOrNone, acquire_all};
+pub(crate) use acquire_all::acquire_all;
 pub(crate) use contender::Contender;
 pub(crate) use lined_up_for_condition::LinedUp;
 pub(crate) use options::{AcquireOptions, Keepers, Past, Patience};

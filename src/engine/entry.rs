@@ -333,20 +333,20 @@ impl Entry {
 
     /// The lookout is about to look. A caller that is notified from now on is for the next look.
     pub(crate) fn end_watch(&self) {
-        self.state().lookout.is_so = false;
+        self.state().is_watched = false;
     }
 
     /// Sets the alarm of a contender that sleeps, if there is one.
     pub(crate) fn set_alarm(self: &Arc<Self>, alarms: &mut Alarms<Self>) {
         let mut state = self.state();
         if let Some(at) = state.contest.look_at() {
-            alarms.set(at, &mut state.lookout.alarm, self);
+            alarms.set(at, &mut state.alarm, self);
         }
     }
 
     /// The alarm has rung.
     pub(crate) fn end_alarm(&self) {
-        self.state().lookout.alarm = None;
+        self.state().alarm = None;
     }
 
     /// See [`State::waiters`].

@@ -57,7 +57,7 @@ mod unpolled;
 mod waiting;
 mod watchdog;
 
-pub(crate) use caller::{AcquireOptions, AllOrNone, Caller, Keepers, Past, Patience, acquire_all};
+pub(crate) use caller::{AcquireOptions, Caller, Keepers, Past, Patience, acquire_all};
 pub(crate) use core::{Engine, RETRY_PAUSE};
 pub use entry::{Awaited, Held, Hold, Holds};
 pub use grant::Ended;

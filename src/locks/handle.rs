@@ -10,7 +10,7 @@ use tracing::Instrument;
 
 use crate::config::checked_lease;
 use crate::engine::{
-    self, AcquireOptions, AllOrNone, Caller, Engine, Hold, Keepers, Lease, Past, Patience, Wish,
+    self, AcquireOptions, Caller, Engine, Hold, Keepers, Lease, Past, Patience, Wish,
 };
 use crate::error::{Error, Result};
 use crate::guards::Guard;
@@ -160,13 +160,11 @@ impl Handle {
         let asked = wanted[0].0.meters.asks(true);
         let asking = engine::acquire_all(&first.engine, &wanted, patience, kept);
         let answer = asking.instrument(span).await;
-        let is_held = |answer: &Option<_>| matches!(answer, Some((AllOrNone::Held(_), _)));
+        let is_held = |answer: &Option<_>| matches!(answer, Some((Ok(_), _)));
         asked.came_to(answer.as_ref().map(is_held));
         let guard = |hold| Guard::new(Arc::clone(&first.engine), hold);
-        Ok(answer?.map(|(answer, kept)| match answer {
-            AllOrNone::Busy(at) => (Err(at), kept),
-            AllOrNone::Held(holds) => (Ok(holds.into_iter().map(guard).collect()), kept),
-        }))
+        let guards = |holds: Vec<Hold>| holds.into_iter().map(guard).collect();
+        Ok(answer?.map(|(answer, kept)| (answer.map(guards), kept)))
     }
 
     /// Waits for the lock without a time limit.
@@ -202,14 +200,14 @@ impl Handle {
         let keys = self.keys()?;
         self.settle(keys).await;
         let asked = async { self.engine.connected(keys).await?.held_for(keys).await };
-        self.answered(asked.await).await
+        self.engine.commands.explain(asked.await, keys).await
     }
 
     pub(crate) async fn status(&self) -> Result<Status> {
         let keys = self.keys()?;
         self.settle(keys).await;
         let asked = async { self.engine.connected(keys).await?.status(keys).await };
-        self.answered(asked.await).await
+        self.engine.commands.explain(asked.await, keys).await
     }
 
     /// Waits for this client's own pending releases, so that the answer does not count them.
@@ -225,7 +223,7 @@ impl Handle {
         let asked = async {
             self.engine.connected_to_change(keys).await?.resize(keys, capacity, if_unset).await
         };
-        self.answered(asked.await).await
+        self.engine.commands.explain(asked.await, keys).await
     }
 
     pub(crate) async fn force_unlock(&self) -> Result<bool> {
@@ -239,7 +237,7 @@ impl Handle {
         if answer.as_ref().is_err_and(Fault::may_hold) {
             tracing::warn!(name = ?keys.name(), "force_unlock may have taken the lock away from its holder");
         }
-        let was_held = self.answered(answer).await?;
+        let was_held = self.engine.commands.explain(answer, keys).await?;
         if was_held {
             tracing::warn!(name = ?keys.name(), "force_unlock took the lock away from its holder");
             // A holder of this client hears no message of its own client.
@@ -312,13 +310,6 @@ impl Handle {
         self.engine.is_of_same_client(&other.engine)
             && kind(self) == kind(other)
             && self.full_name() == other.full_name()
-    }
-
-    async fn answered<T>(&self, answer: std::result::Result<T, Fault>) -> Result<T> {
-        match answer {
-            Ok(answer) => Ok(answer),
-            Err(fault) => Err(self.engine.commands.explained(fault, self.keys()?).await),
-        }
     }
 
     pub(crate) fn keys(&self) -> Result<&Arc<Keys>> {

@@ -219,6 +219,18 @@ impl Commands {
         }
     }
 
+    /// The same for the fault in an answer.
+    pub(crate) async fn explain<T>(
+        &self,
+        answer: Result<T, Fault>,
+        keys: &Keys,
+    ) -> Result<T, Error> {
+        match answer {
+            Ok(answer) => Ok(answer),
+            Err(fault) => Err(self.explained(fault, keys).await),
+        }
+    }
+
     /// The key of this name that has another type, and that type.
     async fn stranger(&self, keys: &Keys) -> Option<(String, String)> {
         for (key, expected) in keys.types() {

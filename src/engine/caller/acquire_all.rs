@@ -20,13 +20,9 @@ use crate::error::Result;
 use crate::keys::Keys;
 use crate::wire::{Acquire, Fault, Manner, Secret};
 
-/// The answer to a request for several at once.
-pub(crate) enum AllOrNone {
-    /// All of them, in the order of the request.
-    Held(Vec<Hold>),
-    /// None: another caller has this one.
-    Busy(usize),
-}
+/// The answer to a request for several at once: all of them, in the order of the request; or none, since another caller has this
+/// one.
+pub(crate) type AllOrNone = Result<Vec<Hold>, usize>;
 
 /// Takes all of these distinct locks of one client, or none. A caller with patience leaves a lock to the waiters that
 /// stand in line for it. `kept` is what the caller already has: it comes back with an answer, and is dropped with an
@@ -42,7 +38,7 @@ pub(crate) async fn acquire_all<K: Send + 'static>(
     kept: K,
 ) -> Result<Option<(AllOrNone, K)>> {
     let Some((keys, _)) = wanted.first() else {
-        return Ok(Some((AllOrNone::Held(Vec::new()), kept)));
+        return Ok(Some((Ok(Vec::new()), kept)));
     };
     // The contest has a separate entry, apart from the entries of the locks. So the lookout can cancel a caller that is
     // not polled: it must keep neither the permits nor the grants, nor what it had before.
@@ -72,10 +68,10 @@ async fn ask_for_all(
     for (at, (keys, _)) in wanted.iter().enumerate() {
         match Contender::at_once(engine, keys).await {
             Ok(Some(contender)) => contenders.push(contender),
-            Ok(None) => return Ok(AllOrNone::Busy(at)),
+            Ok(None) => return Ok(Err(at)),
             // A caller with patience then waits for this lock, and rides out the outage.
             Err(error) if error.is_transient() && !patience.is_none() => {
-                return Ok(AllOrNone::Busy(at));
+                return Ok(Err(at));
             }
             Err(error) => return Err(error),
         }
@@ -101,7 +97,7 @@ async fn ask_for_all(
         Ok(AttemptAll::Granted(grants)) => grants,
         Ok(AttemptAll::Busy(at) | AttemptAll::Kept(at)) => {
             contenders[at].entry().went_elsewhere();
-            return Ok(AllOrNone::Busy(at));
+            return Ok(Err(at));
         }
         Ok(AttemptAll::Refused(at, fault)) => {
             return Err(engine.commands.explained(fault, &wanted[at].0).await);
@@ -148,5 +144,5 @@ fn begin_all(
         });
     // Begin each of them even if one fails: a closed client releases all of them.
     let begun: Vec<_> = begun.collect();
-    Ok(AllOrNone::Held(begun.into_iter().collect::<Result<_>>()?))
+    Ok(Ok(begun.into_iter().collect::<Result<_>>()?))
 }

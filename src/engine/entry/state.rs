@@ -57,14 +57,8 @@ pub(super) struct State {
     has_used_name: bool,
     /// Whether the tenure may be kept idle. `None` in a client that keeps nothing.
     pub(super) keep: Option<Box<Keep>>,
-    pub(super) lookout: Watched,
-}
-
-/// What the lookout knows of an entry.
-#[derive(Default)]
-pub(super) struct Watched {
-    /// Whether the lookout watches it.
-    pub(super) is_so: bool,
+    /// Whether the lookout watches the entry.
+    pub(super) is_watched: bool,
     pub(super) alarm: Alarm,
 }
 
@@ -98,7 +92,7 @@ pub(crate) struct Forsaken {
 impl State {
     /// Has the lookout watch the entry, if it does not yet.
     pub(super) fn watch(&mut self, after: &mut After) {
-        after.watch |= !replace(&mut self.lookout.is_so, true);
+        after.watch |= !replace(&mut self.is_watched, true);
     }
 
     /// Gives the permit up, and calls the next caller.

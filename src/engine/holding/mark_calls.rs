@@ -59,10 +59,7 @@ impl Engine {
         ask: impl AsyncFnOnce(Connection<'_>) -> Result<T, Fault>,
     ) -> Result<T> {
         let answer = async { ask(self.connected(keys).await?).await };
-        match answer.await {
-            Ok(answer) => Ok(answer),
-            Err(fault) => Err(self.commands.explained(fault, keys).await),
-        }
+        self.commands.explain(answer.await, keys).await
     }
 }
 
