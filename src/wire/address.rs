@@ -311,6 +311,7 @@ impl Addresses {
         Self { like: self.like.over(dial), ..self }
     }
 
+    /// How to reach the one at this node.
     pub(crate) fn of(&self, node: &Node) -> Address {
         let (host, port) = (node.host.to_string(), node.port);
         let addr = match self.like.info.addr() {

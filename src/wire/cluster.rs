@@ -32,7 +32,7 @@ use crate::error::said;
 use crate::keys::Keys;
 use crate::mutex::Mutex;
 use crate::slot::Slot;
-use crate::wire::address::{Address, Addresses, Expected};
+use crate::wire::address::{Addresses, Expected};
 use crate::wire::destination::Destination;
 use crate::wire::fault::{self, Fault, Redirect};
 use crate::wire::link::Generations;
@@ -80,7 +80,7 @@ impl Servers {
 
 /// The servers of a cluster.
 pub(crate) struct Cluster {
-    addresses: Addresses,
+    pub(crate) addresses: Addresses,
     layout: Layout,
     plain_channels: bool,
     quorum: Option<Quorum>,
@@ -138,14 +138,6 @@ impl Cluster {
         self.map.subscribe()
     }
 
-    pub(crate) fn seeds(&self) -> &[Node] {
-        &self.addresses.seeds
-    }
-
-    pub(crate) fn address(&self, node: &Node) -> Address {
-        self.addresses.of(node)
-    }
-
     /// What each of its nodes is expected to be.
     pub(crate) fn expected(&self) -> Expected {
         Expected::Node { plain_channels: self.plain_channels }
@@ -173,7 +165,7 @@ impl Cluster {
 
     fn nobody_has(&self, slot: Slot) -> Fault {
         if self.map.borrow().is_empty() {
-            let seeds = self.seeds().iter().map(|seed| self.address(seed).to_string());
+            let seeds = self.addresses.seeds.iter().map(|seed| self.addresses.of(seed).to_string());
             let seeds = seeds.collect::<Vec<_>>().join(", ");
             return Fault::NotSent(said(format!("no node of the cluster has answered: {seeds}")));
         }
@@ -192,7 +184,7 @@ impl Cluster {
         let (changes, lost) = (Arc::clone(&self.changes), Arc::clone(&self.stale));
         let on_change = Arc::clone(&self.on_change);
         let duty = CommandDuty::new(self.layout, clock, self.expected(), changes, lost, on_change);
-        let destination = Destination::Fixed(Arc::new(self.address(node)));
+        let destination = Destination::Fixed(Arc::new(self.addresses.of(node)));
         let at = (Some(node.clone()), destination);
         let (shard, task) = Shard::new(at, duty, &self.generations, self.quorum);
         let shard = Arc::new(shard);
@@ -300,7 +292,7 @@ impl Cluster {
         node: &Node,
         limit: Option<Duration>,
     ) -> Result<SlotMap, Fault> {
-        let address = self.address(node);
+        let address = self.addresses.of(node);
         let longest = address.connect_timeout();
         let limit = limit.map_or(longest, |limit| limit.min(longest));
         let asked = async {

@@ -41,7 +41,7 @@ impl Destination {
             Self::Fixed(address) => Ok(Found { address: Arc::clone(address), node: None }),
             Self::Primary(sentinels) => {
                 let node = sentinels.primary().await?;
-                Ok(Found { address: Arc::new(sentinels.address(&node)), node: Some(node) })
+                Ok(Found { address: Arc::new(sentinels.primaries.of(&node)), node: Some(node) })
             }
             Self::Sentinel(sentinels) => {
                 Ok(Found { address: Arc::new(sentinels.any()), node: None })

@@ -122,7 +122,7 @@ impl Cluster {
         fastrand::shuffle(&mut used);
         let map = Arc::clone(&self.map().borrow());
         let mut strangers: Vec<(Node, Option<Socket>)> = Vec::new();
-        for node in map.nodes().into_iter().chain(self.seeds()) {
+        for node in map.nodes().into_iter().chain(&self.addresses.seeds) {
             if used.iter().chain(&strangers).all(|(known, _)| known != node) {
                 strangers.push((node.clone(), None));
             }

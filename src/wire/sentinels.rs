@@ -41,7 +41,7 @@ const MOST_LEARNT: usize = 16;
 /// The sentinels of one service.
 pub(crate) struct Sentinels {
     service: String,
-    primaries: Addresses,
+    pub(crate) primaries: Addresses,
     sentinels: Addresses,
     patience: Duration,
     primary: watch::Sender<Option<Primary>>,
@@ -124,11 +124,6 @@ impl Sentinels {
     /// The database number.
     pub(crate) fn database(&self) -> i64 {
         self.primaries.database()
-    }
-
-    /// How to reach the primary that is at this node.
-    pub(crate) fn address(&self, node: &Node) -> Address {
-        self.primaries.of(node)
     }
 
     /// Asks where the primary is, or reuses a fresh answer that another link got.

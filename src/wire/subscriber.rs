@@ -169,7 +169,7 @@ impl Inner {
             let stop = CancellationToken::new();
             home.stop = Some(stop.clone());
             drop(homes);
-            let destination = Destination::Fixed(Arc::new(cluster.address(&node)));
+            let destination = Destination::Fixed(Arc::new(cluster.addresses.of(&node)));
             let (home, expected) = (Some(node), cluster.expected());
             let duty = ChannelLink { inner: Arc::clone(self), home, expected, link };
             let (task, _) = LinkTask::new(destination, Arc::new(duty), self.generations.clone());
