@@ -10,7 +10,6 @@ use crate::slot::Slot;
 use crate::wire::{self, Target};
 
 pub use crate::keys::Space;
-pub use crate::wire::{Password, shown, shown_type};
 
 /// The settings of a client that works for another process: [`Config::describe`] names that process.
 #[must_use]
@@ -63,10 +62,34 @@ pub fn servers(url: &str) -> Result<Servers> {
     })
 }
 
+/// A password that is sent to a server. As long as this value exists, [`shown`] does not show it.
+#[derive(Debug, Clone)]
+pub struct Password(#[allow(dead_code, reason = "its existence counts")] wire::Password);
+
+impl Password {
+    /// Call this before the password is sent.
+    #[must_use]
+    pub fn new(password: &str) -> Self {
+        Self(wire::Password::new(password))
+    }
+}
+
+/// What may be shown of a text that a server has sent.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    wire::shown(text)
+}
+
 /// What it means that a server refuses a new connection with this text, or that its answers cannot be read.
 #[must_use]
 pub fn hint(refusal: &str, is_readable: bool) -> Option<&'static str> {
     if is_readable { wire::hint(refusal) } else { Some(wire::NOT_REDIS) }
+}
+
+/// What may be shown of a server's answer to `TYPE`.
+#[must_use]
+pub fn shown_type(answer: String) -> String {
+    wire::shown_type(answer)
 }
 
 /// What a key is for. Without a word about Redisson's layout, it is a key of the native layout.

@@ -5,11 +5,6 @@
 //! `node.rs` see to that. All clients of the process share the list of passwords. So whoever has a text need not know which
 //! connection it came from.
 
-#![cfg_attr(
-    not(feature = "operator"),
-    allow(unreachable_pub, reason = "that feature exports them")
-)]
-
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -34,9 +29,9 @@ struct Beginnings {
     unescaped: Vec<u8>,
 }
 
-/// A password that is sent to a server. As long as this value exists, [`shown`] does not show it.
+/// A password that is sent to a server. As long as this value exists, no text shows it.
 #[derive(Clone)]
-pub struct Password(#[allow(dead_code, reason = "its existence counts")] Arc<Beginnings>);
+pub(crate) struct Password(#[allow(dead_code, reason = "its existence counts")] Arc<Beginnings>);
 
 impl fmt::Debug for Password {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -46,8 +41,7 @@ impl fmt::Debug for Password {
 
 impl Password {
     /// Call this before the password is sent.
-    #[must_use]
-    pub fn new(password: &str) -> Self {
+    pub(crate) fn new(password: &str) -> Self {
         let beginning = |bytes: &[u8]| bytes[..bytes.len().min(BEGINNING)].to_vec();
         let read = Read::of(password);
         let plain = beginning(&read.bytes);
@@ -63,14 +57,12 @@ impl Password {
 const TYPES: [&str; 7] = ["none", "string", "list", "set", "zset", "hash", "stream"];
 
 /// What may be shown of an answer to `TYPE`: whatever is no type may contain a password. A short password may be a type's name.
-#[must_use]
-pub fn shown_type(answer: String) -> String {
+pub(crate) fn shown_type(answer: String) -> String {
     if TYPES.contains(&&*answer) { answer } else { shown(&answer) }
 }
 
 /// What may be shown of a text: what comes before the first password in it.
-#[must_use]
-pub fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let searched = begin(text, SEARCHED);
     let plain = Read::of(searched);
     let unescaped = plain.clone().unescaped();
