@@ -13,6 +13,9 @@ mod common;
     reason = "a module of the crate, of which this uses a part"
 )]
 mod error;
+#[path = "../../src/mutex.rs"]
+#[allow(dead_code, reason = "a module of the crate, of which this uses a part")]
+mod mutex;
 #[path = "../../src/slot.rs"]
 #[allow(
     dead_code,

@@ -263,10 +263,13 @@ async fn left(stage: &Stage, lease: Duration) -> Vec<(String, String)> {
     let buried = if let Stage::Hosts(_) = stage { BURIED } else { Duration::from_secs(1) };
     let until = Instant::now() + lease.max(MAX_PARK * 2) + buried;
     loop {
-        // Who has counted at a latch or has notified is remembered for longer than we wait here.
+        // Who has counted at a latch or has notified is remembered for longer than we wait here, and so is a client with a session
+        // that has died.
         let stays = |key: &String| {
             let is_of_redisson = bare(key).starts_with("redisson_") || is_semaphore(key);
-            bare(key).starts_with("lock:grants") || key.ends_with(":requests") || is_of_redisson
+            let is_session = bare(key).starts_with("lock_notes:session:{");
+            let is_counter = bare(key).starts_with("lock:grants");
+            is_counter || is_session || key.ends_with(":requests") || is_of_redisson
         };
         let keys = stage.keys().await.into_iter().filter(|key| !stays(key));
         let keys = keys.map(|key| ("key".to_owned(), key));
