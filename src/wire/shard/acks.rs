@@ -10,7 +10,7 @@
 //! 6. Requests for a connection that is lost are not sent. Otherwise each pipe of them would wait for an answer, and
 //!    delay the requests on the next connection.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::config::{Config, Replicas};
 use crate::error::said;
+use crate::mutex::Mutex;
 use crate::wire::args::{Words, millis};
 use crate::wire::fault::{self, Fault};
 use crate::wire::link::{Link, Live};
@@ -104,7 +105,7 @@ impl Acks {
 
     /// The shortage that goes on, if there is one.
     pub(crate) fn shortage(&self) -> Option<Shortage> {
-        let short = self.short.lock().expect("no panic under this lock");
+        let short = self.short.lock();
         short.as_ref().filter(|short| Instant::now() < short.until).cloned()
     }
 
@@ -207,7 +208,7 @@ impl Pipes {
 
     /// All callers of the client wait for the same replicas: so they know since when.
     fn note(&self, sent: Instant, fault: Option<&Fault>) {
-        let mut short = self.short.lock().expect("no panic under this lock");
+        let mut short = self.short.lock();
         let goes_on = short.as_ref().filter(|before| sent < before.until);
         let since = goes_on.map_or(sent, |before| before.since);
         let seen = Instant::now();

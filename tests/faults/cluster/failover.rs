@@ -1,5 +1,7 @@
 //! Replicas that take the place of their primaries.
 
+use std::time::Duration;
+
 use crate::cluster::{is_clean, stand_in_line, two};
 use crate::common::{Cluster, eventually, judged, timeout};
 use crate::scene::*;
@@ -28,8 +30,9 @@ async fn a_failover_is_outlived(how: Option<&str>) {
     assert_eq!(role.as_deref(), Some("master"));
 }
 
+/// A lease outlives a replica that has to be asked more than once to take over: it gives up after five seconds.
 fn told() -> parklock::Config {
-    brisk().max_park(LONG).ride_out(LONG)
+    brisk().watchdog_timeout(Duration::from_secs(18)).max_park(LONG).ride_out(LONG)
 }
 
 #[tokio::test]
