@@ -55,13 +55,14 @@ func (t translated) judged() int {
 	return judged
 }
 
-// before leaves out what nobody had been told by then. What was being given back, or counted down, goes on.
+// before leaves out what nobody had been told by then. What was being given back, counted down or forgotten goes on: others may have been
+// told what came of it.
 func (t translated) before(end int64) translated {
 	var kept []porcupine.Operation
 	guards := map[*hold]int{}
 	for _, one := range t.steps {
 		its := one.Input.(step)
-		tells := its.verb == "acquire" || its.verb == "wait" || isForgotten(its.operation)
+		tells := its.verb == "acquire" || its.verb == "wait"
 		if one.Call > end || (one.Return > end && tells) {
 			continue
 		}

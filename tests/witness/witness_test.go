@@ -305,6 +305,30 @@ func TestTheCulpritIsNamed(t *testing.T) {
 	}
 }
 
+// The server forgets the first holder while the second one is told of its grant.
+func TestAPartHasWhatAServerIsForgetting(t *testing.T) {
+	lines := []string{
+		"a 0 9 n lock acquire 1/1.x granted 1",
+		"server 10 30 n - forget - ok -",
+		"b 12 20 n lock acquire 1/1.y granted 2",
+		"b 40 41 n lock release 1/1.y ok 2",
+	}
+	text := strings.ReplaceAll(strings.ReplaceAll(strings.Join(lines, "\n"), " ", "\t"), "1/1.", "1/1 ")
+	history, err := parse(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	its, err := translate(partitions(history)[0], allowed.felt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end, part := range map[string]translated{"all": its, "until the grant": its.before(20)} {
+		if got := part.check(allowed.time); got != porcupine.Ok {
+			t.Errorf("%s: %s", end, got)
+		}
+	}
+}
+
 func TestWhatIsNoHistoryIsRefused(t *testing.T) {
 	for _, line := range []string{"a\t1\t2", "a\t9\t2\tn\tlock\tacquire\t1/1 x\tgranted\t1", "a\tx\t2\tn\tlock\tacquire\t1/1 x\tgranted\t1", "a\t1\t2\tn\tlock\trelease\t1/1 x\tok\t1\tsoon"} {
 		if _, err := parse(strings.NewReader(line)); err == nil {

@@ -19,6 +19,7 @@ pub fn write(path: &Path, plan: &Plan, claims: &[Claim], epochs: &Epochs, counte
         let name = plan.names.iter().find(|name| name.label() == claim.lock);
         kind(name.expect("a name of the plan"))
     };
+    let claims: Vec<_> = claims.iter().map(as_told).collect();
     let granted = claims.iter().map(|claim| Operation::granted(claim, kind(claim)));
     let ended = claims.iter().filter_map(|claim| {
         let same = |other: &Claim| other.owner == claim.owner && other.acquired == claim.acquired;
@@ -29,6 +30,15 @@ pub fn write(path: &Path, plan: &Plan, claims: &[Claim], epochs: &Epochs, counte
     let reset = counters_lost.iter().map(|at| Operation::of_a_server("reset", None, *at, *at));
     let operations = asked.chain(granted).chain(ended).chain(forgotten).chain(reset).collect();
     operation::write(path, operations).expect("a writable file");
+}
+
+/// A hold that was suspended when its call returned, and never valid after that, may have ended at any moment of the call.
+fn as_told(claim: &Claim) -> Claim {
+    if claim.deadline > claim.acquired {
+        return claim.clone();
+    }
+    let sent = claim.called.min(claim.last_confirmed);
+    Claim { called: sent, ended: claim.ended.map(|_| sent), ..claim.clone() }
 }
 
 /// A call that was not granted. Of several names, it does not say which was not free. Of latches nothing is held.
