@@ -465,9 +465,10 @@ impl Config {
     /// - `n` is less: grants continue while a replica is down. Both dangers get smaller, but remain. A failover may
     ///   promote a replica that was not among the `n`, since Sentinel ranks `replica-priority` above how much data a
     ///   replica has. And a replaced primary may still grant a lock while it has `n` other replicas.
-    /// - [`Replicas::Connected`]: `n` is what the primary counts when it answers. Nothing has to be told when replicas come or go, and a
-    ///   replica that is down stops nothing. But a primary that all replicas have left decides alone, also one that
-    ///   does not know that it was replaced.
+    /// - [`Replicas::Connected`]: `n` is what the primary counts when it answers. Nothing has to be told when replicas come or go. A
+    ///   replica whose connection has ended stops nothing; one that hangs stops everything until the primary gives it up
+    ///   (`repl-timeout`, by default a minute). Nobody waits for a replica that has left, even if it was just promoted: a primary that does
+    ///   not know that it was replaced goes on granting with those that remain, or alone.
     ///
     /// This setting does not replace the [`FencingToken`](crate::FencingToken): as the manual of
     /// [`WAIT`](https://redis.io/docs/latest/commands/wait/) says, it does not make Redis a strongly consistent store.
@@ -475,7 +476,7 @@ impl Config {
     /// its lease. A release is never acknowledged: if a failover forgets one, the lock stays blocked for one lease.
     ///
     /// The cost is one round trip from the primary to its replicas for each grant, and for each attempt that finds the
-    /// lock held. While a replica is down, an attempt takes as long as [`ack_timeout`](Self::ack_timeout). Requests
+    /// lock held. With a number, while a replica is down, an attempt takes as long as [`ack_timeout`](Self::ack_timeout). Requests
     /// that arrive at the same time share one `WAIT`. Passing a lock from caller to caller within this client is not
     /// slower, but a grant that arrives by message costs one more request. The Redis user needs the permission `+wait`, and `+info` for
     /// [`Replicas::Connected`].
@@ -701,10 +702,10 @@ pub enum Layout {
 pub enum Replicas {
     /// So many, whichever they are. With 0, the primary alone decides.
     Count(u32),
-    /// All that are connected to the primary when it answers, and have their copy of its data. This is Redisson's default, except that
-    /// one replica is enough for Redisson.
+    /// All that are connected to the primary when it answers, and have been sent their copy of its data. Until such a replica has
+    /// loaded that copy, nothing is granted. This is Redisson's default, except that one replica is enough for Redisson.
     ///
-    /// When one of them leaves, requests that wait for it take [`ack_timeout`](Config::ack_timeout) once.
+    /// Requests take [`ack_timeout`](Config::ack_timeout) once when a replica leaves, and may take it once more each time that one joins.
     Connected,
 }
 

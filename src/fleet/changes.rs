@@ -1,4 +1,4 @@
-//! Whether one candidate leads now, which its handles share, and the changes: it begins to lead, or stops leading.
+//! What the handles of one candidate share: whether it leads now, and when that changes.
 
 use std::fmt;
 use std::sync::Arc;

@@ -451,6 +451,14 @@ async fn a_user_that_may_not_wait_or_count_is_told_so_at_once() {
         assert_err!(Client::connect_with(&url, config).await, Error::Permission { .. });
         comes_in(&url, Config::default()).await.close().await;
     }
+
+    // A user that loses the right later may have been granted the lock: it is given back.
+    admin.cmd::<()>(&["ACL", "SETUSER", "app", "+@all"]).await;
+    let url = format!("redis://app:pw@{}", servers[0].address());
+    let client = client(&url, acked(Replicas::Connected)).await;
+    admin.cmd::<()>(&["ACL", "SETUSER", "app", "-info"]).await;
+    is_unavailable(client.lock("a").try_lock().await, "info");
+    is_clean(&servers[0]).await;
 }
 
 /// In a cluster each primary has replicas of its own, and a link for what they acknowledge. Both links serve a slot

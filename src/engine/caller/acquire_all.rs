@@ -20,8 +20,8 @@ use crate::error::Result;
 use crate::keys::Keys;
 use crate::wire::{Acquire, Fault, Manner, Secret};
 
-/// The answer to a request for several at once: all of them, in the order of the request; or none, since another caller has this
-/// one.
+/// The answer to a request for several at once: all of them, in the order of the request. Or none, since another caller has this
+/// one: that is an answer, and no failure of the request.
 pub(crate) type AllOrNone = Result<Vec<Hold>, usize>;
 
 /// Takes all of these distinct locks of one client, or none. A caller with patience leaves a lock to the waiters that

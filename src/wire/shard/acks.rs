@@ -6,7 +6,7 @@
 //! 3. Requests that arrive while one pipe is in flight share the next one: one `WAIT` serves all of them.
 //! 4. On one connection requests run in the order of their arrival, including those that do not wait for replicas.
 //! 5. If all connected replicas are to acknowledge (`Replicas::Connected`), the server says with each answer how many they are. If that
-//!    is more than before, the same connection waits once more, for all of them.
+//!    is more than it has waited for, the same connection waits once more, for all of them.
 //! 6. Requests for a connection that is lost are not sent. Otherwise each pipe of them would wait for an answer, and
 //!    delay the requests on the next connection.
 
@@ -239,7 +239,8 @@ impl Pipes {
         if self.quorum.replicas == Replicas::Connected { 2 } else { 1 }
     }
 
-    /// The fault, if fewer replicas have the writes than are required. `answers`: those to `WAIT` for so many replicas.
+    /// The fault, if fewer replicas have the writes than are required, or if nobody knows. Whatever it is, the scripts have run. `answers`:
+    /// those to `WAIT` for so many replicas, and to INFO.
     async fn acknowledged(
         &mut self,
         mut answers: Vec<Value>,
@@ -251,7 +252,7 @@ impl Pipes {
                 // Asked after `WAIT`: a replica that has joined meanwhile has to acknowledge too.
                 match connected(answers.get(1)) {
                     Ok(connected) => self.connected.1 = connected,
-                    Err(fault) => return Some(fault),
+                    Err(fault) => return Some(unknown(&fault)),
                 }
             }
             let wanted = self.wanted();
@@ -262,7 +263,7 @@ impl Pipes {
             let write = |bytes: &mut Vec<u8>| self.write_wait(bytes, wanted);
             match live.socket.ask_written(&write, self.commands_of_wait()).await {
                 Ok(again) => (answers, waited_for) = (again, wanted),
-                Err(error) => return Some(Fault::answering(error)),
+                Err(broken) => return Some(unknown(&Fault::answering(broken))),
             }
         }
     }
@@ -288,16 +289,25 @@ impl Pipes {
     }
 }
 
-/// How many replicas are connected, and have their copy of the data. One that is still loading it cannot acknowledge, perhaps for minutes.
+/// Nobody knows which replicas have what has run.
+fn unknown(fault: &Fault) -> Fault {
+    Fault::Unacknowledged(said(fault.to_string()))
+}
+
+/// How many replicas are connected, and have been sent their copy of the data.
 pub(super) fn connected(info: Option<&Value>) -> Result<u32, Fault> {
-    if field(info, "connected_slaves:").is_none() {
-        return Err(match info {
+    let states: Vec<_> =
+        (0..).map_while(|number| field(info, &format!("slave{number}:"))).collect();
+    match field(info, "connected_slaves:").map(str::parse::<usize>) {
+        Some(Ok(connected)) if connected <= states.len() => {
+            let is_online = |state: &&&str| state.contains("state=online");
+            Ok(states.iter().filter(is_online).map(|_| 1).sum())
+        }
+        _ => Err(match info {
             Some(Value::ServerError(error)) => fault::entry(error),
-            other => strange(&format!("{other:?}")),
-        });
+            other => strange(&other),
+        }),
     }
-    let states = (0..).map_while(|number| field(info, &format!("slave{number}:")));
-    Ok(states.filter(|state| state.contains("state=online")).map(|_| 1).sum())
 }
 
 fn refuse(requests: Vec<Request>) {
