@@ -14,32 +14,38 @@ import (
 // allowed is short, so that a few moments are enough to tell what is over.
 var allowed = limits{time: 20 * time.Second, felt: 100}
 
-// verdict is that of a history of one name. Its lines have blanks for tabs, and no name and kind.
+// verdict is that of a history of one name.
 func verdict(t *testing.T, kind string, lines ...string) porcupine.CheckResult {
 	t.Helper()
-	var history []string
+	return read(t, kind, lines...).check(allowed.time)
+}
+
+// read takes the history of one name. Its lines have blanks for tabs, and no name and kind.
+func read(t *testing.T, kind string, lines ...string) translated {
+	t.Helper()
+	var text []string
 	for _, line := range lines {
 		words := strings.Fields(line)
 		// The owner is a part of the argument.
 		if len(words) >= 8 {
 			words = slices.Concat(words[:4], []string{words[4] + " " + words[5]}, words[6:])
 		}
-		history = append(history, strings.Join(slices.Insert(words, 3, "a name", kind), "\t"))
+		text = append(text, strings.Join(slices.Insert(words, 3, "a name", kind), "\t"))
 	}
-	return of(t, strings.Join(history, "\n"))
-}
-
-func of(t *testing.T, text string) porcupine.CheckResult {
-	t.Helper()
-	history, err := parse(strings.NewReader(text))
+	history, err := parse(strings.NewReader(strings.Join(text, "\n")))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return of(t, history)
+}
+
+func of(t *testing.T, history []operation) translated {
+	t.Helper()
 	its, err := translate(partitions(history)[0], allowed.felt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return its.check(allowed.time)
+	return its
 }
 
 // Each pair of histories differs in what makes the second one illegal.
@@ -218,11 +224,7 @@ func made(random *rand.Rand, holds int) []operation {
 
 func checked(t *testing.T, history []operation) porcupine.CheckResult {
 	t.Helper()
-	its, err := translate(partitions(history)[0], allowed.felt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return its.check(allowed.time)
+	return of(t, history).check(allowed.time)
 }
 
 // granted finds the hold in the middle of a history, and the one after it.
@@ -292,10 +294,7 @@ func TestTheCulpritIsNamed(t *testing.T) {
 	history := made(rand.New(rand.NewSource(1)), 400)
 	before, next := granted(history)
 	history[next].token, history[next+1].token = history[before].token-50, history[before].token-50
-	its, err := translate(partitions(history)[0], allowed.felt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	its := of(t, history)
 	culprit, short, _ := its.culprit(allowed.time)
 	if culprit.argument != history[next].argument {
 		t.Errorf("%v in place of %v", culprit, history[next])
@@ -307,21 +306,11 @@ func TestTheCulpritIsNamed(t *testing.T) {
 
 // The server forgets the first holder while the second one is told of its grant.
 func TestAPartHasWhatAServerIsForgetting(t *testing.T) {
-	lines := []string{
-		"a 0 9 n lock acquire 1/1.x granted 1",
-		"server 10 30 n - forget - ok -",
-		"b 12 20 n lock acquire 1/1.y granted 2",
-		"b 40 41 n lock release 1/1.y ok 2",
-	}
-	text := strings.ReplaceAll(strings.ReplaceAll(strings.Join(lines, "\n"), " ", "\t"), "1/1.", "1/1 ")
-	history, err := parse(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	its, err := translate(partitions(history)[0], allowed.felt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	its := read(t, "lock",
+		"a 0 9 acquire 1/1 x granted 1",
+		"server 10 30 forget - ok -",
+		"b 12 20 acquire 1/1 y granted 2",
+		"b 40 41 release 1/1 y ok 2")
 	for end, part := range map[string]translated{"all": its, "until the grant": its.before(20)} {
 		if got := part.check(allowed.time); got != porcupine.Ok {
 			t.Errorf("%s: %s", end, got)

@@ -173,16 +173,15 @@ impl Pipes {
             self.connected = (live.generation, 0);
         }
         let wanted = self.wanted();
+        let (wait, more) = if waits { self.wait_for(wanted) } else { Default::default() };
         let write = |bytes: &mut Vec<u8>| {
             requests.iter().for_each(|request| bytes.extend_from_slice(&request.bytes));
-            if waits {
-                self.write_wait(bytes, wanted);
-            }
+            bytes.extend_from_slice(&wait);
         };
         let commands = requests.iter().map(|request| request.commands).sum::<usize>();
-        let asked = commands + if waits { self.commands_of_wait() } else { 0 };
         let sent = Instant::now();
-        let mut answers = live.socket.ask_written(&write, asked).await.map_err(Fault::answering);
+        let answers = live.socket.ask_written(&write, commands + more).await;
+        let mut answers = answers.map_err(Fault::answering);
         let acknowledged = match &mut answers {
             Ok(answers) if waits => {
                 let fault = self.acknowledged(answers.split_off(commands), wanted, &live).await;
@@ -224,23 +223,23 @@ impl Pipes {
         }
     }
 
-    fn write_wait(&self, bytes: &mut Vec<u8>, wanted: u32) {
-        Words::write(bytes, |words| {
-            words.arg("WAIT").arg(wanted).arg(millis(self.quorum.timeout));
+    /// The commands that wait for so many replicas, as the server reads them, and how many commands they are.
+    fn wait_for(&self, replicas: u32) -> (Vec<u8>, usize) {
+        let mut bytes = Vec::new();
+        Words::write(&mut bytes, |words| {
+            words.arg("WAIT").arg(replicas).arg(millis(self.quorum.timeout));
         });
-        if self.quorum.replicas == Replicas::Connected {
-            Words::write(bytes, |words| {
-                words.arg("INFO").arg("replication");
-            });
+        if self.quorum.replicas != Replicas::Connected {
+            return (bytes, 1);
         }
-    }
-
-    fn commands_of_wait(&self) -> usize {
-        if self.quorum.replicas == Replicas::Connected { 2 } else { 1 }
+        Words::write(&mut bytes, |words| {
+            words.arg("INFO").arg("replication");
+        });
+        (bytes, 2)
     }
 
     /// The fault, if fewer replicas have the writes than are required, or if nobody knows. Whatever it is, the scripts have run. `answers`:
-    /// those to `WAIT` for so many replicas, and to INFO.
+    /// those to `WAIT` for so many replicas, and to INFO if the server was asked how many there are.
     async fn acknowledged(
         &mut self,
         mut answers: Vec<Value>,
@@ -260,8 +259,9 @@ impl Pipes {
             if fault.is_none() || wanted <= waited_for {
                 return fault;
             }
-            let write = |bytes: &mut Vec<u8>| self.write_wait(bytes, wanted);
-            match live.socket.ask_written(&write, self.commands_of_wait()).await {
+            let (wait, commands) = self.wait_for(wanted);
+            let write = |bytes: &mut Vec<u8>| bytes.extend_from_slice(&wait);
+            match live.socket.ask_written(&write, commands).await {
                 Ok(again) => (answers, waited_for) = (again, wanted),
                 Err(broken) => return Some(unknown(&Fault::answering(broken))),
             }
@@ -289,7 +289,7 @@ impl Pipes {
     }
 }
 
-/// Nobody knows which replicas have what has run.
+/// The scripts have run, and the client cannot learn which replicas have what they wrote.
 fn unknown(fault: &Fault) -> Fault {
     Fault::Unacknowledged(said(fault.to_string()))
 }
