@@ -5,7 +5,7 @@ use crate::common;
 use std::time::Duration;
 
 use common::fixture::comes_in;
-use common::{Admin, Server, eventually, timeout};
+use common::{Admin, Server, eventually, judged, timeout};
 use futures_util::{StreamExt, stream};
 use parklock::{Client, Config, Guard, Layout};
 use tokio::task::{JoinHandle, JoinSet};
@@ -149,32 +149,35 @@ async fn names_that_come_and_go_while_they_linger_are_subscribed_once() {
 /// C7: if a lock of another kind is among them, the plain locks still share a request.
 #[tokio::test]
 async fn locks_of_different_kinds_are_renewed_and_given_back_in_a_few_requests() {
-    const PLAIN: usize = 1_000;
-    const OTHERS: u64 = 64;
-    let watchdog = Duration::from_secs(6);
-    for layout in [Layout::Native, Layout::Redisson] {
-        let server = Server::start().await;
-        let admin = server.admin().await;
-        let config = Config::default().layout(layout).watchdog_timeout(watchdog);
-        let client = comes_in(server.url(), config).await;
-        let mut guards = all_taken(&client, PLAIN).await;
-        for number in 0..OTHERS {
-            let semaphore = client.semaphore(format!("permits-{number}"), 3);
-            guards.push(semaphore.acquire().await.expect("one is free"));
+    judged(async || {
+        const PLAIN: usize = 1_000;
+        const OTHERS: u64 = 64;
+        let watchdog = Duration::from_secs(6);
+        for layout in [Layout::Native, Layout::Redisson] {
+            let server = Server::start().await;
+            let admin = server.admin().await;
+            let config = Config::default().layout(layout).watchdog_timeout(watchdog);
+            let client = comes_in(server.url(), config).await;
+            let mut guards = all_taken(&client, PLAIN).await;
+            for number in 0..OTHERS {
+                let semaphore = client.semaphore(format!("permits-{number}"), 3);
+                guards.push(semaphore.acquire().await.expect("one is free"));
+            }
+
+            admin.reset_stats().await;
+            tokio::time::sleep(watchdog).await;
+            let renewals = admin.command_calls("evalsha").await;
+            assert!(guards.iter().all(Guard::is_valid), "{layout:?}: they are renewed");
+            // Three times in that time; 64 times in each third, what is due at about the same time is renewed together.
+            assert!(renewals <= 4 * (OTHERS + 64), "{layout:?}: {renewals} renewals");
+
+            admin.reset_stats().await;
+            drop(guards);
+            client.close().await;
+            let releases = admin.command_calls("evalsha").await;
+            assert!(releases <= OTHERS + 40, "{layout:?}: {releases} releases");
+            eprintln!("{layout:?}: {renewals} renewals, {releases} releases");
         }
-
-        admin.reset_stats().await;
-        tokio::time::sleep(watchdog).await;
-        let renewals = admin.command_calls("evalsha").await;
-        assert!(guards.iter().all(Guard::is_valid), "{layout:?}: they are renewed");
-        // Three times in that time; 64 times in each third, what is due at about the same time is renewed together.
-        assert!(renewals <= 4 * (OTHERS + 64), "{layout:?}: {renewals} renewals");
-
-        admin.reset_stats().await;
-        drop(guards);
-        client.close().await;
-        let releases = admin.command_calls("evalsha").await;
-        assert!(releases <= OTHERS + 40, "{layout:?}: {releases} releases");
-        eprintln!("{layout:?}: {renewals} renewals, {releases} releases");
-    }
+    })
+    .await;
 }
