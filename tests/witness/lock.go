@@ -79,6 +79,8 @@ type held struct {
 	latest *hold
 	// In the order of their tenures.
 	doubted []doubt
+	// The counter of the tokens was lost: a client may get a number that it has had before.
+	again bool
 }
 
 func (s share) is(other share) bool {
@@ -87,7 +89,7 @@ func (s share) is(other share) bool {
 
 func (h held) equal(other held) bool {
 	return h.greatest == other.greatest && h.alone == other.alone &&
-		h.latest == other.latest && slices.Equal(h.doubted, other.doubted) &&
+		h.latest == other.latest && h.again == other.again && slices.Equal(h.doubted, other.doubted) &&
 		slices.EqualFunc(h.shares, other.shares, share.is)
 }
 
@@ -180,7 +182,9 @@ func (h held) grant(to *hold, loose bool) (bool, held) {
 		return true, h.with(one)
 	}
 	if at, is := h.doubtful(to.tenure()); is {
-		return h.handOn(h.doubted[at].token, one)
+		if goesOn, after := h.handOn(h.doubted[at].token, one); goesOn || !h.again {
+			return goesOn, after
+		}
 	}
 	fits := h.used(func(one share) bool { return one.sure })+to.part <= to.of
 	isAlone, floor := to.part == to.of, h.alone
@@ -230,7 +234,7 @@ func (h held) lose(which *hold) (bool, held) {
 func (h held) take(one step) (bool, held) {
 	switch {
 	case one.verb == "reset":
-		h.greatest, h.alone = 0, 0
+		h.greatest, h.alone, h.again = 0, 0, true
 		return true, h
 	case isForgotten(one.operation):
 		return true, h.unsure(one.called)

@@ -89,6 +89,11 @@ var cases = []struct {
 		[]string{"a 0 9 acquire 1/1 x granted 2048", "a 12 12 release 1/1 x ok 2048", "b 13 14 acquire 1/1 y granted 4096", "a 12 16 acquire 1/1 z granted 2049"},
 	},
 	{
+		"a client that gets the number of its own former grant again, which it has handed on", "lock",
+		[]string{"a 0 9 acquire 1/1 x granted 2048", "s 10 11 forget - ok -", "s 10 11 reset - ok -", "a 12 12 release 1/1 x ok 2048", "a 0 14 acquire 1/1 z granted 2049", "a 15 15 release 1/1 z ok 2049", "b 16 17 acquire 1/1 y granted 1024", "b 18 18 release 1/1 y ok 1024", "a 16 20 acquire 1/1 w granted 2048"},
+		[]string{"a 0 9 acquire 1/1 x granted 2048", "s 10 11 forget - ok -", "a 12 12 release 1/1 x ok 2048", "a 0 14 acquire 1/1 z granted 2049", "a 15 15 release 1/1 z ok 2049", "a 16 20 acquire 1/1 w granted 2048"},
+	},
+	{
 		"two holders, one of whom nests", "lock",
 		[]string{"a 0 9 acquire 1/1 x granted 1", "a 10 12 acquire 1/1 x granted 1", "a 13 14 release 1/1 x ok 1", "a 15 19 release 1/1 x ok 1", "b 20 30 acquire 1/1 y granted 2"},
 		[]string{"a 0 9 acquire 1/1 x granted 1", "a 10 12 acquire 1/1 x granted 1", "a 13 14 release 1/1 x ok 1", "b 20 30 acquire 1/1 y granted 2", "a 31 32 release 1/1 x ok 1"},
