@@ -20,5 +20,6 @@ if until_when <= now then return { 0 } end
 if until_when < now + wanted then
   redis.call('zadd', lock, string.format('%.0f', now + wanted), field)
 end
-if redis.call('pttl', lock) < wanted then redis.call('pexpire', lock, ARGV[8]) end
+-- Written in any case: on a new connection, WAIT counts the replicas that have what this connection has written.
+redis.call('pexpire', lock, math.max(wanted, redis.call('pttl', lock)))
 return { 1 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parklock::{Client, Config, Ended, Error, Layout, Replicas};
+use parklock::{Client, Config, Ended, Error, Layout, Replicas, WriteGuard};
 use tokio::time::sleep;
 
 use crate::common::cluster::slot;
@@ -351,6 +351,39 @@ async fn a_hold_that_is_not_acknowledged_again_ends_with_its_lease() {
     is_renewed(&guard).await;
     guard.unlock().await.expect("it is ours");
     is_clean(&servers[0]).await;
+}
+
+/// On a new connection, Redis counts only the replicas that have what this connection has written. A renewal that writes nothing
+/// would be acknowledged by replicas that have never heard of the hold.
+#[tokio::test]
+async fn each_renewal_reaches_replicas_also_if_the_lease_is_long_enough() {
+    let servers = primary_and_replicas(1, Server::builder).await;
+    let replica = servers[1].admin().await;
+    for layout in [Layout::Native, Layout::Redisson] {
+        let client = client(&servers[0].url(), acked(1).layout(layout)).await;
+        let lock = client.lock("lock").lock().await;
+        let fair = client.fair_lock("fair").lock().await;
+        let read = client.rw_lock("read").read().await;
+        let write = client.rw_lock("write").write().await.map(WriteGuard::into_guard);
+        let permit = client.semaphore("permits", 2).acquire().await;
+        let expirable = client.redisson().expirable_semaphore("expirable", 2).acquire().await;
+        for guard in
+            [lock, fair, read, write, permit, expirable].map(|taken| taken.expect("it is free"))
+        {
+            servers[1].pause();
+            is_unavailable(guard.extend(LONG * 2).await, "0 of 1 replicas");
+            servers[1].resume();
+            follow(&servers[0], 1).await;
+            replica.reset_stats().await;
+            guard.extend(A_WHILE).await.expect("it is acknowledged");
+            let mut writes = 0;
+            for command in ["pexpireat", "hset", "zadd"] {
+                writes += replica.command_calls(command).await;
+            }
+            assert!(writes > 0, "{guard:?} in {layout:?}");
+            guard.unlock().await.expect("it is ours");
+        }
+    }
 }
 
 /// A call that is dropped while it waits for a replica leaves nothing.

@@ -50,11 +50,10 @@ local function longest_life(enough)
   return longest
 end
 
--- Extends the life of the lock to at least this long. Returns whether that succeeded. A TTL that is long enough is left
--- alone, since a TTL loses a fraction of a millisecond each time that it is read and written.
+-- Extends the life of the lock to at least this long. Returns whether that succeeded. A TTL that is long enough is written, too: on a
+-- new connection, WAIT counts the replicas that have what this connection has written.
 local function keep(ms)
-  if redis.call('pttl', lock) >= ms then return true end
-  local kept = redis.pcall('pexpire', lock, ms)
+  local kept = redis.pcall('pexpire', lock, math.max(ms, redis.call('pttl', lock)))
   if kept == 1 then return true end
   return false, type(kept) == 'table' and kept.err or 'ERR the expiry was not set'
 end

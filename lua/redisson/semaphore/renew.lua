@@ -10,5 +10,7 @@ if out_of_range(wanted) then return redis.error_reply('ERR lease out of range') 
 touch() -- a replica refuses it: so "gone" always comes from a primary
 local until_when = tonumber(redis.call('zscore', leases, field) or 0)
 if until_when <= now then return { 0 } end
-lease(field, held_by(field), math.max(until_when, now + wanted))
+-- One that is long enough grows by a millisecond: on a new connection, WAIT counts the replicas that have what this connection has
+-- written, and the same score again is no write.
+lease(field, held_by(field), math.max(until_when + 1, now + wanted))
 return { 1 }
