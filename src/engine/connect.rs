@@ -161,6 +161,7 @@ impl Engine {
             jobs,
             commands: self.commands.clone(),
             debts: self.debts.clone(),
+            timetable: Arc::clone(&self.outbox.timetable),
             patience: self.config.response(),
         };
         self.spawn(watchdog.run(stop.clone()));

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Layout};
 use crate::engine::debts::Debts;
-use crate::engine::entry::tenure::{Budget, WORTH_WATCHING};
+use crate::engine::entry::tenure::Budget;
 use crate::engine::entry::{Entry, EntryPermit, Hold, Holds, Table, Tenure, Timetable, Visit};
 use crate::engine::grant::{Beginning, Grant, Holder, Lease};
 use crate::engine::keep::Tried;
@@ -248,12 +248,6 @@ impl Engine {
         // The client was closed meanwhile.
         self.give_up(&tenure);
         Err(Error::Closed)
-    }
-
-    /// This client has changed the key of a tenure: the server watches it no more.
-    pub(crate) fn watch_key_soon(&self, tenure: &Arc<Tenure>) {
-        tenure.watch_key_after(WORTH_WATCHING);
-        self.outbox.timetable.enter(tenure, tenure.next_look(self.rhythm.idle));
     }
 
     /// Counts a waiter that no limit rejects, for example since it was counted before.

@@ -99,7 +99,7 @@ impl Engine {
                 Ok(false)
             });
         }
-        self.watch_key_soon(tenure);
+        self.outbox.timetable.watch_key_soon(tenure);
         if lease == Lease::Watched && tenure.watch() {
             self.outbox.timetable.hasten(tenure);
         }
@@ -132,7 +132,10 @@ impl Engine {
         let (ttl, sent) = (tenure.at_least(lease), Instant::now());
         match self.renew_once(tenure, ttl).await {
             // Meanwhile another guard of the owner may have left, and the tenure may have another holder.
-            Ok(true) if tenure.prolong(sent, ttl) && hold.outcome().is_none() => Ok(()),
+            Ok(true) if tenure.prolong(sent, ttl) && hold.outcome().is_none() => {
+                self.outbox.timetable.watch_key_soon(tenure);
+                Ok(())
+            }
             Ok(true) => Err(hold.lost()),
             // Even if another caller has released it meanwhile, this one does not have it.
             Ok(false) => self.gone(hold).and(Err(hold.lost())),

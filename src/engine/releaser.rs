@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::debts::Debts;
-use crate::engine::entry::Tenure;
+use crate::engine::entry::{Tenure, Timetable};
 use crate::meters;
 use crate::pause::sleep_until_if;
 use crate::wire::{Commands, Fault};
@@ -42,6 +42,7 @@ pub(crate) struct Releaser {
     pub(crate) jobs: mpsc::UnboundedReceiver<Job>,
     pub(crate) commands: Commands,
     pub(crate) debts: Debts,
+    pub(crate) timetable: Arc<Timetable>,
     /// How long it may continue after the client was closed.
     pub(crate) patience: Duration,
 }
@@ -73,7 +74,7 @@ impl Releaser {
     }
 
     async fn serve(self, closing: &CancellationToken) {
-        let Self { mut jobs, commands, debts, .. } = self;
+        let Self { mut jobs, commands, debts, timetable, .. } = self;
         let mut backlog = Backlog::scattered(commands.is_scattered());
         let mut asked = FuturesUnordered::new();
         let (settled, closed) = (debts.settled(), closing.cancelled());
@@ -88,7 +89,7 @@ impl Releaser {
                 backlog.hasten();
             }
             while let Some(jobs) = backlog.next(Instant::now()) {
-                asked.push(ask(&commands, jobs));
+                asked.push(ask(&commands, &timetable, jobs));
             }
             tokio::select! {
                 Some(job) = jobs.recv() => {
@@ -108,10 +109,10 @@ impl Releaser {
 }
 
 /// Sends one request to the server.
-async fn ask(commands: &Commands, jobs: Vec<Job>) -> Answers {
+async fn ask(commands: &Commands, timetable: &Timetable, jobs: Vec<Job>) -> Answers {
     let (generation, outcomes) = match &jobs[0].what {
         // A count goes alone.
-        What::Count(tenure) => (0, vec![count(commands, tenure).await]),
+        What::Count(tenure) => (0, vec![count(commands, timetable, tenure).await]),
         _ => release(commands, &jobs).await,
     };
     Answers { jobs: jobs.into_iter().zip(outcomes).collect(), generation }
@@ -138,7 +139,7 @@ async fn release(commands: &Commands, jobs: &[Job]) -> (u64, Vec<Outcome>) {
 }
 
 /// Writes the hold count, and again if it has changed meanwhile.
-async fn count(commands: &Commands, tenure: &Arc<Tenure>) -> Outcome {
+async fn count(commands: &Commands, timetable: &Timetable, tenure: &Arc<Tenure>) -> Outcome {
     loop {
         if tenure.is_over() {
             return Ok(true);
@@ -146,6 +147,9 @@ async fn count(commands: &Commands, tenure: &Arc<Tenure>) -> Outcome {
         let (holds, ttl) = (tenure.holds_to_tell(), tenure.at_least(Duration::ZERO));
         let mut connection = commands.behind_acknowledged(&tenure.keys)?;
         let found = connection.count(&tenure.keys, tenure.id, holds, ttl).await?;
+        if found {
+            timetable.watch_key_soon(tenure);
+        }
         if !found || tenure.told(holds) {
             return Ok(found);
         }

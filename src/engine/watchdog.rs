@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::entry::Tenure;
-use crate::engine::entry::tenure::Due;
+use crate::engine::entry::tenure::{Due, WATCH_AGAIN};
 use crate::engine::outages::Outages;
 use crate::engine::releaser::Outbox;
 use crate::meters;
@@ -28,9 +28,6 @@ pub(crate) use rhythm::Rhythm;
 
 /// The most locks in one renewal script. It blocks the server for about half a millisecond.
 const BATCH: usize = 128;
-
-/// While a slot moves, neither node watches its keys: the client asks again after this.
-const SLOT_MOVES: Duration = Duration::from_secs(1);
 
 /// The task that renews.
 pub(crate) struct Watchdog {
@@ -151,10 +148,13 @@ impl Watchdog {
             Ok(true) => {}
             // One of them is gone: a renewal says which.
             Ok(false) => batch.iter().for_each(|tenure| self.outbox.timetable.alarm(tenure)),
-            Err(Fault::Redirected(..)) => batch.iter().for_each(|tenure| {
-                tenure.watch_key_after(SLOT_MOVES);
-                self.look_again(tenure);
-            }),
+            // When the client is connected again, it renews all.
+            Err(Fault::NotSent(_)) => {}
+            // While a slot moves, for example, neither node watches its keys.
+            Err(fault) if fault.is_passing() => {
+                let timetable = &self.outbox.timetable;
+                batch.iter().for_each(|tenure| timetable.watch_key_after(tenure, WATCH_AGAIN));
+            }
             // The next renewal tries again.
             Err(_) => {}
         }

@@ -122,6 +122,42 @@ async fn a_lock_is_watched_again_after_its_owner_has_nested() {
     is_lost_at_once(&outer).await;
 }
 
+#[tokio::test]
+async fn a_lock_is_watched_again_after_its_client_has_changed_the_key() {
+    let (_server, admin, client) = server_and_client().await;
+    let lock = client.reentrant_lock("a").owned_by(&Owner::new());
+    let outer = lock.lock().await.unwrap();
+    watches(&admin, 1).await;
+    outer.extend(Duration::from_secs(3600)).await.unwrap();
+    watches(&admin, 1).await;
+    let inner = lock.lock().await.unwrap();
+    watches(&admin, 1).await;
+    // In the background.
+    drop(inner);
+    let count = async || admin.cmd::<Vec<String>>(&["HVALS", &key("a")]).await == ["1"];
+    eventually(SOON, "the count is written", count).await;
+    watches(&admin, 1).await;
+    admin.cmd::<i64>(&["DEL", &key("a")]).await;
+    is_lost_at_once(&outer).await;
+}
+
+/// A holder with a fixed lease renews nothing that would have its key watched.
+#[tokio::test]
+async fn a_lock_is_watched_again_however_often_the_connection_was_lost() {
+    let (_server, admin, client) = server_and_client().await;
+    let fixed = client.lock("a").lease(Duration::from_secs(900));
+    let guard = fixed.lock().await.unwrap();
+    watches(&admin, 1).await;
+    for _ in 0..6 {
+        let asked = admin.command_calls("exists").await;
+        assert!(admin.client_kill("normal").await > 0);
+        let asks = async || admin.command_calls("exists").await > asked;
+        eventually(SOON, "it has the key watched", asks).await;
+    }
+    admin.cmd::<i64>(&["DEL", &key("a")]).await;
+    is_lost_at_once(&guard).await;
+}
+
 /// Whoever may write the key can change it as often as they like. The holder keeps its lock, and looks a few times at most.
 #[tokio::test]
 async fn a_change_that_takes_nothing_away_costs_little_and_ends_no_hold() {

@@ -45,11 +45,12 @@ pub(crate) use ending::Ending;
 pub(crate) use hand_off_budget::{Budget, Idle};
 pub(crate) use hand_over::{Left, PickUp};
 pub(crate) use owner_holds::{At, OwnerHolds};
-pub(crate) use renewal::{Due, WORTH_WATCHING};
+pub(crate) use renewal::{Due, WATCH_AGAIN};
 pub(crate) use timetable::Timetable;
 
 use count_job::Telling;
 use lifetime::Lifetime;
+use renewal::WORTH_WATCHING;
 use wheel::TimerSlot;
 
 /// One grant by Redis to this client.

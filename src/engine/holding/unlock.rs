@@ -178,7 +178,7 @@ impl Engine {
         match written.await {
             Ok(true) if tenure.has_told(holds) => {
                 unanswered.confirmed();
-                self.watch_key_soon(tenure);
+                self.outbox.timetable.watch_key_soon(tenure);
             }
             Ok(false) => {
                 unanswered.confirmed();

@@ -14,7 +14,10 @@ use crate::engine::grant::Lease;
 pub(super) const CHECKS_APART: Duration = Duration::from_millis(20);
 
 /// After so long, a lock is worth a request that has the server watch it.
-pub(crate) const WORTH_WATCHING: Duration = Duration::from_millis(100);
+pub(super) const WORTH_WATCHING: Duration = Duration::from_millis(100);
+
+/// After so long, the client asks again for a watch that it did not get.
+pub(crate) const WATCH_AGAIN: Duration = Duration::from_secs(1);
 
 /// How many alarms cause a check within `ALARMS_WITHIN`. Signs of life of those who wait for it change the key of a fair lock, and a
 /// server that watches too many keys forgets some: each is a false alarm, and the check that it causes makes the next one possible.
@@ -85,9 +88,9 @@ impl Tenure {
         from.instant()
     }
 
-    /// Has the watchdog ask after this time that the server watch the key.
-    pub(crate) fn watch_key_after(&self, pause: Duration) {
-        self.state().unwatched.get_or_insert(CompactInstant::now() + pause);
+    /// Has the watchdog ask after this time that the server watch the key. Returns when it has to look.
+    pub(super) fn watch_key_after(&self, pause: Duration) -> Instant {
+        self.state().unwatched.get_or_insert(CompactInstant::now() + pause).instant()
     }
 
     /// The server says that the key of the lock has changed. Returns whether the watchdog has to check the tenure.

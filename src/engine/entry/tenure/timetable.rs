@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::engine::entry::tenure::renewal::{WATCH_AGAIN, WORTH_WATCHING};
 use crate::engine::entry::tenure::wheel::Wheel;
 use crate::engine::entry::tenure::{Ending, Tenure};
 use crate::mutex::Mutex;
@@ -100,11 +101,23 @@ impl Timetable {
         }
     }
 
-    /// The server says that the key of a tenure has changed.
+    /// The server says that the key of a tenure has changed, and watches it no more.
     pub(crate) fn alarm(&self, tenure: &Arc<Tenure>) {
         if tenure.takes_alarm() {
             self.hasten(tenure);
+        } else {
+            self.watch_key_after(tenure, WATCH_AGAIN);
         }
+    }
+
+    /// The server does not watch the key of a tenure, or no more: this client has changed it. Has the watchdog ask for that soon.
+    pub(crate) fn watch_key_soon(&self, tenure: &Arc<Tenure>) {
+        self.watch_key_after(tenure, WORTH_WATCHING);
+    }
+
+    /// The same, after a pause in which asking would be in vain.
+    pub(crate) fn watch_key_after(&self, tenure: &Arc<Tenure>, pause: Duration) {
+        self.enter(tenure, tenure.watch_key_after(pause));
     }
 
     /// Waits for the next tenures that are due. The watchdog asks when it has handled the previous ones.
