@@ -257,8 +257,8 @@ impl Entry {
 
     /// See [`State::hold_back`].
     pub(crate) fn hold_back(&self, ghost: Ghost) {
-        let mut after = After::default();
-        self.state().hold_back(ghost, &mut after);
+        // A statement of its own: what is forgotten is dropped when the state is unlocked.
+        let _forgotten = self.state().hold_back(ghost);
     }
 
     /// Removes the owner fields of the ghosts that are [held back](Self::hold_back). Returns whether there was one.

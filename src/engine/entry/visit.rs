@@ -195,7 +195,8 @@ impl Drop for Contesting<'_> {
     fn drop(&mut self) {
         let Self { visit, part, .. } = self;
         if !matches!(part, Part::Over) {
-            visit.entry.change(|state, after| after.work = state.contest.end(part));
+            // A statement of its own: the drop of work locks the state, and passes the permit on.
+            let _work = visit.entry.state().contest.end(part);
         }
     }
 }
@@ -232,7 +233,7 @@ impl<'a> InQueue<'a> {
 
 impl Drop for InQueue<'_> {
     fn drop(&mut self) {
-        self.visit.entry.change(|state, after| state.leave_queue(&self.ticket, after));
+        let _own = self.visit.entry.change(|state, after| state.leave_queue(&self.ticket, after));
     }
 }
 
