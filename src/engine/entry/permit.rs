@@ -112,16 +112,6 @@ impl Seat {
     pub(crate) fn new(visit: Visit, id: TenureId) -> Self {
         Self { visit, id, is_released: false }
     }
-
-    pub(crate) fn visit(&self) -> &Visit {
-        &self.visit
-    }
-
-    /// The tenure is about to be released. The seat remains until Redis has answered.
-    pub(crate) fn leaving(&mut self) {
-        let left = self.visit.entry.side_by_side(|shared| shared.leaving(self.id));
-        self.is_released |= left.is_some();
-    }
 }
 
 impl Drop for Seat {
@@ -159,16 +149,10 @@ impl Stay {
         }
     }
 
-    /// See [`Table::one_behind`](crate::engine::entry::Table::one_behind).
-    pub(crate) fn one_behind(&self) -> Option<Visit> {
-        let entry = &self.visit().entry;
-        entry.table.one_behind(entry)
-    }
-
-    pub(super) fn visit(&self) -> &Visit {
+    pub(crate) fn visit(&self) -> &Visit {
         match self {
             Self::Permit(permit) => permit.visit(),
-            Self::Seat(seat) => seat.visit(),
+            Self::Seat(seat) => &seat.visit,
             Self::Kept(visit) => visit,
         }
     }
@@ -200,10 +184,11 @@ impl Stay {
         rests.then(|| seat.visit.clone())
     }
 
-    /// The tenure is about to be released.
+    /// The tenure is about to be released. A seat remains until Redis has answered.
     pub(super) fn leaving(&mut self) {
         if let Self::Seat(seat) = self {
-            seat.leaving();
+            seat.visit.entry.side_by_side(|shared| shared.leaving(seat.id));
+            seat.is_released = true;
         }
     }
 }

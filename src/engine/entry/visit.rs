@@ -54,16 +54,13 @@ impl Visit {
         let is_joined = is_watched && self.entry.keys.row.holders == Holders::Readers;
         let seat = Stay::Seat(Seat::new(self.clone(), id));
         let tenure = Tenure::begin(&self.entry.keys, seat, beginning);
-        self.shows(&tenure, sent, |state, after| {
+        self.shows(&tenure, sent, |state, _| {
             let (now, shown) = (Instant::now(), Arc::clone(&tenure));
             let joined = is_joined.then(|| state.queue.callers());
-            match &mut state.side_by_side {
-                Some(shared) => {
-                    shared.enter(id, shown, (awaited, joined), now);
-                    state.note_holder(now.into());
-                }
-                None => state.show(shown, after),
+            if let Some(shared) = &mut state.side_by_side {
+                shared.enter(id, shown, (awaited, joined), now);
             }
+            state.note_holder(now.into());
             contended && state.forget_line(id)
         });
         tenure

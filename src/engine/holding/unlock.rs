@@ -130,7 +130,7 @@ impl Engine {
 
     /// Leaves the tenure to the caller right behind in the line, which has a permit of its own.
     fn hand_on_in_line(&self, tenure: &Arc<Tenure>, stay: Stay) -> Option<Job> {
-        let Some(next) = stay.one_behind() else {
+        let Some(next) = self.table.one_behind(&stay.visit().entry) else {
             let Some(ending) = tenure.retire() else {
                 // It was lost meanwhile.
                 self.leave_places(tenure);
