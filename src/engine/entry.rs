@@ -59,7 +59,7 @@ pub(crate) use table::Table;
 pub(crate) use tenure::{OwnerHolds, Tenure, Timetable};
 pub(crate) use visit::{InQueue, Visit};
 
-use contest::{Contest, Place, Work};
+use contest::Work;
 use gate::Gate;
 use permit::Seat;
 use side_by_side::SideBySide;
@@ -469,12 +469,6 @@ impl Entry {
     }
 }
 
-impl Place for Entry {
-    fn contest<R>(&self, change: impl FnOnce(&mut Contest) -> R) -> R {
-        change(&mut self.state().contest)
-    }
-}
-
 /// An entry is the waker of its contender.
 impl Wake for Entry {
     fn wake(self: Arc<Self>) {
@@ -491,13 +485,13 @@ struct Asleep<'a>(&'a Entry);
 
 impl<'a> Asleep<'a> {
     fn until(entry: &'a Entry, until: Instant) -> Self {
-        entry.contest(|contest| contest.sleeps_until(Some(until)));
+        entry.state().contest.sleeps_until(Some(until));
         Self(entry)
     }
 }
 
 impl Drop for Asleep<'_> {
     fn drop(&mut self) {
-        self.0.contest(|contest| contest.sleeps_until(None));
+        self.0.state().contest.sleeps_until(None);
     }
 }

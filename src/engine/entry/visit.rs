@@ -177,14 +177,8 @@ impl Future for Contesting<'_> {
     type Output = Option<Contested>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Contested>> {
-        let Self { visit, waker, part, .. } = &mut *self;
-        let entry = &visit.entry;
-        let polled = contest::poll(&**entry, part, waker, context);
-        if polled.is_pending() {
-            // The work may never be woken: the lookout has to see for how long it sleeps.
-            entry.change(State::watch);
-        }
-        polled
+        let Self { visit, waker, part } = &mut *self;
+        contest::poll(&visit.entry, part, waker, context)
     }
 }
 
