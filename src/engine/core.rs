@@ -238,7 +238,7 @@ impl Engine {
             return Ok(Hold::new(tenure, 0));
         }
         self.owned.enter(holder.wish.owner, &tenure);
-        if self.outbox.timetable.enter(&tenure, tenure.next_look(self.rhythm.idle)) {
+        if self.outbox.timetable.plan(&tenure, self.rhythm.idle) {
             // The client may have connected anew since it asked, and the watchdog has not found this tenure.
             if self.session.is_some() && tenure.is_of_former_connection() {
                 self.outbox.timetable.hasten(&tenure);
@@ -253,7 +253,7 @@ impl Engine {
     /// This client has changed the key of a tenure: the server watches it no more.
     pub(crate) fn watch_key_soon(&self, tenure: &Arc<Tenure>) {
         tenure.watch_key_after(WORTH_WATCHING);
-        self.outbox.timetable.enter(tenure, tenure.next_look(self.rhythm.idle));
+        self.outbox.timetable.plan(tenure, self.rhythm.idle);
     }
 
     /// Counts a waiter that no limit rejects, for example since it was counted before.

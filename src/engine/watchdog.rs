@@ -91,18 +91,15 @@ impl Watchdog {
         due.retain(|tenure| {
             let Rhythm { max_hold, idle, .. } = self.rhythm_of(tenure);
             match tenure.due(now, max_hold, idle) {
-                Due::Renew => {
-                    // Until the answer comes, keep it in the wheel, and do not renew it again before its deadline.
-                    tenure.renew_at(tenure.deadline());
-                    return self.look_again(tenure);
-                }
+                // Until the answer comes, keep it in the wheel.
+                Due::Renew => return self.look_again(tenure),
                 Due::Watch => {
                     unwatched.push(Arc::clone(tenure));
                     self.look_again(tenure);
                     return false;
                 }
-                Due::At(then) => {
-                    self.outbox.timetable.enter(tenure, then);
+                Due::Later => {
+                    self.look_again(tenure);
                     return false;
                 }
                 // Redis may still have it, and it would block all callers until its TTL is over.
@@ -217,6 +214,6 @@ impl Watchdog {
 
     /// Schedules another look at the tenure. Returns `false` if the client is closed.
     fn look_again(&self, tenure: &Arc<Tenure>) -> bool {
-        self.outbox.timetable.enter(tenure, tenure.next_look(self.rhythm.idle))
+        self.outbox.timetable.plan(tenure, self.rhythm.idle)
     }
 }

@@ -516,6 +516,10 @@ pub(crate) mod tests {
         hold.tenure.due(Instant::now(), max_hold, IDLE)
     }
 
+    fn next_look(hold: &Hold) -> Instant {
+        hold.tenure.state().next_look(IDLE)
+    }
+
     #[test]
     fn the_deadline_counts_from_before_the_request_and_leaves_room_for_drift() {
         let sent = Instant::now();
@@ -555,7 +559,7 @@ pub(crate) mod tests {
         let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
         hold.tenure.doubt();
         assert!(matches!(due(&hold, None), Due::Renew));
-        assert!(matches!(due(&hold, None), Due::At(_)));
+        assert!(matches!(due(&hold, None), Due::Later));
     }
 
     #[test]
@@ -566,7 +570,8 @@ pub(crate) mod tests {
         let second = hold.tenure.doubt();
         assert_eq!(second, first + CHECKS_APART);
         assert_eq!(hold.tenure.doubt(), second, "one of many messages");
-        assert!(matches!(hold.tenure.due(first, None, IDLE), Due::At(at) if at == second));
+        assert!(matches!(hold.tenure.due(first, None, IDLE), Due::Later));
+        assert_eq!(next_look(&hold), second);
         assert!(matches!(hold.tenure.due(second, None, IDLE), Due::Renew));
     }
 
@@ -577,8 +582,8 @@ pub(crate) mod tests {
         hold.tenure.doubt();
         assert!(matches!(due(&hold, None), Due::Renew));
         hold.tenure.check_again(again);
-        assert_eq!(hold.tenure.next_look(IDLE), again);
-        assert!(matches!(due(&hold, None), Due::At(at) if at == again));
+        assert!(matches!(due(&hold, None), Due::Later));
+        assert_eq!(next_look(&hold), again);
         assert!(matches!(hold.tenure.due(again, None, IDLE), Due::Renew));
         hold.tenure.check_again(again + LEASE);
         let message = hold.tenure.doubt();
@@ -692,10 +697,12 @@ pub(crate) mod tests {
     fn only_a_watched_tenure_is_renewed_and_not_beyond_max_hold() {
         let far = Instant::now() + LEASE;
         let (_table, fixed) = hold(Lease::Fixed(LEASE), far);
-        assert!(matches!(due(&fixed, None), Due::At(at) if at == far));
+        assert!(matches!(due(&fixed, None), Due::Later));
+        assert_eq!(next_look(&fixed), far);
         let (_table, watched) = hold(Lease::Watched, far);
         assert!(matches!(due(&watched, Some(LEASE)), Due::Renew));
-        assert!(matches!(due(&watched, Some(Duration::ZERO)), Due::At(at) if at == far));
+        assert!(matches!(due(&watched, Some(Duration::ZERO)), Due::Later));
+        assert_eq!(next_look(&watched), far);
     }
 
     #[test]
@@ -756,7 +763,7 @@ pub(crate) mod tests {
         let visitor = visitor(&table);
         let _next = visitor.wait();
         let permit = handed_on(&hold);
-        assert!(matches!(due(&hold, None), Due::At(_)));
+        assert!(matches!(due(&hold, None), Due::Later));
         let now = Instant::now();
         let idle = Idle { pickup: Duration::ZERO, ..IDLE };
         assert!(matches!(hold.tenure.due(now, None, idle), Due::Release(_)));
