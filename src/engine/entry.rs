@@ -321,9 +321,9 @@ impl Entry {
         self.state().keep.as_mut().map(|keep| keep.is_allowed = false).is_some()
     }
 
-    /// Whether the client may keep its tenure idle: it would have heard if another client wanted the lock.
+    /// See [`State::may_keep`].
     pub(crate) fn may_keep(&self) -> bool {
-        self.state().keep.as_ref().is_some_and(|keep| keep.is_allowed)
+        self.state().may_keep()
     }
 
     /// Has the lookout check whether a caller that was notified has come.

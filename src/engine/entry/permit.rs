@@ -76,6 +76,13 @@ impl EntryPermit {
         tenure
     }
 
+    /// Whether a caller of this client waits for the tenure of its holder, and whether the client may keep it if none does.
+    pub(super) fn heirs(&self) -> (bool, bool) {
+        let state = self.entry().state();
+        // In a line of callers, the caller right behind is one of this client, too.
+        (state.is_awaited() || state.behind.get().is_some(), state.may_keep())
+    }
+
     /// Passes the permit on. The caller can use the remaining visit to make sure that the permit arrives.
     pub(crate) fn pass_on(mut self) -> Visit {
         let visit = self.visit.take().expect("the permit is passed on once");
@@ -141,28 +148,12 @@ pub(crate) enum Stay {
 }
 
 impl Stay {
-    /// Passes the permit on. The caller can use the remaining visit to make sure that the permit arrives.
-    pub(crate) fn pass_on(self) -> Visit {
-        match self {
-            Self::Permit(permit) => permit.pass_on(),
-            Self::Seat(_) | Self::Kept(_) => self.visit().clone(),
-        }
-    }
-
-    pub(crate) fn visit(&self) -> &Visit {
+    pub(super) fn visit(&self) -> &Visit {
         match self {
             Self::Permit(permit) => permit.visit(),
             Self::Seat(seat) => &seat.visit,
             Self::Kept(visit) => visit,
         }
-    }
-
-    /// Whether the next caller in the queue takes over the tenure.
-    pub(super) fn is_handed_on(&self) -> bool {
-        let Self::Permit(permit) = self else { return false };
-        let state = permit.entry().state();
-        // In a line of callers, the caller right behind is one of this client, too.
-        state.is_awaited() || state.behind.get().is_some()
     }
 
     /// Lets the tenure rest for other callers of this client, if one waits for it or another release is in flight.

@@ -140,6 +140,11 @@ impl State {
         Some((self.queue.waiting() + usize::from(contender.is_some()), first))
     }
 
+    /// Whether the client may keep its tenure idle: it would have heard if another client wanted the lock.
+    pub(super) fn may_keep(&self) -> bool {
+        self.keep.as_ref().is_some_and(|keep| keep.is_allowed)
+    }
+
     /// Whether any caller of this client asks or waits.
     pub(super) fn is_wanted(&self) -> bool {
         self.is_awaited() || !self.queue.is_permit_free()

@@ -479,7 +479,7 @@ pub(crate) mod tests {
 
     fn handed_on(hold: &Hold) -> EntryPermit {
         match hold.tenure.leave(hold.hand_over, BUDGET) {
-            Left::HandedOn(Stay::Permit(permit)) => permit,
+            Left::HandedOn(permit) => permit,
             _ => panic!("not handed on"),
         }
     }
