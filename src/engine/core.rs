@@ -59,7 +59,6 @@ pub(crate) struct Core {
     /// See [`Config::session`].
     pub(crate) session: Option<Arc<Session>>,
     pub(crate) owned: Owned,
-    pub(crate) rhythm: Rhythm,
     pub(crate) budget: Budget,
     pub(crate) tenures: AtomicU64,
     pub(crate) orders: AtomicU64,
@@ -84,7 +83,7 @@ impl Deref for Core {
 pub(crate) struct Memory {
     pub(crate) config: Config,
     pub(crate) client: String,
-    pub(crate) started: Instant,
+    pub(crate) rhythm: Rhythm,
     pub(crate) table: Arc<Table>,
     pub(crate) outbox: Outbox,
     pub(crate) secrets: Secrets,
@@ -103,7 +102,7 @@ impl Memory {
         let releases = outbox.clone();
         Self {
             client,
-            started,
+            rhythm: Rhythm::new(&config, started),
             outbox,
             table: Arc::new(Table::new(config.layout, move |ending| releases.release(ending))),
             secrets: Secrets::new(started, config.life()),
@@ -228,7 +227,7 @@ impl Engine {
     }
 
     fn beginning(&self, keys: &Keys, grant: Grant, holder: Holder) -> Beginning {
-        let renew_at = self.rhythm.of(keys, grant.lease).first(self.started, grant.sent);
+        let renew_at = self.rhythm.of(keys, grant.lease).first(grant.sent);
         Beginning { grant, holder, renew_at, session: self.session.clone() }
     }
 

@@ -38,7 +38,6 @@ pub(crate) struct Watchdog {
     pub(crate) outbox: Outbox,
     pub(crate) outages: Arc<Outages>,
     pub(crate) rhythm: Rhythm,
-    pub(crate) started: Instant,
     pub(crate) session: Option<Arc<Session>>,
 }
 
@@ -190,7 +189,7 @@ impl Watchdog {
                     self.outbox.timetable.hasten(tenure);
                 }
                 self.outages.passes(tenure, true);
-                tenure.renew_at(self.rhythm_of(tenure).next(self.started, Instant::now()));
+                tenure.renew_at(self.rhythm_of(tenure).next(Instant::now()));
                 self.look_again(tenure);
             }
             Ok(false) => {
