@@ -204,10 +204,13 @@ impl Engine {
         self.orders.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Listens to the messages for the contender of this entry.
+    /// Listens to the messages for the contender of this entry: to all clients, and to this client alone.
     pub(crate) fn listen(&self, entry: &Entry) -> Vec<Subscription> {
-        let channels = entry.channels(&self.client);
-        channels.iter().map(|channel| self.subscriber.join(channel)).collect()
+        let mut subscriptions = vec![self.subscriber.join(entry.channel())];
+        if entry.keys.row.line.is_ours() {
+            subscriptions.push(self.subscriber.join(&entry.keys.client_channel(&self.client)));
+        }
+        subscriptions
     }
 
     /// Begins a tenure that the watchdog looks after.

@@ -128,13 +128,6 @@ impl Entry {
         self.listed.as_ref().map_or(&self.keys.channel, |listed| &listed.channel)
     }
 
-    /// The channels that its contender listens to: the one for all clients, and the one for this client alone.
-    pub(crate) fn channels(&self, client: &str) -> Vec<Box<str>> {
-        let mut channels = vec![Box::from(self.channel())];
-        channels.extend(self.keys.row.line.is_ours().then(|| self.keys.client_channel(client)));
-        channels
-    }
-
     /// A unique key that gives entries a fixed order.
     fn order(&self) -> (&str, &str, Option<EntryKey>) {
         (self.channel(), self.keys.id(), self.listed.as_ref().map(|listed| listed.key))

@@ -134,7 +134,8 @@ impl Drop for Seat {
         let spare = if self.is_released { shared.spare(ahead) } else { Vec::new() };
         drop(state);
         drop(own);
-        entry.table.give_back(&spare);
+        let idle = spare.iter().filter_map(|tenure| tenure.retire());
+        idle.for_each(|ending| entry.table.release(ending));
     }
 }
 

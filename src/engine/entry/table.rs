@@ -90,12 +90,6 @@ impl Table {
         &self.lookout
     }
 
-    /// Releases these tenures, if still no caller holds them.
-    pub(super) fn give_back(&self, tenures: &[Arc<Tenure>]) {
-        let Some(release) = &self.release else { return };
-        tenures.iter().filter_map(|tenure| tenure.retire()).for_each(release);
-    }
-
     /// Releases a tenure that has ended.
     pub(super) fn release(&self, ending: Ending) {
         if let Some(release) = &self.release {
