@@ -330,21 +330,19 @@ impl Entry {
     }
 
     /// Sets the alarm of a contender that sleeps, if there is one.
-    pub(crate) fn set_alarm(self: &Arc<Self>, alarms: &mut Alarms<Self>) {
+    pub(crate) fn set_alarm(self: &Arc<Self>, alarms: &mut Alarms) {
         let mut state = self.state();
         if let Some(at) = state.contest.look_at() {
             alarms.set(at, &mut state.alarm, self);
         }
     }
 
-    /// The alarm has rung.
-    pub(crate) fn end_alarm(&self) {
-        self.state().alarm = None;
-    }
-
-    /// See [`State::waiters`].
-    fn waiters(&self) -> Option<(usize, CompactInstant)> {
-        self.state().waiters()
+    /// The alarm has rung. Its contender's own timer rings at the same moment, so the lookout looks once later.
+    pub(crate) fn end_alarm(self: &Arc<Self>) {
+        self.change(|state, after| {
+            state.alarm = None;
+            state.watch(after);
+        });
     }
 
     /// See [`State::is_awaited`].

@@ -313,8 +313,8 @@ impl Table {
         let now = CompactInstant::now();
         let mut awaited = BTreeMap::new();
         // Callers that wait separately for one name have an entry each.
-        for entry in self.sorted(|entry| entry.waiters().is_some()) {
-            let Some((callers, first)) = entry.waiters() else { continue };
+        for entry in self.sorted(|entry| entry.state().waiters().is_some()) {
+            let Some((callers, first)) = entry.state().waiters() else { continue };
             let name = (entry.keys.name().into_owned(), entry.keys.kind.word());
             let (all, earliest) = awaited.entry(name).or_insert((0, first));
             (*all, *earliest) = (*all + callers, first.min(*earliest));
