@@ -163,7 +163,7 @@ impl Engine {
 
     async fn tell_count(self: Arc<Self>, hold: Hold) -> Result<()> {
         let tenure = &hold.tenure;
-        let unanswered = UnansweredCount::new(&self, Job::count(tenure));
+        let unanswered = UnansweredCount::new(&self, tenure);
         let holds = tenure.holds();
         if hold.outcome().is_some() {
             // Other holders have left meanwhile, and the last of them has released the tenure.
