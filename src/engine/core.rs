@@ -171,7 +171,7 @@ impl Engine {
             _ => self.owned.find(owner, keys)?,
         };
         let hand_over = tenure.hold_of(owner)?;
-        Some(Hold::new(tenure, hand_over))
+        Some(Hold::new(tenure, hand_over, Some(owner)))
     }
 
     /// What this client holds and waits for. Each lock is looked at by itself, so the whole is not of one instant.
@@ -237,7 +237,7 @@ impl Engine {
     fn begun(&self, tenure: Arc<Tenure>, holder: Holder) -> Result<Hold> {
         if tenure.keys.row.holders == Holders::Nobody {
             // A caller that has passed a latch holds nothing.
-            return Ok(Hold::new(tenure, 0));
+            return Ok(Hold::new(tenure, 0, holder.wish.owner));
         }
         self.owned.enter(holder.wish.owner, &tenure);
         if self.outbox.timetable.plan(&tenure, self.rhythm.idle) {
@@ -245,7 +245,7 @@ impl Engine {
             if self.session.is_some() && tenure.is_of_former_connection() {
                 self.outbox.timetable.hasten(&tenure);
             }
-            return Ok(Hold::as_asked(tenure, 0, holder.wish));
+            return Ok(Hold::new(tenure, 0, holder.wish.owner));
         }
         // The client was closed meanwhile.
         self.give_up(&tenure);

@@ -474,7 +474,7 @@ pub(crate) mod tests {
 
     /// Another hold of the same tenure.
     fn of_same(hold: &Hold, hand_over: u16) -> Hold {
-        Hold::new(Arc::clone(&hold.tenure), hand_over)
+        Hold::new(Arc::clone(&hold.tenure), hand_over, None)
     }
 
     fn handed_on(hold: &Hold) -> EntryPermit {
@@ -504,7 +504,7 @@ pub(crate) mod tests {
     fn hold_in(table: &Arc<Table>, lease: Lease, deadline: Instant) -> Hold {
         let now = Instant::now();
         let tenure = permit(table).begin(beginning(TenureId(1), (lease, LEASE), now));
-        let hold = Hold::new(tenure, 0);
+        let hold = Hold::new(tenure, 0, None);
         let mut state = hold.tenure.state();
         state.lifetime.set(deadline, lease == Lease::Watched);
         state.unwatched = None;
@@ -777,7 +777,7 @@ pub(crate) mod tests {
         let keys = Arc::new(Keys::new(Layout::Native, Kind::Read, "a".to_owned()).unwrap());
         let permit = table.visit(&keys, 1).unwrap().try_permit().unwrap();
         let beginning = beginning(TenureId(1), (Lease::Watched, LEASE), Instant::now());
-        (table, Hold::new(permit.begin(beginning), 0))
+        (table, Hold::new(permit.begin(beginning), 0, None))
     }
 
     #[test]
