@@ -64,9 +64,7 @@ pub(crate) async fn stand_by(
         keepers: Keepers::None,
     };
     let visit = engine.visit(keys, wish.permits, true)?;
-    let (engine, started) = (Arc::clone(engine), Instant::now());
-    let caller =
-        Caller { engine, options, started, known: None, lined_up: Some(Arc::clone(lined_up)) };
+    let caller = Caller { lined_up: Some(Arc::clone(lined_up)), ..Caller::new(engine, options) };
     loop {
         // The entry belongs to this caller, so nobody else has the permit.
         let permit = match visit.try_permit() {

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::config::Config;
 use crate::engine::core::{Core, Engine, Memory};
-use crate::engine::entry::tenure::{Budget, Idle};
+use crate::engine::entry::tenure::Budget;
 use crate::engine::grant::Loss;
 use crate::engine::keep;
 use crate::engine::listener::Listener;
@@ -22,7 +22,7 @@ use crate::engine::outages::Outages;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::{Job, Outbox, Releaser};
 use crate::engine::unpolled::look_out;
-use crate::engine::watchdog::{Rhythm, Watchdog};
+use crate::engine::watchdog::Watchdog;
 use crate::error::{Error, Result};
 use crate::keys::{Space, channel_prefix, of_client, record_of_session};
 use crate::meters;
@@ -131,7 +131,6 @@ impl Engine {
             subscriber,
             session,
             owned: Owned::default(),
-            rhythm: rhythm(&memory.config),
             budget: Budget::new(&memory.config),
             tenures: AtomicU64::new(0),
             orders: AtomicU64::new(0),
@@ -154,7 +153,6 @@ impl Engine {
             outbox: self.outbox.clone(),
             outages: Arc::clone(&self.outages),
             rhythm: self.rhythm,
-            started: self.started,
             session: self.session.clone(),
         };
         let releaser = Releaser {
@@ -330,11 +328,6 @@ fn orphans(outbox: Outbox) -> impl Fn(&Acquire, Option<Answer>) + Send + Sync {
 /// `max_park`. A stalled server hears no signs, so the line also outlasts a stall in which no client dies.
 fn line_ttl(config: &Config) -> Duration {
     config.max_park.max(config.life()) * 2
-}
-
-fn rhythm(config: &Config) -> Rhythm {
-    let Config { watchdog_timeout: timeout, max_hold, keep, .. } = *config;
-    Rhythm { timeout, max_hold, idle: Idle { pickup: config.pickup(), keep } }
 }
 
 /// Writes to Redis who this client is, periodically until `stop`. The key then expires.

@@ -59,7 +59,6 @@ pub(crate) struct Core {
     /// See [`Config::session`].
     pub(crate) session: Option<Arc<Session>>,
     pub(crate) owned: Owned,
-    pub(crate) rhythm: Rhythm,
     pub(crate) budget: Budget,
     pub(crate) tenures: AtomicU64,
     pub(crate) orders: AtomicU64,
@@ -84,7 +83,7 @@ impl Deref for Core {
 pub(crate) struct Memory {
     pub(crate) config: Config,
     pub(crate) client: String,
-    pub(crate) started: Instant,
+    pub(crate) rhythm: Rhythm,
     pub(crate) table: Arc<Table>,
     pub(crate) outbox: Outbox,
     pub(crate) secrets: Secrets,
@@ -103,7 +102,7 @@ impl Memory {
         let releases = outbox.clone();
         Self {
             client,
-            started,
+            rhythm: Rhythm::new(&config, started),
             outbox,
             table: Arc::new(Table::new(config.layout, move |ending| releases.release(ending))),
             secrets: Secrets::new(started, config.life()),
@@ -172,7 +171,7 @@ impl Engine {
             _ => self.owned.find(owner, keys)?,
         };
         let hand_over = tenure.hold_of(owner)?;
-        Some(Hold::new(tenure, hand_over))
+        Some(Hold::new(tenure, hand_over, Some(owner)))
     }
 
     /// What this client holds and waits for. Each lock is looked at by itself, so the whole is not of one instant.
@@ -205,10 +204,13 @@ impl Engine {
         self.orders.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Listens to the messages for the contender of this entry.
+    /// Listens to the messages for the contender of this entry: to all clients, and to this client alone.
     pub(crate) fn listen(&self, entry: &Entry) -> Vec<Subscription> {
-        let channels = entry.channels(&self.client);
-        channels.iter().map(|channel| self.subscriber.join(channel)).collect()
+        let mut subscriptions = vec![self.subscriber.join(entry.channel())];
+        if entry.keys.row.line.is_ours() {
+            subscriptions.push(self.subscriber.join(&entry.keys.client_channel(&self.client)));
+        }
+        subscriptions
     }
 
     /// Begins a tenure that the watchdog looks after.
@@ -228,22 +230,22 @@ impl Engine {
     }
 
     fn beginning(&self, keys: &Keys, grant: Grant, holder: Holder) -> Beginning {
-        let renew_at = self.rhythm.of(keys, grant.lease).first(self.started, grant.sent);
+        let renew_at = self.rhythm.of(keys, grant.lease).first(grant.sent);
         Beginning { grant, holder, renew_at, session: self.session.clone() }
     }
 
     fn begun(&self, tenure: Arc<Tenure>, holder: Holder) -> Result<Hold> {
         if tenure.keys.row.holders == Holders::Nobody {
             // A caller that has passed a latch holds nothing.
-            return Ok(Hold::new(tenure, 0));
+            return Ok(Hold::new(tenure, 0, holder.wish.owner));
         }
         self.owned.enter(holder.wish.owner, &tenure);
-        if self.outbox.timetable.enter(&tenure, tenure.next_look(self.rhythm.idle)) {
+        if self.outbox.timetable.plan(&tenure, self.rhythm.idle) {
             // The client may have connected anew since it asked, and the watchdog has not found this tenure.
             if self.session.is_some() && tenure.is_of_former_connection() {
                 self.outbox.timetable.hasten(&tenure);
             }
-            return Ok(Hold::as_asked(tenure, 0, holder.wish));
+            return Ok(Hold::new(tenure, 0, holder.wish.owner));
         }
         // The client was closed meanwhile.
         self.give_up(&tenure);

@@ -59,7 +59,7 @@ pub(crate) use table::Table;
 pub(crate) use tenure::{OwnerHolds, Tenure, Timetable};
 pub(crate) use visit::{InQueue, Visit};
 
-use contest::{Contest, Place, Work};
+use contest::Work;
 use gate::Gate;
 use permit::Seat;
 use side_by_side::SideBySide;
@@ -126,13 +126,6 @@ impl Entry {
     /// The channel for messages to all clients.
     pub(crate) fn channel(&self) -> &str {
         self.listed.as_ref().map_or(&self.keys.channel, |listed| &listed.channel)
-    }
-
-    /// The channels that its contender listens to: the one for all clients, and the one for this client alone.
-    pub(crate) fn channels(&self, client: &str) -> Vec<Box<str>> {
-        let mut channels = vec![Box::from(self.channel())];
-        channels.extend(self.keys.row.line.is_ours().then(|| self.keys.client_channel(client)));
-        channels
     }
 
     /// A unique key that gives entries a fixed order.
@@ -257,8 +250,8 @@ impl Entry {
 
     /// See [`State::hold_back`].
     pub(crate) fn hold_back(&self, ghost: Ghost) {
-        let mut after = After::default();
-        self.state().hold_back(ghost, &mut after);
+        // A statement of its own: what is forgotten is dropped when the state is unlocked.
+        let _forgotten = self.state().hold_back(ghost);
     }
 
     /// Removes the owner fields of the ghosts that are [held back](Self::hold_back). Returns whether there was one.
@@ -321,9 +314,9 @@ impl Entry {
         self.state().keep.as_mut().map(|keep| keep.is_allowed = false).is_some()
     }
 
-    /// Whether the client may keep its tenure idle: it would have heard if another client wanted the lock.
+    /// See [`State::may_keep`].
     pub(crate) fn may_keep(&self) -> bool {
-        self.state().keep.as_ref().is_some_and(|keep| keep.is_allowed)
+        self.state().may_keep()
     }
 
     /// Has the lookout check whether a caller that was notified has come.
@@ -337,21 +330,19 @@ impl Entry {
     }
 
     /// Sets the alarm of a contender that sleeps, if there is one.
-    pub(crate) fn set_alarm(self: &Arc<Self>, alarms: &mut Alarms<Self>) {
+    pub(crate) fn set_alarm(self: &Arc<Self>, alarms: &mut Alarms) {
         let mut state = self.state();
         if let Some(at) = state.contest.look_at() {
             alarms.set(at, &mut state.alarm, self);
         }
     }
 
-    /// The alarm has rung.
-    pub(crate) fn end_alarm(&self) {
-        self.state().alarm = None;
-    }
-
-    /// See [`State::waiters`].
-    fn waiters(&self) -> Option<(usize, CompactInstant)> {
-        self.state().waiters()
+    /// The alarm has rung. Its contender's own timer rings at the same moment, so the lookout looks once later.
+    pub(crate) fn end_alarm(self: &Arc<Self>) {
+        self.change(|state, after| {
+            state.alarm = None;
+            state.watch(after);
+        });
     }
 
     /// See [`State::is_awaited`].
@@ -469,12 +460,6 @@ impl Entry {
     }
 }
 
-impl Place for Entry {
-    fn contest<R>(&self, change: impl FnOnce(&mut Contest) -> R) -> R {
-        change(&mut self.state().contest)
-    }
-}
-
 /// An entry is the waker of its contender.
 impl Wake for Entry {
     fn wake(self: Arc<Self>) {
@@ -491,13 +476,13 @@ struct Asleep<'a>(&'a Entry);
 
 impl<'a> Asleep<'a> {
     fn until(entry: &'a Entry, until: Instant) -> Self {
-        entry.contest(|contest| contest.sleeps_until(Some(until)));
+        entry.state().contest.sleeps_until(Some(until));
         Self(entry)
     }
 }
 
 impl Drop for Asleep<'_> {
     fn drop(&mut self) {
-        self.0.contest(|contest| contest.sleeps_until(None));
+        self.0.state().contest.sleeps_until(None);
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::engine::debts::Debt;
 use crate::keys::TenureId;
 use crate::owner::OwnerId;
-use crate::wire::Session;
+use crate::wire::{Acquire, Session};
 
 /// How a hold ended: the output of [`Guard::ended`](crate::Guard::ended), which has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +84,14 @@ pub(crate) struct Grant {
     /// The lease that the watchdog has to ask for soon: a message granted it, only for as long as a sign of life lasts.
     pub(crate) unconfirmed: Option<Duration>,
     pub(crate) debt: Debt,
+}
+
+impl Grant {
+    /// What the answer grants to this request, which was sent then.
+    pub(crate) fn new(acquire: &Acquire, number: u64, awaited: bool, sent: Instant) -> Self {
+        let Acquire { id, lease, ref debt, .. } = *acquire;
+        Self { id, number, awaited, lease, sent, unconfirmed: None, debt: debt.clone() }
+    }
 }
 
 /// A tenure that is about to begin.

@@ -7,6 +7,7 @@ mod condition;
 mod mark_calls;
 mod unlock;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -84,7 +85,7 @@ impl Engine {
         let (ttl, sent) = (tenure.for_nested(lease, length, max_hold), Instant::now());
         let tellings = tenure.tellings();
         // The request may run although its answer never arrives.
-        let unanswered = UnansweredCount::new(self, Job::count(tenure));
+        let unanswered = UnansweredCount::new(self, tenure);
         let mut connection = self.commands.acknowledged(&tenure.keys)?;
         let written = connection.count(&tenure.keys, tenure.id, holds, ttl).await?;
         if !written {
@@ -172,8 +173,8 @@ struct UnansweredCount<'a> {
 }
 
 impl<'a> UnansweredCount<'a> {
-    fn new(engine: &'a Engine, job: Job) -> Self {
-        Self { engine, job: Some(job) }
+    fn new(engine: &'a Engine, tenure: &Arc<Tenure>) -> Self {
+        Self { engine, job: Some(Job::count(tenure)) }
     }
 
     /// The request has arrived.

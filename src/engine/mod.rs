@@ -19,7 +19,7 @@
 //! | a message arrives | `listener.rs` finds whom it concerns. A message to all clients, or of Redisson, makes every contender on its channel ask: `hear_of_all` there |
 //! | a message is lost | `Waiting::next` in `waiting.rs` limits each park: `max_park`, `DEAF`, `ENDLESS`. In `entry/table.rs`, one far contender asks for all |
 //! | the lock is passed on within the client | `entry/tenure/hand_over.rs`, within the budget of `entry/tenure/hand_off_budget.rs`; side by side: `entry/side_by_side.rs` |
-//! | an idle lock is kept for the next caller | `keep.rs` says whether it may be; `is_to_be_kept` in `entry/tenure/hand_over.rs` decides when the holder leaves |
+//! | an idle lock is kept for the next caller | `keep.rs` says whether it may be; `left_with_permit` in `entry/tenure/hand_over.rs` decides when the holder leaves |
 //! | a lock is renewed, or lost | `watchdog.rs` renews many plain locks in one request, as `entry/tenure/renewal.rs` says; when: `watchdog/rhythm.rs`, `entry/tenure/timetable.rs`, `entry/tenure/wheel.rs`; `entry/tenure/loss.rs` ends it and tells the guards |
 //! | readers of one client join a read | who joins: `caller/pick_up.rs`; which read: `entry/side_by_side.rs`; `Tenure::join` in `entry/tenure/hand_over.rs` |
 //! | a waiting writer stops readers from joining | rule 4 of `entry/side_by_side.rs`; `Tenure::join`. The server's half is `readers_first()` in `lua/line/line.lua` |

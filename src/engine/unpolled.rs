@@ -24,7 +24,7 @@ pub(crate) async fn look_out(engine: Weak<Core>, stop: CancellationToken) {
 }
 
 async fn look(engine: Weak<Core>) {
-    let mut alarms = Alarms::<Entry>::default();
+    let mut alarms = Alarms::default();
     loop {
         let Some((lookout, pause)) = Engine::of(&engine)
             .map(|engine| (Arc::clone(engine.table.lookout()), engine.rhythm.idle.pickup / LOOKS))
@@ -34,8 +34,6 @@ async fn look(engine: Weak<Core>) {
         lookout.sleep(alarms.next()).await;
         for entry in alarms.ring(Instant::now()) {
             entry.end_alarm();
-            // Its own timer rings at the same moment: look once later.
-            entry.have_watched();
         }
         let watched = lookout.next(pause.max(SHORTEST)).await;
         let Some(engine) = Engine::of(&engine) else { return };

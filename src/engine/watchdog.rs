@@ -35,7 +35,6 @@ pub(crate) struct Watchdog {
     pub(crate) outbox: Outbox,
     pub(crate) outages: Arc<Outages>,
     pub(crate) rhythm: Rhythm,
-    pub(crate) started: Instant,
     pub(crate) session: Option<Arc<Session>>,
 }
 
@@ -88,18 +87,15 @@ impl Watchdog {
         due.retain(|tenure| {
             let Rhythm { max_hold, idle, .. } = self.rhythm_of(tenure);
             match tenure.due(now, max_hold, idle) {
-                Due::Renew => {
-                    // Until the answer comes, keep it in the wheel, and do not renew it again before its deadline.
-                    tenure.renew_at(tenure.deadline());
-                    return self.look_again(tenure);
-                }
+                // Until the answer comes, keep it in the wheel.
+                Due::Renew => return self.look_again(tenure),
                 Due::Watch => {
                     unwatched.push(Arc::clone(tenure));
                     self.look_again(tenure);
                     return false;
                 }
-                Due::At(then) => {
-                    self.outbox.timetable.enter(tenure, then);
+                Due::Later => {
+                    self.look_again(tenure);
                     return false;
                 }
                 // Redis may still have it, and it would block all callers until its TTL is over.
@@ -193,7 +189,7 @@ impl Watchdog {
                     self.outbox.timetable.hasten(tenure);
                 }
                 self.outages.passes(tenure, true);
-                tenure.renew_at(self.rhythm_of(tenure).next(self.started, Instant::now()));
+                tenure.renew_at(self.rhythm_of(tenure).next(Instant::now()));
                 self.look_again(tenure);
             }
             Ok(false) => {
@@ -217,6 +213,6 @@ impl Watchdog {
 
     /// Schedules another look at the tenure. Returns `false` if the client is closed.
     fn look_again(&self, tenure: &Arc<Tenure>) -> bool {
-        self.outbox.timetable.enter(tenure, tenure.next_look(self.rhythm.idle))
+        self.outbox.timetable.plan(tenure, self.rhythm.idle)
     }
 }

@@ -95,11 +95,9 @@ fn granted(acquires: &[Acquire], first: u64, sent: Instant) -> Result<Vec<Grant>
     if acquires.iter().any(|acquire| now >= deadline(sent, acquire.lease)) {
         return Err(Fault::late("the grants arrived after a lease had expired"));
     }
-    let grant = |(acquire, number): (&Acquire, u64)| {
-        let Acquire { id, lease, ref debt, .. } = *acquire;
-        Grant { id, number, awaited: true, lease, sent, unconfirmed: None, debt: debt.clone() }
-    };
-    Ok(acquires.iter().zip(first..).map(grant).collect())
+    // The answer does not say whether anybody stands in line.
+    let (granted, awaited) = (acquires.iter().zip(first..), true);
+    Ok(granted.map(|(acquire, number)| Grant::new(acquire, number, awaited, sent)).collect())
 }
 
 /// Sends a request, and waits for its answer.
@@ -166,9 +164,7 @@ fn worth(
             Fault::late("the grant arrived after its lease had expired")
         }
         Ok(Acquired::Granted { number, awaited }) => {
-            let (id, lease, debt) = (*id, *lease, debt.clone());
-            let grant = Grant { id, number, awaited, lease, sent, unconfirmed: None, debt };
-            return Ok(Attempt::Granted(grant));
+            return Ok(Attempt::Granted(Grant::new(acquire, number, awaited, sent)));
         }
         // `close` has given up the places of all waiters that it found. This place came after that.
         Ok(Acquired::Waits { .. }) if engine.debts.is_closed() => {

@@ -106,7 +106,7 @@ impl Caller {
 
     /// Its hold of this tenure.
     fn hold(&self, tenure: Arc<Tenure>, hand_over: u16) -> Hold {
-        Hold::as_asked(tenure, hand_over, self.options.wish)
+        Hold::new(tenure, hand_over, self.options.wish.owner)
     }
 
     /// Takes up the tenure that the last holder of this client has left, if there is one.
@@ -129,7 +129,7 @@ impl Caller {
         let passed =
             |entry: &Entry| entry.side_by_side(|shared| shared.has_passed_since(self.started));
         if entry.keys.row.holders == Holders::Nobody && passed(entry) == Some(true) {
-            return Coming::Held(Hold::new(tenure, 0));
+            return Coming::Held(self.hold(tenure, 0));
         }
         if !self.keeps(entry) {
             entry.forbid_keeping();

@@ -7,14 +7,15 @@ use std::sync::{Arc, Weak};
 use tokio::time::Instant;
 
 use crate::engine::compact_instant::CompactInstant;
+use crate::engine::entry::Entry;
 
 /// Alarms for so many entries may lie here after the entries have gone.
 const FEW: usize = 64;
 
-/// When to look at which entry `E`.
-pub(crate) struct Alarms<E> {
+/// When to look at which entry.
+pub(crate) struct Alarms {
     /// The number distinguishes alarms for the same time.
-    all: BTreeMap<(CompactInstant, u64), Weak<E>>,
+    all: BTreeMap<(CompactInstant, u64), Weak<Entry>>,
     set: u64,
     /// With more alarms than this, those of entries that have gone are dropped.
     most: usize,
@@ -23,15 +24,15 @@ pub(crate) struct Alarms<E> {
 /// The alarm of an entry: for when, and its number. `None`: it has rung, or was never set.
 pub(crate) type Alarm = Option<(CompactInstant, u64)>;
 
-impl<E> Default for Alarms<E> {
+impl Default for Alarms {
     fn default() -> Self {
         Self { all: BTreeMap::new(), set: 0, most: FEW }
     }
 }
 
-impl<E> Alarms<E> {
+impl Alarms {
     /// Sets an alarm, unless the entry has an earlier one.
-    pub(crate) fn set(&mut self, at: Instant, alarm: &mut Alarm, entry: &Arc<E>) {
+    pub(crate) fn set(&mut self, at: Instant, alarm: &mut Alarm, entry: &Arc<Entry>) {
         let at = CompactInstant::from(at);
         if let Some(before) = alarm {
             if before.0 <= at {
@@ -54,7 +55,7 @@ impl<E> Alarms<E> {
     }
 
     /// The entries whose alarms ring now.
-    pub(crate) fn ring(&mut self, now: Instant) -> Vec<Arc<E>> {
+    pub(crate) fn ring(&mut self, now: Instant) -> Vec<Arc<Entry>> {
         let later = self.all.split_off(&(now.into(), u64::MAX));
         let ring = std::mem::replace(&mut self.all, later);
         ring.values().filter_map(Weak::upgrade).collect()
@@ -66,10 +67,19 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::config::Layout;
+    use crate::engine::entry::Table;
+    use crate::keys::Keys;
+    use crate::kinds::Kind;
+
+    fn entry() -> Arc<Entry> {
+        let keys = Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap();
+        Arc::new(Entry::new(&Arc::new(Table::default()), Arc::new(keys)))
+    }
 
     #[test]
     fn an_entry_keeps_its_earliest_alarm_until_it_rings() {
-        let (mut alarms, mut alarm, entry) = (Alarms::default(), Alarm::default(), Arc::new(()));
+        let (mut alarms, mut alarm, entry) = (Alarms::default(), Alarm::default(), entry());
         let at = |seconds| Instant::now() + Duration::from_secs(seconds);
         let (soon, late) = (at(1), at(9));
         alarms.set(soon, &mut alarm, &entry);
@@ -88,10 +98,10 @@ mod tests {
     #[test]
     fn alarms_of_entries_that_have_gone_do_not_pile_up() {
         let (mut alarms, now) = (Alarms::default(), Instant::now());
-        let stays = Arc::new(());
+        let stays = entry();
         alarms.set(now, &mut Alarm::default(), &stays);
         for _ in 0..1_000 {
-            alarms.set(now, &mut Alarm::default(), &Arc::new(()));
+            alarms.set(now, &mut Alarm::default(), &entry());
             assert!(alarms.all.len() <= FEW + 1);
         }
         assert_eq!(alarms.ring(now).len(), 1);

@@ -22,13 +22,14 @@
 
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use tokio::time::Instant;
 
 use crate::engine::compact_instant::CompactInstant;
-use crate::engine::entry::Contested;
 use crate::engine::entry::queue::{LOOKS, Look};
+use crate::engine::entry::{Contested, Entry};
 
 /// The work of a contender.
 pub(crate) type Work = Pin<Box<dyn Future<Output = Contested> + Send>>;
@@ -63,27 +64,21 @@ pub(crate) enum Part {
     Over,
 }
 
-/// Where a contest lies, behind a mutex.
-pub(crate) trait Place {
-    /// Locks the contest for as long as this takes.
-    fn contest<R>(&self, change: impl FnOnce(&mut Contest) -> R) -> R;
-}
-
 /// Polls the work of a caller, which wakes this waker; `None` if it was dropped because its caller was silent.
 ///
 /// Work that is done at its first poll is never stored.
-pub(crate) fn poll<P: Place>(
-    place: &P,
+pub(crate) fn poll(
+    entry: &Arc<Entry>,
     part: &mut Part,
     waker: &Waker,
     context: &Context<'_>,
 ) -> Poll<Option<Contested>> {
     let mut caller = Some(context.waker().clone());
-    let begun = place.contest(|contest| contest.take_out(part, &mut caller));
+    let begun = entry.state().contest.take_out(part, &mut caller);
     // The waker of the poll before. A simple executor may keep a sleeping task alive by its waker alone.
     drop(caller);
     let Some((number, mut work)) = begun else { return Poll::Ready(None) };
-    let in_poll = InPoll(place);
+    let in_poll = InPoll(entry);
     if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(waker)) {
         return Poll::Ready(Some(done));
     }
@@ -202,45 +197,54 @@ impl Contest {
 }
 
 /// A poll, until it is over: when the work is done, or was put back.
-struct InPoll<'a, P: Place>(&'a P);
+struct InPoll<'a>(&'a Arc<Entry>);
 
-impl<P: Place> InPoll<'_, P> {
+impl InPoll<'_> {
     /// Ends the poll, and puts the work back in the same step.
     fn put_back(self, number: Option<u64>, work: Work) -> u64 {
-        let place = ManuallyDrop::new(self).0;
-        place.contest(|contest| {
-            contest.polls -= 1;
-            contest.put_back(number, work)
+        let entry = ManuallyDrop::new(self).0;
+        entry.change(|state, after| {
+            // The work may never be woken: the lookout has to see for how long it sleeps.
+            state.watch(after);
+            state.contest.polls -= 1;
+            state.contest.put_back(number, work)
         })
     }
 }
 
-impl<P: Place> Drop for InPoll<'_, P> {
+impl Drop for InPoll<'_> {
     fn drop(&mut self) {
-        self.0.contest(|contest| contest.polls -= 1);
+        self.0.state().contest.polls -= 1;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::{pending, poll_fn, ready};
-    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     use super::*;
+    use crate::config::Layout;
+    use crate::engine::entry::Table;
     use crate::error::Error;
+    use crate::keys::Keys;
+    use crate::kinds::Kind;
 
-    /// A contest as its entry has it.
-    #[derive(Default)]
-    struct Shared(Mutex<Contest>);
+    /// A contest in its entry.
+    struct Shared(Arc<Entry>);
 
-    impl Place for Shared {
-        fn contest<R>(&self, change: impl FnOnce(&mut Contest) -> R) -> R {
-            change(&mut self.0.lock().unwrap())
+    impl Default for Shared {
+        fn default() -> Self {
+            let keys = Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap();
+            Self(Arc::new(Entry::new(&Arc::new(Table::default()), Arc::new(keys))))
         }
     }
 
     impl Shared {
+        fn contest<R>(&self, change: impl FnOnce(&mut Contest) -> R) -> R {
+            change(&mut self.0.state().contest)
+        }
+
         fn wake(&self) {
             let _caller = self.contest(Contest::wake);
         }
@@ -269,7 +273,7 @@ mod tests {
     /// Polls it. Returns the name in the outcome.
     fn poll(contest: &Shared, part: &mut Part) -> Poll<Option<String>> {
         let context = Context::from_waker(Waker::noop());
-        super::poll(contest, part, Waker::noop(), &context).map(|done| match done? {
+        super::poll(&contest.0, part, Waker::noop(), &context).map(|done| match done? {
             Err(Error::Lost { name }) => Some(name),
             _ => panic!("an outcome of no test"),
         })

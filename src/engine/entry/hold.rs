@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use crate::engine::entry::tenure::At;
 use crate::engine::entry::{OwnerHolds, Tenure};
-use crate::engine::grant::{Ended, Wish};
+use crate::engine::grant::Ended;
 use crate::error::Error;
+use crate::owner::OwnerId;
 use crate::token::FencingToken;
 
 /// A view of a hold, for the work that runs under a lock: see [`Lock::run`](crate::Lock::run).
@@ -41,17 +42,10 @@ pub struct Hold {
 }
 
 impl Hold {
-    pub(crate) fn new(tenure: Arc<Tenure>, hand_over: u16) -> Self {
-        let owner_holds = tenure.owner_holds(hand_over);
+    /// The hold of a caller. One that is no owner shares nothing with other holds.
+    pub(crate) fn new(tenure: Arc<Tenure>, hand_over: u16, owner: Option<OwnerId>) -> Self {
+        let owner_holds = owner.and_then(|_| tenure.owner_holds(hand_over));
         Self::of_owner(tenure, hand_over, owner_holds)
-    }
-
-    /// The hold of a caller that asked for this. A caller that is no owner shares nothing with other holds.
-    pub(crate) fn as_asked(tenure: Arc<Tenure>, hand_over: u16, wish: Wish) -> Self {
-        match wish.owner {
-            Some(_) => Self::new(tenure, hand_over),
-            None => Self::of_owner(tenure, hand_over, None),
-        }
     }
 
     pub(crate) fn of_owner(

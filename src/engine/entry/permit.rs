@@ -76,6 +76,13 @@ impl EntryPermit {
         tenure
     }
 
+    /// Whether a caller of this client waits for the tenure of its holder, and whether the client may keep it if none does.
+    pub(super) fn heirs(&self) -> (bool, bool) {
+        let state = self.entry().state();
+        // In a line of callers, the caller right behind is one of this client, too.
+        (state.is_awaited() || state.behind.get().is_some(), state.may_keep())
+    }
+
     /// Passes the permit on. The caller can use the remaining visit to make sure that the permit arrives.
     pub(crate) fn pass_on(mut self) -> Visit {
         let visit = self.visit.take().expect("the permit is passed on once");
@@ -112,16 +119,6 @@ impl Seat {
     pub(crate) fn new(visit: Visit, id: TenureId) -> Self {
         Self { visit, id, is_released: false }
     }
-
-    pub(crate) fn visit(&self) -> &Visit {
-        &self.visit
-    }
-
-    /// The tenure is about to be released. The seat remains until Redis has answered.
-    pub(crate) fn leaving(&mut self) {
-        let left = self.visit.entry.side_by_side(|shared| shared.leaving(self.id));
-        self.is_released |= left.is_some();
-    }
 }
 
 impl Drop for Seat {
@@ -137,7 +134,8 @@ impl Drop for Seat {
         let spare = if self.is_released { shared.spare(ahead) } else { Vec::new() };
         drop(state);
         drop(own);
-        entry.table.give_back(&spare);
+        let idle = spare.iter().filter_map(|tenure| tenure.retire());
+        idle.for_each(|ending| entry.table.release(ending));
     }
 }
 
@@ -151,34 +149,12 @@ pub(crate) enum Stay {
 }
 
 impl Stay {
-    /// Passes the permit on. The caller can use the remaining visit to make sure that the permit arrives.
-    pub(crate) fn pass_on(self) -> Visit {
-        match self {
-            Self::Permit(permit) => permit.pass_on(),
-            Self::Seat(_) | Self::Kept(_) => self.visit().clone(),
-        }
-    }
-
-    /// See [`Table::one_behind`](crate::engine::entry::Table::one_behind).
-    pub(crate) fn one_behind(&self) -> Option<Visit> {
-        let entry = &self.visit().entry;
-        entry.table.one_behind(entry)
-    }
-
     pub(super) fn visit(&self) -> &Visit {
         match self {
             Self::Permit(permit) => permit.visit(),
-            Self::Seat(seat) => seat.visit(),
+            Self::Seat(seat) => &seat.visit,
             Self::Kept(visit) => visit,
         }
-    }
-
-    /// Whether the next caller in the queue takes over the tenure.
-    pub(super) fn is_handed_on(&self) -> bool {
-        let Self::Permit(permit) = self else { return false };
-        let state = permit.entry().state();
-        // In a line of callers, the caller right behind is one of this client, too.
-        state.is_awaited() || state.behind.get().is_some()
     }
 
     /// Lets the tenure rest for other callers of this client, if one waits for it or another release is in flight.
@@ -200,10 +176,11 @@ impl Stay {
         rests.then(|| seat.visit.clone())
     }
 
-    /// The tenure is about to be released.
+    /// The tenure is about to be released. A seat remains until Redis has answered.
     pub(super) fn leaving(&mut self) {
         if let Self::Seat(seat) = self {
-            seat.leaving();
+            seat.visit.entry.side_by_side(|shared| shared.leaving(seat.id));
+            seat.is_released = true;
         }
     }
 }

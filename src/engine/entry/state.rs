@@ -1,8 +1,8 @@
 //! What a client knows of one lock: one plain value, behind the mutex of its [`Entry`](crate::engine::entry::Entry).
 //!
 //! No method wakes a task, or drops a waker, a tenure or work. A waker may poll its task at once, and the drop of a tenure may
-//! remove the entry from the table. Both would lock this state again. So a method puts them into an [`After`], and the entry
-//! carries that out when the state is unlocked.
+//! remove the entry from the table. Both would lock this state again. So a method returns them, or puts them into an [`After`],
+//! and the entry carries that out when the state is unlocked.
 
 use std::collections::BTreeSet;
 use std::mem::{replace, take};
@@ -15,7 +15,7 @@ use crate::engine::compact_instant::CompactInstant;
 use crate::engine::entry::Tenure;
 use crate::engine::entry::alarms::Alarm;
 use crate::engine::entry::behind::Behind;
-use crate::engine::entry::contest::{Contest, Work};
+use crate::engine::entry::contest::Contest;
 use crate::engine::entry::queue::{Queue, Ticket};
 use crate::engine::entry::side_by_side::SideBySide;
 use crate::engine::ghost::Ghost;
@@ -70,11 +70,8 @@ pub(super) struct After {
     pub(super) all: Vec<Waker>,
     /// Whether the lookout has to watch the entry from now on.
     pub(super) watch: bool,
-    /// To be dropped. The drop of work passes the permit on.
-    pub(super) work: Option<Work>,
+    /// To be dropped.
     pub(super) tenure: Option<Arc<Tenure>>,
-    pub(super) waker: Option<Waker>,
-    pub(super) ghosts: Vec<Ghost>,
 }
 
 /// What a client has of a lock that none of its callers needs.
@@ -104,12 +101,14 @@ impl State {
         }
     }
 
-    /// A caller leaves the queue.
-    pub(super) fn leave_queue(&mut self, ticket: &Ticket, after: &mut After) {
-        (after.called, after.waker) = self.queue.leave(ticket);
+    /// A caller leaves the queue. Returns its own waker, to be dropped.
+    pub(super) fn leave_queue(&mut self, ticket: &Ticket, after: &mut After) -> Option<Waker> {
+        let (next, own) = self.queue.leave(ticket);
+        after.called = next;
         if after.called.is_some() {
             self.watch(after);
         }
+        own
     }
 
     /// The contender was granted the lock: the server has taken it out of the line. Returns whether it stood there.
@@ -139,6 +138,11 @@ impl State {
         let contender = self.contest.came();
         let first = contender.into_iter().chain(self.queue.first_came()).min()?;
         Some((self.queue.waiting() + usize::from(contender.is_some()), first))
+    }
+
+    /// Whether the client may keep its tenure idle: it would have heard if another client wanted the lock.
+    pub(super) fn may_keep(&self) -> bool {
+        self.keep.as_ref().is_some_and(|keep| keep.is_allowed)
     }
 
     /// Whether any caller of this client asks or waits.
@@ -238,13 +242,16 @@ impl State {
         if has_place { self.take_held_back() } else { Vec::new() }
     }
 
-    /// Keeps a ghost until [`take_held_back`](Self::take_held_back), which the caller that ends the wait has to call.
-    pub(super) fn hold_back(&mut self, ghost: Ghost, after: &mut After) {
+    /// Keeps a ghost until [`take_held_back`](Self::take_held_back), which the caller that ends the wait has to call. Returns
+    /// those that are forgotten, to be dropped.
+    pub(super) fn hold_back(&mut self, ghost: Ghost) -> Vec<Ghost> {
+        let mut forgotten = Vec::new();
         if self.held_back.len() >= MOST_HELD_BACK {
             let now = Instant::now();
-            after.ghosts.extend(self.held_back.extract_if(.., |former| now >= former.until));
+            forgotten.extend(self.held_back.extract_if(.., |former| now >= former.until));
         }
         self.held_back.push(ghost);
+        forgotten
     }
 
     pub(super) fn take_held_back(&mut self) -> Vec<Ghost> {
@@ -316,15 +323,15 @@ mod tests {
     fn of_many_ghosts_those_are_kept_that_may_still_hold_the_lock() {
         let keys = Arc::new(Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap());
         let (mut state, now, debts) = (State::default(), Instant::now(), Debts::default());
-        let mut after = After::default();
+        let mut forgotten = 0;
         let mut hold_back = |id, until| {
             let (keys, debt) = (Arc::clone(&keys), debts.tidying());
             let ghost = Ghost { keys, id: TenureId(id), sent_on: 1, until, debt };
-            state.hold_back(ghost, &mut after);
+            forgotten += state.hold_back(ghost).len();
         };
         hold_back(0, now + Duration::from_secs(3600));
         (1..=MOST_HELD_BACK as u64).for_each(|id| hold_back(id, now));
-        assert_eq!(after.ghosts.len(), MOST_HELD_BACK - 1);
+        assert_eq!(forgotten, MOST_HELD_BACK - 1);
         let kept: Vec<_> = state.take_held_back().iter().map(|ghost| ghost.id.0).collect();
         assert_eq!(kept, [0, MOST_HELD_BACK as u64]);
     }

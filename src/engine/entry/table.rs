@@ -90,12 +90,6 @@ impl Table {
         &self.lookout
     }
 
-    /// Releases these tenures, if still no caller holds them.
-    pub(super) fn give_back(&self, tenures: &[Arc<Tenure>]) {
-        let Some(release) = &self.release else { return };
-        tenures.iter().filter_map(|tenure| tenure.retire()).for_each(release);
-    }
-
     /// Releases a tenure that has ended.
     pub(super) fn release(&self, ending: Ending) {
         if let Some(release) = &self.release {
@@ -319,8 +313,8 @@ impl Table {
         let now = CompactInstant::now();
         let mut awaited = BTreeMap::new();
         // Callers that wait separately for one name have an entry each.
-        for entry in self.sorted(|entry| entry.waiters().is_some()) {
-            let Some((callers, first)) = entry.waiters() else { continue };
+        for entry in self.sorted(|entry| entry.state().waiters().is_some()) {
+            let Some((callers, first)) = entry.state().waiters() else { continue };
             let name = (entry.keys.name().into_owned(), entry.keys.kind.word());
             let (all, earliest) = awaited.entry(name).or_insert((0, first));
             (*all, *earliest) = (*all + callers, first.min(*earliest));

@@ -475,12 +475,12 @@ pub(crate) mod tests {
 
     /// Another hold of the same tenure.
     fn of_same(hold: &Hold, hand_over: u16) -> Hold {
-        Hold::new(Arc::clone(&hold.tenure), hand_over)
+        Hold::new(Arc::clone(&hold.tenure), hand_over, None)
     }
 
     fn handed_on(hold: &Hold) -> EntryPermit {
         match hold.tenure.leave(hold.hand_over, BUDGET) {
-            Left::HandedOn(Stay::Permit(permit)) => permit,
+            Left::HandedOn(permit) => permit,
             _ => panic!("not handed on"),
         }
     }
@@ -505,7 +505,7 @@ pub(crate) mod tests {
     fn hold_in(table: &Arc<Table>, lease: Lease, deadline: Instant) -> Hold {
         let now = Instant::now();
         let tenure = permit(table).begin(beginning(TenureId(1), (lease, LEASE), now));
-        let hold = Hold::new(tenure, 0);
+        let hold = Hold::new(tenure, 0, None);
         let mut state = hold.tenure.state();
         state.lifetime.set(deadline, lease == Lease::Watched);
         state.unwatched = None;
@@ -515,6 +515,10 @@ pub(crate) mod tests {
 
     fn due(hold: &Hold, max_hold: Option<Duration>) -> Due {
         hold.tenure.due(Instant::now(), max_hold, IDLE)
+    }
+
+    fn next_look(hold: &Hold) -> Instant {
+        hold.tenure.state().next_look(IDLE)
     }
 
     #[test]
@@ -556,7 +560,7 @@ pub(crate) mod tests {
         let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
         hold.tenure.doubt();
         assert!(matches!(due(&hold, None), Due::Renew));
-        assert!(matches!(due(&hold, None), Due::At(_)));
+        assert!(matches!(due(&hold, None), Due::Later));
     }
 
     #[test]
@@ -567,7 +571,8 @@ pub(crate) mod tests {
         let second = hold.tenure.doubt();
         assert_eq!(second, first + CHECKS_APART);
         assert_eq!(hold.tenure.doubt(), second, "one of many messages");
-        assert!(matches!(hold.tenure.due(first, None, IDLE), Due::At(at) if at == second));
+        assert!(matches!(hold.tenure.due(first, None, IDLE), Due::Later));
+        assert_eq!(next_look(&hold), second);
         assert!(matches!(hold.tenure.due(second, None, IDLE), Due::Renew));
     }
 
@@ -578,8 +583,8 @@ pub(crate) mod tests {
         hold.tenure.doubt();
         assert!(matches!(due(&hold, None), Due::Renew));
         hold.tenure.check_again(again);
-        assert_eq!(hold.tenure.next_look(IDLE), again);
-        assert!(matches!(due(&hold, None), Due::At(at) if at == again));
+        assert!(matches!(due(&hold, None), Due::Later));
+        assert_eq!(next_look(&hold), again);
         assert!(matches!(hold.tenure.due(again, None, IDLE), Due::Renew));
         hold.tenure.check_again(again + LEASE);
         let message = hold.tenure.doubt();
@@ -693,10 +698,12 @@ pub(crate) mod tests {
     fn only_a_watched_tenure_is_renewed_and_not_beyond_max_hold() {
         let far = Instant::now() + LEASE;
         let (_table, fixed) = hold(Lease::Fixed(LEASE), far);
-        assert!(matches!(due(&fixed, None), Due::At(at) if at == far));
+        assert!(matches!(due(&fixed, None), Due::Later));
+        assert_eq!(next_look(&fixed), far);
         let (_table, watched) = hold(Lease::Watched, far);
         assert!(matches!(due(&watched, Some(LEASE)), Due::Renew));
-        assert!(matches!(due(&watched, Some(Duration::ZERO)), Due::At(at) if at == far));
+        assert!(matches!(due(&watched, Some(Duration::ZERO)), Due::Later));
+        assert_eq!(next_look(&watched), far);
     }
 
     #[test]
@@ -757,7 +764,7 @@ pub(crate) mod tests {
         let visitor = visitor(&table);
         let _next = visitor.wait();
         let permit = handed_on(&hold);
-        assert!(matches!(due(&hold, None), Due::At(_)));
+        assert!(matches!(due(&hold, None), Due::Later));
         let now = Instant::now();
         let idle = Idle { pickup: Duration::ZERO, ..IDLE };
         assert!(matches!(hold.tenure.due(now, None, idle), Due::Release(_)));
@@ -771,7 +778,7 @@ pub(crate) mod tests {
         let keys = Arc::new(Keys::new(Layout::Native, Kind::Read, "a".to_owned()).unwrap());
         let permit = table.visit(&keys, 1).unwrap().try_permit().unwrap();
         let beginning = beginning(TenureId(1), (Lease::Watched, LEASE), Instant::now());
-        (table, Hold::new(permit.begin(beginning), 0))
+        (table, Hold::new(permit.begin(beginning), 0, None))
     }
 
     #[test]

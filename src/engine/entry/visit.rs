@@ -54,16 +54,13 @@ impl Visit {
         let is_joined = is_watched && self.entry.keys.row.holders == Holders::Readers;
         let seat = Stay::Seat(Seat::new(self.clone(), id));
         let tenure = Tenure::begin(&self.entry.keys, seat, beginning);
-        self.shows(&tenure, sent, |state, after| {
+        self.shows(&tenure, sent, |state, _| {
             let (now, shown) = (Instant::now(), Arc::clone(&tenure));
             let joined = is_joined.then(|| state.queue.callers());
-            match &mut state.side_by_side {
-                Some(shared) => {
-                    shared.enter(id, shown, (awaited, joined), now);
-                    state.note_holder(now.into());
-                }
-                None => state.show(shown, after),
+            if let Some(shared) = &mut state.side_by_side {
+                shared.enter(id, shown, (awaited, joined), now);
             }
+            state.note_holder(now.into());
             contended && state.forget_line(id)
         });
         tenure
@@ -180,14 +177,8 @@ impl Future for Contesting<'_> {
     type Output = Option<Contested>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Contested>> {
-        let Self { visit, waker, part, .. } = &mut *self;
-        let entry = &visit.entry;
-        let polled = contest::poll(&**entry, part, waker, context);
-        if polled.is_pending() {
-            // The work may never be woken: the lookout has to see for how long it sleeps.
-            entry.change(State::watch);
-        }
-        polled
+        let Self { visit, waker, part } = &mut *self;
+        contest::poll(&visit.entry, part, waker, context)
     }
 }
 
@@ -195,7 +186,8 @@ impl Drop for Contesting<'_> {
     fn drop(&mut self) {
         let Self { visit, part, .. } = self;
         if !matches!(part, Part::Over) {
-            visit.entry.change(|state, after| after.work = state.contest.end(part));
+            // A statement of its own: the drop of work locks the state, and passes the permit on.
+            let _work = visit.entry.state().contest.end(part);
         }
     }
 }
@@ -232,7 +224,7 @@ impl<'a> InQueue<'a> {
 
 impl Drop for InQueue<'_> {
     fn drop(&mut self) {
-        self.visit.entry.change(|state, after| state.leave_queue(&self.ticket, after));
+        let _own = self.visit.entry.change(|state, after| state.leave_queue(&self.ticket, after));
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::engine::core::Engine;
 use crate::engine::entry::tenure::{At, Ending, Left};
-use crate::engine::entry::{Hold, OwnerHolds, Stay, Tenure};
+use crate::engine::entry::{EntryPermit, Hold, OwnerHolds, Stay, Tenure};
 use crate::engine::grant::Loss;
 use crate::engine::holding::UnansweredCount;
 use crate::engine::releaser::{FirstAttempt, Job, Outcome};
@@ -100,7 +100,7 @@ impl Engine {
             }
             Left::Nested => return Ok(Some(Job::count(tenure))),
             Left::Last(ending) => return Ok(Some(self.outbox.job(ending))),
-            Left::HandedOn(stay) => return Ok(self.hand_on(tenure, stay)),
+            Left::HandedOn(permit) => return Ok(self.hand_on(tenure, permit)),
             Left::Others => {}
             Left::Rests(visit) => {
                 self.have_watched(tenure, self.rhythm.idle.pickup);
@@ -108,10 +108,10 @@ impl Engine {
                 visit.entry.gate.open();
                 self.look_after(&visit);
             }
-            Left::Kept(stay) => {
+            Left::Kept(permit) => {
                 self.have_watched(tenure, self.rhythm.idle.keep);
                 // A caller may have joined the queue meanwhile. It gets the permit now, and finds the tenure.
-                drop(stay);
+                drop(permit);
             }
         }
         Ok(None)
@@ -119,24 +119,24 @@ impl Engine {
 
     /// Passes the permit on to the next caller in the queue, which then takes up the tenure. Returns the job that releases
     /// the tenure, if there is no such caller any more.
-    fn hand_on(&self, tenure: &Arc<Tenure>, stay: Stay) -> Option<Job> {
+    fn hand_on(&self, tenure: &Arc<Tenure>, permit: EntryPermit) -> Option<Job> {
         if tenure.keys.row.line.is_of_callers() {
-            return self.hand_on_in_line(tenure, stay);
+            return self.hand_on_in_line(tenure, permit);
         }
         self.have_watched(tenure, self.rhythm.idle.pickup);
-        self.look_after(&stay.pass_on());
+        self.look_after(&permit.pass_on());
         None
     }
 
     /// Leaves the tenure to the caller right behind in the line, which has a permit of its own.
-    fn hand_on_in_line(&self, tenure: &Arc<Tenure>, stay: Stay) -> Option<Job> {
-        let Some(next) = stay.one_behind() else {
+    fn hand_on_in_line(&self, tenure: &Arc<Tenure>, permit: EntryPermit) -> Option<Job> {
+        let Some(next) = self.table.one_behind(permit.entry()) else {
             let Some(ending) = tenure.retire() else {
                 // It was lost meanwhile.
                 self.leave_places(tenure);
                 return None;
             };
-            return Some(self.outbox.job(Ending { stay: Some(stay), ..ending }));
+            return Some(self.outbox.job(Ending { stay: Some(Stay::Permit(permit)), ..ending }));
         };
         self.have_watched(tenure, self.rhythm.idle.pickup);
         next.entry.show(tenure);
@@ -163,7 +163,7 @@ impl Engine {
 
     async fn tell_count(self: Arc<Self>, hold: Hold) -> Result<()> {
         let tenure = &hold.tenure;
-        let unanswered = UnansweredCount::new(&self, Job::count(tenure));
+        let unanswered = UnansweredCount::new(&self, tenure);
         let holds = tenure.holds();
         if hold.outcome().is_some() {
             // Other holders have left meanwhile, and the last of them has released the tenure.

@@ -18,11 +18,11 @@ pub(crate) enum Left {
     /// Other holds remain, of callers that have joined.
     Others,
     /// The last hold ended, and the next holder waits: the tenure is idle until that holder takes the permit.
-    HandedOn(Stay),
+    HandedOn(EntryPermit),
     /// The last hold ended, and another caller of this client may take up the idle tenure.
     Rests(Visit),
     /// The last hold ended, and the client keeps the idle tenure. The permit is to be passed on.
-    Kept(Stay),
+    Kept(EntryPermit),
     /// The last hold ended: the lock has to be released, and then the permit passed on.
     Last(Ending),
     /// The lock was already lost.
@@ -69,14 +69,7 @@ impl Tenure {
                 }
                 Left::Others
             }
-            Some(stay) if self.is_handed_on(&state, &stay, budget, now) => {
-                state.since = now;
-                Left::HandedOn(stay)
-            }
-            Some(stay) if self.is_to_be_kept(&state, &stay, budget, now) => {
-                (state.stay, state.since) = (Some(Stay::Kept(stay.visit().clone())), now);
-                Left::Kept(stay)
-            }
+            Some(Stay::Permit(permit)) => self.left_with_permit(&mut state, permit, budget, now),
             stay => {
                 let rests = stay.as_ref().and_then(|stay| self.rests(&state, stay, budget, now));
                 state.stay = stay;
@@ -94,34 +87,34 @@ impl Tenure {
         (holds, left)
     }
 
-    /// The next caller in the queue may find that the budget is used up, and offers the tenure to Redis. A caller that
-    /// waits separately stands in the server's line already, so nothing is left for it then.
-    fn is_handed_on(
+    /// The last holder of a tenure with a permit has left.
+    fn left_with_permit(
         &self,
-        state: &State,
-        stay: &Stay,
+        state: &mut State,
+        permit: EntryPermit,
         budget: Budget,
         now: CompactInstant,
-    ) -> bool {
+    ) -> Left {
         let row = self.keys.row;
-        let is_handed_on = row.holders.is_handed_on() && !state.is_shelter() && stay.is_handed_on();
-        let held = || self.age_of_report(now, false);
-        is_handed_on
-            && (!row.line.is_of_callers()
-                || state.allows(self.budget(budget.in_line()), held(), now))
-    }
-
-    /// Whether the client keeps it: only if the next holder may have it without asking Redis.
-    fn is_to_be_kept(
-        &self,
-        state: &State,
-        stay: &Stay,
-        budget: Budget,
-        now: CompactInstant,
-    ) -> bool {
-        matches!(stay, Stay::Permit(permit) if permit.entry().may_keep())
-            && !state.is_shelter()
-            && state.is_believed_for(self.budget(budget), now)
+        let (is_awaited, may_keep) = permit.heirs();
+        // The next caller in the queue may find that the budget is used up, and offers the tenure to Redis. A caller that
+        // waits separately stands in the server's line already, so nothing is left for it then.
+        let has_budget = |state: &State| {
+            let held = self.age_of_report(now, false);
+            !row.line.is_of_callers() || state.allows(self.budget(budget.in_line()), held, now)
+        };
+        let may_pass = !state.is_shelter();
+        if may_pass && row.holders.is_handed_on() && is_awaited && has_budget(state) {
+            state.since = now;
+            return Left::HandedOn(permit);
+        }
+        // Only if the next holder may have it without asking Redis.
+        if may_pass && may_keep && state.is_believed_for(self.budget(budget), now) {
+            (state.stay, state.since) = (Some(Stay::Kept(permit.visit().clone())), now);
+            return Left::Kept(permit);
+        }
+        state.stay = Some(Stay::Permit(permit));
+        Left::Last(state.release(self, now))
     }
 
     fn rests(

@@ -29,26 +29,29 @@ pub(crate) enum Due {
     Renew,
     /// The server has to watch its key: see `wire/tracking.rs`.
     Watch,
-    /// There is nothing to do before this time.
-    At(Instant),
+    /// There is nothing to do yet.
+    Later,
     /// It is lost, or was idle for too long. Redis may still have the lock.
     Release(Ending),
     Ended,
 }
 
 impl Tenure {
-    /// Has `enter` put it into the wheel for this time, and notes where it stands. `enter` gets its former place, and returns `None`
-    /// if it stays there. Does nothing if nothing is left to do about the tenure.
+    /// Has `enter` put it into the wheel for the time that `due` says, and notes where it stands. `enter` gets its former place too,
+    /// and returns `None` if it stays there. Does nothing if nothing is left to do about the tenure.
+    ///
+    /// All this is one step: so a holder that leaves before sees that it needs a look of its own, or `due` sees that it has left.
     pub(super) fn schedule(
         &self,
-        look_at: Instant,
-        enter: impl FnOnce(Option<TimerSlot>) -> Option<TimerSlot>,
+        due: impl FnOnce(&State) -> Instant,
+        enter: impl FnOnce(Instant, Option<TimerSlot>) -> Option<TimerSlot>,
     ) {
         let mut state = self.state();
         if state.ended.is_some() && !state.is_unswept() {
             return;
         }
-        if let Some(slot) = enter(state.slot) {
+        let look_at = due(&state);
+        if let Some(slot) = enter(look_at, state.slot) {
             (state.slot, state.look_at) = (Some(slot), look_at.into());
         }
     }
@@ -64,12 +67,6 @@ impl Tenure {
     /// new.
     pub(crate) fn watch(&self) -> bool {
         self.state().lifetime.watch()
-    }
-
-    /// When the watchdog has to look next, if nothing happens before. The caller has the watchdog look then. The time is stored
-    /// in the same step: so a holder that leaves before the look is scheduled sees that it needs an earlier one.
-    pub(crate) fn next_look(&self, idle: Idle) -> Instant {
-        self.state().plan_look(idle)
     }
 
     /// Has the watchdog renew the tenure at this time.
@@ -127,17 +124,16 @@ impl Tenure {
         length: Duration,
         max_hold: Option<Duration>,
     ) -> Duration {
-        let state = self.state();
-        let overdue = state.lifetime.is_overdue() || state.is_held_for(max_hold, Instant::now());
-        drop(state);
+        let (state, now) = (self.state(), Instant::now());
+        let overdue = state.lifetime.is_overdue() || state.is_held_for(max_hold, now);
         let gives_none = lease == Lease::Watched && overdue;
-        self.at_least(if gives_none { Duration::ZERO } else { length })
+        state.lifetime.at_least(if gives_none { Duration::ZERO } else { length }, now)
     }
 
     /// The TTL that the watchdog asks for.
     pub(crate) fn renewal(&self, timeout: Duration) -> Duration {
-        let watched = self.state().lifetime.is_watched();
-        self.at_least(if watched { timeout } else { Duration::ZERO })
+        let (lifetime, now) = (&self.state().lifetime, Instant::now());
+        lifetime.at_least(if lifetime.is_watched() { timeout } else { Duration::ZERO }, now)
     }
 
     /// Redis has agreed to a TTL that was requested at `sent`. Returns `false` if the tenure is over. Past its deadline
@@ -192,17 +188,21 @@ impl Tenure {
         // A renewal has the server watch the key, too.
         let is_unwatched = state.unwatched.take_if(|from| *from <= now.into()).is_some();
         if is_doubted || renew {
+            // Until the answer comes, it is not renewed again before its deadline.
+            let deadline = state.lifetime.deadline();
+            state.lifetime.renew_at(deadline);
             Due::Renew
         } else if is_unwatched {
             Due::Watch
         } else {
-            Due::At(state.plan_look(idle))
+            Due::Later
         }
     }
 }
 
 impl State {
-    fn next_look(&self, idle: Idle) -> Instant {
+    /// When the watchdog has to look next, if nothing happens before.
+    pub(super) fn next_look(&self, idle: Idle) -> Instant {
         if self.ended.is_some() {
             return Instant::now();
         }
@@ -210,12 +210,6 @@ impl State {
         let others = self.doubted.into_iter().chain(self.unwatched).map(CompactInstant::instant);
         let look = others.fold(renewal, Instant::min);
         if self.holds == 0 { look.min(self.idle_until(idle)) } else { look }
-    }
-
-    fn plan_look(&mut self, idle: Idle) -> Instant {
-        let look_at = self.next_look(idle);
-        self.look_at = look_at.into();
-        look_at
     }
 
     /// Until when an idle tenure stays idle.

@@ -7,9 +7,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::engine::entry::tenure::hand_off_budget::Idle;
 use crate::engine::entry::tenure::renewal::{WATCH_AGAIN, WORTH_WATCHING};
 use crate::engine::entry::tenure::wheel::Wheel;
-use crate::engine::entry::tenure::{Ending, Tenure};
+use crate::engine::entry::tenure::{Ending, State, Tenure};
 use crate::mutex::Mutex;
 use crate::pause::sleep_until_if;
 
@@ -50,14 +51,23 @@ impl Timetable {
 
     /// Has the watchdog look at a tenure at this time. Returns `false` if the client is closed.
     pub(crate) fn enter(&self, tenure: &Arc<Tenure>, due: Instant) -> bool {
-        let tick = self.tick(due);
+        self.schedule(tenure, |_| due)
+    }
+
+    /// Has the watchdog look at a tenure when it has to, if nothing happens before. Returns `false` if the client is closed.
+    pub(crate) fn plan(&self, tenure: &Arc<Tenure>, idle: Idle) -> bool {
+        self.schedule(tenure, |state| state.next_look(idle))
+    }
+
+    fn schedule(&self, tenure: &Arc<Tenure>, due: impl FnOnce(&State) -> Instant) -> bool {
         let mut plan = self.plan.lock();
         if plan.closed {
             return false;
         }
-        let (wheel, mut is_new) = (&mut plan.wheel, false);
+        let (Plan { wheel, look_at, .. }, mut oversleeps) = (&mut *plan, false);
         // Slots change only under this mutex, so a tenure never stands in the wheel twice.
-        tenure.schedule(due, |before| {
+        tenure.schedule(due, |due, before| {
+            let tick = self.tick(due);
             // A look that comes earlier stays: it may be for something else, and it schedules the next look itself. The watchdog
             // and a holder that leaves may both schedule a look at the same moment.
             if before.and_then(|before| wheel.due(before)).is_some_and(|due| due <= tick) {
@@ -66,13 +76,12 @@ impl Timetable {
             if let Some(before) = before {
                 wheel.leave(before);
             }
-            is_new = true;
+            oversleeps = look_at.is_none_or(|look_at| tick < look_at);
+            if oversleeps {
+                *look_at = Some(tick);
+            }
             Some(wheel.enter(tick, Arc::clone(tenure)))
         });
-        let oversleeps = is_new && plan.look_at.is_none_or(|look_at| tick < look_at);
-        if oversleeps {
-            plan.look_at = Some(tick);
-        }
         drop(plan);
         if oversleeps {
             self.earlier.notify_one();
@@ -213,8 +222,8 @@ mod tests {
     use std::task::{Context, Wake, Waker};
 
     use super::*;
+    use crate::engine::entry::tenure::Due;
     use crate::engine::entry::tenure::tests::begun;
-    use crate::engine::entry::tenure::{Due, Idle};
 
     const A_WHILE: Duration = Duration::from_millis(50);
 
