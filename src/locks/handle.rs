@@ -175,18 +175,6 @@ impl Handle {
         self.acquire(owner, Patience::Endless).map(|guard| guard?.ok_or(Error::Closed))
     }
 
-    /// Runs the work while the lock is held, and then unlocks.
-    pub(crate) async fn run<T, F>(
-        &self,
-        owner: Option<OwnerId>,
-        work: impl FnOnce(Hold) -> F,
-    ) -> Result<T>
-    where
-        F: Future<Output = T>,
-    {
-        self.lock(owner).await?.run(work).await
-    }
-
     /// How long the lock stays held; `None` if nobody holds it, or if its key has no TTL.
     pub(crate) async fn ttl(&self) -> Result<Option<Duration>> {
         Ok(self.held_for().await?.flatten())
