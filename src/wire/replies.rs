@@ -24,6 +24,21 @@ pub(crate) fn word(value: &Value) -> Option<&str> {
     }
 }
 
+/// What has this name in an answer that is a map, or a list of alternating names and values.
+pub(crate) fn named<'a>(answer: &'a Value, name: &str) -> Option<&'a str> {
+    match answer {
+        Value::Map(fields) => fields
+            .iter()
+            .find(|(key, _)| word(key) == Some(name))
+            .and_then(|(_, value)| word(value)),
+        Value::Array(items) => {
+            let mut fields = items.chunks_exact(2);
+            fields.find(|field| word(&field[0]) == Some(name)).and_then(|field| word(&field[1]))
+        }
+        _ => None,
+    }
+}
+
 /// A field in the answer to INFO. `name` ends with a colon.
 pub(crate) fn field<'a>(info: Option<&'a Value>, name: &str) -> Option<&'a str> {
     let text = match info? {
