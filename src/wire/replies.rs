@@ -1,5 +1,7 @@
 //! The replies of the scripts: an array with one or two items for each lock, or a single number.
 
+use std::time::Duration;
+
 use redis::Value;
 
 use crate::error::said;
@@ -72,6 +74,11 @@ pub(crate) fn entry(item: &Value) -> Result<i64, Fault> {
         Value::BulkString(text) => Err(Fault::from_text(&String::from_utf8_lossy(text))),
         other => Err(strange(other)),
     }
+}
+
+/// A time in milliseconds, as PTTL has it. It is negative if there is none.
+pub(crate) fn time_left(millis: i64) -> Option<Duration> {
+    u64::try_from(millis).ok().map(Duration::from_millis)
 }
 
 /// The answer to a release: whether the caller still had it.
