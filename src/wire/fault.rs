@@ -273,8 +273,9 @@ impl Fault {
             Self::Redirected(Redirect::CrossSlot, source) => Error::config(source.to_string()),
             Self::Redirected(_, source) => Error::Unavailable { source },
             Self::Config(reason) => Error::config(reason),
-            Self::NoScript => Error::Unavailable { source: said("the server forgot a script") },
-            Self::Unfinished { .. } => Error::Unavailable { source: said("the line is not done") },
+            Self::NoScript | Self::Unfinished { .. } => {
+                Error::Unavailable { source: said(self.to_string()) }
+            }
             Self::Permission(source) => Error::Permission { source },
             Self::WrongType => conflict(key, "value of another type"),
             Self::Conflict(source) => {
