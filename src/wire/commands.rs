@@ -211,8 +211,7 @@ impl Commands {
         }
         match fault.into_error(&keys.lock().to_string()) {
             Error::Conflict { key, kind, .. } => {
-                let kind = Kind::called(&kind).into_owned();
-                Error::Conflict { key, kind, asked: keys.called() }
+                Error::Conflict { key, kind: Kind::called(&kind), asked: keys.called() }
             }
             Error::Unset { .. } => Error::Unset { name: keys.name().into_owned() },
             error => error,
