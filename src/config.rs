@@ -22,7 +22,7 @@ pub(crate) use relations::LONGEST_NAMESPACE;
 pub use settings::Settings;
 
 /// The allowed range of a lease or an extension.
-pub(crate) const LEASE: RangeInclusive<Duration> =
+const LEASE: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(24 * 60 * 60);
 
 pub(crate) fn longest_lease() -> Duration {

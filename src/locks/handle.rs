@@ -238,7 +238,7 @@ impl Handle {
     /// How long one attempt of a call over several servers may take: far less than the lease.
     pub(crate) fn attempt_limit(&self) -> Duration {
         let response = self.engine.config.response();
-        self.lease.as_ref().map_or(response, |lease| response.min(self.engine.lease(*lease) / 10))
+        self.checked_lease().map_or(response, |lease| response.min(lease / 10))
     }
 
     /// The fixed lease, if there is one: the watchdog does not renew it.
