@@ -189,10 +189,7 @@ impl<'a> Connection<'a> {
                     // Boxed: most requests are not redirected, and need no space for it.
                     (is_asking, is_cached) = (Box::pin(self.follow(fault)).await?, true);
                 }
-                answer => {
-                    answer.as_ref().err().iter().for_each(|fault| self.peer.heed(fault));
-                    return answer;
-                }
+                answer => return answer.inspect_err(|fault| self.peer.heed(fault)),
             }
         }
     }
@@ -285,8 +282,7 @@ impl<'a> Connection<'a> {
         self.peer.live.socket.send(|bytes| {
             write_call(bytes, command, &|words, floor| fill(&request, words, floor), floor);
             Box::new(move |answer| {
-                let answer = answered(answer, now);
-                answer.as_ref().err().iter().for_each(|fault| peer.heed(fault));
+                let answer = answered(answer, now).inspect_err(|fault| peer.heed(fault));
                 then(request, answer, &peer);
             })
         });
