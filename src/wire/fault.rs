@@ -419,6 +419,14 @@ pub(crate) fn answered(answer: Result<Value, Broken>) -> Result<Value, Fault> {
     }
 }
 
+/// Whether the server has answered: then it is alive, even if it says that it is busy or broken.
+pub(crate) fn alive<T>(answer: Result<T, Fault>) -> Result<(), Fault> {
+    match answer {
+        Ok(_) | Err(Fault::Refused(_)) => Ok(()),
+        Err(fault) => Err(fault),
+    }
+}
+
 fn raw(error: &ServerError) -> String {
     format!("{} {}", error.code(), error.details().unwrap_or_default())
 }

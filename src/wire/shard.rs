@@ -288,14 +288,8 @@ impl Duty for CommandDuty {
                 None => Ok(()),
             };
             let read = self.read_clock(socket).await;
-            for answered in [looked, read.map(drop)] {
-                match answered {
-                    // A server that answers is alive, even if it says that it is busy or broken.
-                    Ok(()) | Err(Fault::Refused(_)) => {}
-                    Err(fault) => return Err(fault),
-                }
-            }
-            Ok(())
+            fault::alive(looked)?;
+            fault::alive(read)
         })
     }
 

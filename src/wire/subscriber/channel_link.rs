@@ -248,12 +248,8 @@ impl Duty for ChannelLink {
     fn heartbeat<'a>(&'a self, socket: &'a Socket) -> Greeted<'a> {
         Box::pin(async {
             // Do not use PING: a replica answers it too, and a subscriber of a replica would learn of releases too late.
-            match fault::answered(socket.ask(&cmd("HELLO")).await) {
-                Ok(hello) => Hello::read(&hello)?.accepted(&self.expected),
-                // A server that answers is alive, even if it says that it is busy or broken.
-                Err(Fault::Refused(_)) => Ok(()),
-                Err(fault) => Err(fault),
-            }
+            let answer = fault::answered(socket.ask(&cmd("HELLO")).await);
+            fault::alive(answer.and_then(|hello| Hello::read(&hello)?.accepted(&self.expected)))
         })
     }
 
