@@ -180,11 +180,8 @@ impl Session {
     /// The user may not listen or publish there, or the connection has broken.
     pub(super) async fn begin(&self, socket: &Socket, on: u64) -> Result<(), Fault> {
         let at = id_of_server(socket).await?;
-        let mut subscribe = redis::pipe();
-        subscribe.cmd("SUBSCRIBE").arg(&*self.channel);
-        let errors = socket.ask_for_pushes(&subscribe).await.map_err(Fault::answering)?;
-        if let Some(error) = errors.first() {
-            return Err(fault::entry(error));
+        if let Some(error) = socket.subscribe(&self.channel).await.map_err(Fault::answering)? {
+            return Err(fault::entry(&error));
         }
         self.listens((on, at), Instant::now());
         self.beat(socket).await?;
