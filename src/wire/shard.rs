@@ -339,9 +339,6 @@ impl CommandDuty {
 
 /// Loads scripts. A user that may not load them can still call them if another user has loaded them.
 async fn load(socket: &Socket, scripts: &Pipeline) -> Result<(), Fault> {
-    if scripts.is_empty() {
-        return Ok(());
-    }
     let answers = socket.ask_each(scripts).await;
     let refusal = |answer| match answer {
         Value::ServerError(error) => Some(fault::entry(&error)),
