@@ -121,6 +121,9 @@ pub(crate) struct Renewal<'a> {
     pub(crate) ttl: Duration,
 }
 
+/// An answer for each of several questions.
+pub(crate) type Each = Result<Vec<Result<bool, Fault>>, Fault>;
+
 impl Acquire {
     /// Redisson's layout has no call that releases and takes in one step.
     pub(crate) fn takes_two_calls(&self) -> bool {
@@ -235,10 +238,7 @@ impl Connection<'_> {
 
     /// Releases each of these: plain locks, or one of another kind, or a place in line. Returns for each whether the caller
     /// still had it.
-    pub(crate) async fn release(
-        &mut self,
-        releases: &[Release],
-    ) -> Result<Vec<Result<bool, Fault>>, Fault> {
+    pub(crate) async fn release(&mut self, releases: &[Release]) -> Each {
         let [release] = releases else { return self.release_together(releases).await };
         let answer = match release.keys.row.family.is_batched() {
             true => self.release_batch(releases).await.and_then(only),
@@ -273,10 +273,7 @@ impl Connection<'_> {
         }
     }
 
-    pub(crate) async fn release_batch(
-        &mut self,
-        releases: &[Release],
-    ) -> Result<Vec<Result<bool, Fault>>, Fault> {
+    pub(crate) async fn release_batch(&mut self, releases: &[Release]) -> Each {
         let common = self.common();
         let fill =
             |words: &mut Words<'_>, floor: u64| write_releases(words, floor, common, releases);
@@ -310,10 +307,7 @@ impl Connection<'_> {
     }
 
     /// Renews each of these: plain locks, or one of another kind. Returns for each whether this client still holds it.
-    pub(crate) async fn renew(
-        &mut self,
-        renewals: &[Renewal<'_>],
-    ) -> Result<Vec<Result<bool, Fault>>, Fault> {
+    pub(crate) async fn renew(&mut self, renewals: &[Renewal<'_>]) -> Each {
         match renewals {
             [renewal] if !renewal.keys.row.family.is_batched() => {
                 Ok(vec![self.renew_one(renewal).await])
@@ -322,10 +316,7 @@ impl Connection<'_> {
         }
     }
 
-    pub(crate) async fn renew_batch(
-        &mut self,
-        renewals: &[Renewal<'_>],
-    ) -> Result<Vec<Result<bool, Fault>>, Fault> {
+    pub(crate) async fn renew_batch(&mut self, renewals: &[Renewal<'_>]) -> Each {
         let common = self.common();
         let fill = |words: &mut Words<'_>, _: u64| {
             words.arg(renewals.len() * if common.is_in_session() { 2 } else { 1 });
@@ -404,7 +395,7 @@ impl Connection<'_> {
         }
     }
 
-    fn each(&self, reply: Value, asked: usize) -> Result<Vec<Result<bool, Fault>>, Fault> {
+    fn each(&self, reply: Value, asked: usize) -> Each {
         let answers = each(reply, asked)?;
         answers
             .iter()
@@ -433,7 +424,7 @@ impl Peer {
 }
 
 /// The answers about so many plain locks.
-fn each(reply: Value, asked: usize) -> Result<Vec<Result<bool, Fault>>, Fault> {
+fn each(reply: Value, asked: usize) -> Each {
     let items = match reply {
         Value::Int(_) => vec![reply],
         reply => items(reply)?,
