@@ -122,7 +122,7 @@ impl Peer {
     }
 
     pub(crate) fn granted(&self, number: u64) {
-        self.shard.clock.granted(number, Instant::now());
+        self.shard.reign.clock.granted(number, Instant::now());
     }
 
     /// An entry of an answer may report a fault of the whole server: then the link reacts as if the whole answer did.
@@ -234,7 +234,7 @@ impl<'a> Connection<'a> {
         let now = Instant::now();
         let Peer { live, shard } = &self.peer;
         let acks = self.way.acks(shard);
-        let floor = acks.map_or(&shard.clock, |(acks, _)| &acks.clock).floor(now);
+        let floor = self.way.reign(shard).clock.floor(now);
         let write = |bytes: &mut Vec<u8>| {
             if is_asking {
                 Words::write(bytes, |words| _ = words.arg("ASKING"));
@@ -276,7 +276,8 @@ impl<'a> Connection<'a> {
         then: impl FnOnce(R, Result<Value, Fault>, &Peer) + Send + 'static,
     ) {
         let (now, shard) = (Instant::now(), &self.peer.shard);
-        let (command, floor) = (("EVALSHA", script.hash(shard.dialect())), shard.clock.floor(now));
+        let (command, floor) =
+            (("EVALSHA", script.hash(shard.dialect())), shard.reign.clock.floor(now));
         // Until the answer has come, the connection stays, and so do the passwords that the answer must not show.
         let peer = self.peer.clone();
         self.peer.live.socket.send(|bytes| {
