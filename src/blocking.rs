@@ -389,10 +389,6 @@ impl Guard {
     #[track_caller]
     fn run<T>(self, work: impl FnOnce(Hold) -> T) -> Result<T> {
         let output = work(self.inner.hold());
-        match self.client.runtime.block_on(self.inner.finish()) {
-            Err(lost @ Error::Lost { .. }) => Err(lost),
-            // The work was done in time, even if the release fails.
-            _ => Ok(output),
-        }
+        guards::worked(output, self.client.runtime.block_on(self.inner.finish()))
     }
 }

@@ -22,7 +22,7 @@ pub(crate) use relations::LONGEST_NAMESPACE;
 pub use settings::Settings;
 
 /// The allowed range of a lease or an extension.
-pub(crate) const LEASE: RangeInclusive<Duration> =
+const LEASE: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(24 * 60 * 60);
 
 pub(crate) fn longest_lease() -> Duration {
@@ -607,26 +607,6 @@ impl Config {
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
-    }
-
-    /// The durations that were set, or that have a default of their own, by the names of their setters.
-    #[cfg(feature = "serde")]
-    pub(crate) fn times(&self) -> [(&'static str, Option<Duration>); 13] {
-        [
-            ("watchdog_timeout", Some(self.watchdog_timeout)),
-            ("max_hold", self.max_hold),
-            ("connect_timeout", Some(self.connect_timeout)),
-            ("start_timeout", Some(self.start_timeout)),
-            ("response_timeout", self.response_timeout),
-            ("ride_out", self.ride_out),
-            ("max_park", Some(self.max_park)),
-            ("waiter_ttl", self.waiter_ttl),
-            ("pickup_timeout", self.pickup_timeout),
-            ("subscription_linger", Some(self.subscription_linger)),
-            ("ack_timeout", self.ack_timeout),
-            ("keep", Some(self.keep)),
-            ("session", self.session),
-        ]
     }
 
     /// See [`namespace`](Self::namespace).

@@ -291,7 +291,7 @@ impl fmt::Debug for Error {
 /// A failure that parklock itself reports, with no underlying library error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Said(pub(crate) String);
+struct Said(String);
 
 /// Makes a [`Said`] as the source of an error.
 pub(crate) fn said(words: impl Into<String>) -> Source {

@@ -236,7 +236,7 @@ impl Keys {
 
     /// What errors call the kind of these keys.
     pub(crate) fn called(&self) -> String {
-        Kind::called(&format!("{} {}", self.row.word, self.kind.capacity())).into_owned()
+        Kind::called(&format!("{} {}", self.row.word, self.kind.capacity()))
     }
 
     /// The key of the holders, or of the count of a latch.
@@ -395,7 +395,7 @@ fn check_as_key(space: Space, name: &str) -> Result<()> {
 }
 
 /// The name as a hash tag. Redis ends a tag at the first closing brace, so the braces of the name are encoded.
-fn escaped(name: &str) -> Cow<'_, str> {
+pub(crate) fn escaped(name: &str) -> Cow<'_, str> {
     if name.contains(['%', '{', '}']) {
         name.replace('%', "%25").replace('{', "%7B").replace('}', "%7D").into()
     } else {

@@ -3,8 +3,6 @@
 //! Code that treats kinds differently matches on a column of the row: on [`Line`] (how callers wait), on [`Holders`] (who
 //! may hold it together), or on [`Family`] (how the holders are stored, and the scripts, which are in `wire/family.rs`).
 
-use std::borrow::Cow;
-
 use crate::config::Layout;
 
 /// The kind of a lock. A name belongs to one kind.
@@ -367,16 +365,14 @@ impl Kind {
     }
 
     /// What errors call a kind that scripts call by this word, perhaps with its capacity after it: `fair`, `semaphore 3`.
-    pub(crate) fn called(words: &str) -> Cow<'_, str> {
+    pub(crate) fn called(words: &str) -> String {
         match words.split_once(' ').unwrap_or((words, "")) {
             ("fair", _) => "fair lock".into(),
             ("rw", _) => "read-write lock".into(),
             ("latch", _) => "count-down latch".into(),
             ("semaphore" | "expirable", "") => "semaphore".into(),
             ("semaphore" | "expirable", "1") => "semaphore of 1 permit".into(),
-            ("semaphore" | "expirable", permits) => {
-                format!("semaphore of {permits} permits").into()
-            }
+            ("semaphore" | "expirable", permits) => format!("semaphore of {permits} permits"),
             (word @ ("lock" | "condition"), _) => word.into(),
             _ => words.into(),
         }

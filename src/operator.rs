@@ -4,7 +4,7 @@
 
 use crate::config::{Config, Layout};
 use crate::error::Result;
-use crate::keys::{Keys, of_client, unescaped};
+use crate::keys::{Keys, escaped, of_client, unescaped};
 use crate::kinds::{CLIENTS, Kind, NATIVE_LINE, NATIVE_LOCK, NOTES, PERMITS, REDISSON_FAIR_LINE};
 use crate::slot::Slot;
 use crate::wire::{self, Target};
@@ -152,8 +152,7 @@ impl Namespaces {
     pub fn pattern(&self, glob: &str) -> String {
         let before =
             if *self == Self::All { "*".to_owned() } else { literal(&prefix(self.name())) };
-        let glob = glob.replace('%', "%25").replace('{', "%7B").replace('}', "%7D");
-        format!("{before}lock*:{{{glob}}}")
+        format!("{before}lock*:{{{}}}", escaped(glob))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{ACK_DELAY, Config, LEASE, Layout, MOST_HAND_OVERS, SHORTEST_LIFE};
+use crate::config::{ACK_DELAY, Config, Layout, MOST_HAND_OVERS, SHORTEST_LIFE, longest_lease};
 use crate::error::{Error, Result};
 
 /// With a shorter timeout, the watchdog's steps of a few milliseconds would be too coarse.
@@ -20,7 +20,7 @@ impl Config {
     /// # Errors
     /// [`Error::Config`], naming the first relation that does not hold.
     pub(crate) fn check(&self) -> Result<()> {
-        let longest = *LEASE.end();
+        let longest = longest_lease();
         let in_namespace = |holds: &dyn Fn(&str) -> bool| self.in_namespace().is_none_or(holds);
         let is_blank = |c: char| c.is_whitespace() || c.is_control();
         // Whether each relation holds, and the error message if it does not.

@@ -73,7 +73,22 @@ impl<'de> Deserialize<'de> for Config {
 impl Serialize for Config {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (field, time) in self.times() {
+        let times = [
+            ("watchdog_timeout", Some(self.watchdog_timeout)),
+            ("max_hold", self.max_hold),
+            ("connect_timeout", Some(self.connect_timeout)),
+            ("start_timeout", Some(self.start_timeout)),
+            ("response_timeout", self.response_timeout),
+            ("ride_out", self.ride_out),
+            ("max_park", Some(self.max_park)),
+            ("waiter_ttl", self.waiter_ttl),
+            ("pickup_timeout", self.pickup_timeout),
+            ("subscription_linger", Some(self.subscription_linger)),
+            ("ack_timeout", self.ack_timeout),
+            ("keep", Some(self.keep)),
+            ("session", self.session),
+        ];
+        for (field, time) in times {
             if let Some(time) = time {
                 map.serialize_entry(field, &Written(time))?;
             }

@@ -33,7 +33,7 @@ pub struct Changes {
 
 impl Changes {
     pub(crate) fn new(candidacy: &Candidacy) -> Self {
-        Self { candidacy: candidacy.clone(), seen: candidacy.watch() }
+        Self { candidacy: candidacy.clone(), seen: candidacy.0.subscribe() }
     }
 
     /// The term of this candidate, if it is the leader.
@@ -66,10 +66,6 @@ pub(crate) struct Candidacy(Arc<watch::Sender<Option<Term>>>);
 impl Candidacy {
     pub(crate) fn term(&self) -> Option<Term> {
         self.0.borrow().clone().filter(Term::is_leader)
-    }
-
-    pub(crate) fn watch(&self) -> watch::Receiver<Option<Term>> {
-        self.0.subscribe()
     }
 
     /// The candidate leads until the returned value is dropped, or its next term begins.

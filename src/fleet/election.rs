@@ -14,7 +14,7 @@ use crate::fleet::changes::{Candidacy, Changes};
 use crate::fleet::leader::{Leader, Observer};
 use crate::fleet::leadership::Leadership;
 use crate::fleet::term::Term;
-use crate::guards::Guard;
+use crate::guards::{Guard, worked};
 use crate::kinds::Kind;
 use crate::locks::Lock;
 use crate::pause::jittered;
@@ -177,11 +177,7 @@ impl Election {
                 }
                 output = work => output,
             };
-            return match leadership.finish(self.engine().config.response()).await {
-                Err(lost @ Error::Lost { .. }) => Err(lost),
-                // The work was done in time, even if the release fails.
-                _ => Ok(output),
-            };
+            return worked(output, leadership.finish(self.engine().config.response()).await);
         }
     }
 

@@ -371,7 +371,12 @@ pub(crate) async fn while_held<T>(
         lost = lost => return Err(lost),
         output = work => output,
     };
-    match unlock.await {
+    worked(output, unlock.await)
+}
+
+/// The result of work under a lock, by what came of the release.
+pub(crate) fn worked<T>(output: T, released: Result<()>) -> Result<T> {
+    match released {
         Err(lost @ Error::Lost { .. }) => Err(lost),
         // The work was done in time, even if the release fails.
         _ => Ok(output),

@@ -74,17 +74,20 @@ impl GuardSet {
 
     /// Releases all of them at once.
     pub(crate) async fn unlock(&self) -> Result<()> {
-        let guards = mem::take(&mut *self.guards.lock());
-        agreed(&mut guards.into_iter().map(Guard::unlock).collect(), &self.view).await
+        self.leave(Guard::unlock).await
     }
 
     /// Runs `work`, and then releases all of them: see [`Guard::finish`]. Drops `work` if the hold is lost first.
     pub(crate) async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
-        let finish = async {
-            let guards = mem::take(&mut *self.guards.lock());
-            agreed(&mut guards.into_iter().map(Guard::finish).collect(), &self.view).await
-        };
-        while_held(self.view.until_lost(), work, finish).await
+        while_held(self.view.until_lost(), work, self.leave(Guard::finish)).await
+    }
+
+    async fn leave<F: Future<Output = Result<()>>>(
+        &self,
+        leave: impl FnMut(Guard) -> F,
+    ) -> Result<()> {
+        let guards = mem::take(&mut *self.guards.lock());
+        agreed(&mut guards.into_iter().map(leave).collect(), &self.view).await
     }
 
     /// Extends each lease to at least `lease` from now, all at once. If too few leases still run, it extends

@@ -7,6 +7,7 @@ mod red_guard;
 mod write_guard;
 
 pub use guard::Guard;
+pub(crate) use guard::worked;
 pub(crate) use guard_set::{GuardSet, STRAGGLERS, grace};
 pub use multi_guard::{MultiGuard, MultiHold};
 pub use red_guard::{RedGuard, RedHold};

@@ -91,8 +91,8 @@ impl Condition {
         let is_there = engine.config.layout != Layout::Redisson;
         let handle = Handle::new(engine, Kind::Condition, name);
         let reason = "Redisson has no conditions, so they do not exist in its layout";
-        let unsupported = || Error::Unsupported { reason };
-        Self { handle: if is_there { handle } else { handle.failing(unsupported()) } }
+        let unsupported = Error::Unsupported { reason };
+        Self { handle: if is_there { handle } else { handle.failing(unsupported) } }
     }
 
     /// Wakes the waiter that has waited longest, if there is one.

@@ -175,18 +175,6 @@ impl Handle {
         self.acquire(owner, Patience::Endless).map(|guard| guard?.ok_or(Error::Closed))
     }
 
-    /// Runs the work while the lock is held, and then unlocks.
-    pub(crate) async fn run<T, F>(
-        &self,
-        owner: Option<OwnerId>,
-        work: impl FnOnce(Hold) -> F,
-    ) -> Result<T>
-    where
-        F: Future<Output = T>,
-    {
-        self.lock(owner).await?.run(work).await
-    }
-
     /// How long the lock stays held; `None` if nobody holds it, or if its key has no TTL.
     pub(crate) async fn ttl(&self) -> Result<Option<Duration>> {
         Ok(self.held_for().await?.flatten())
@@ -250,7 +238,7 @@ impl Handle {
     /// How long one attempt of a call over several servers may take: far less than the lease.
     pub(crate) fn attempt_limit(&self) -> Duration {
         let response = self.engine.config.response();
-        self.lease.as_ref().map_or(response, |lease| response.min(self.engine.lease(*lease) / 10))
+        self.checked_lease().map_or(response, |lease| response.min(lease / 10))
     }
 
     /// The fixed lease, if there is one: the watchdog does not renew it.

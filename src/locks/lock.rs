@@ -244,7 +244,7 @@ impl Lock {
     where
         F: Future<Output = T>,
     {
-        self.handle.run(None, work).await
+        self.lock().await?.run(work).await
     }
 
     pub(crate) fn name(&self) -> Cow<'_, str> {

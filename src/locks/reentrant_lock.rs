@@ -168,7 +168,7 @@ impl ReentrantLock {
     where
         F: Future<Output = T>,
     {
-        self.handle.run(self.owner(), work).await
+        self.lock().await?.run(work).await
     }
 
     fn owner(&self) -> Option<OwnerId> {

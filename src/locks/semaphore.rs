@@ -189,7 +189,7 @@ impl Semaphore {
     where
         F: Future<Output = T>,
     {
-        self.handle.run(None, work).await
+        self.acquire().await?.run(work).await
     }
 
     /// How many permits are free, as of the server's answer.

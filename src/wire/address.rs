@@ -68,9 +68,7 @@ impl Address {
     /// # Errors
     /// [`Error::Config`] if the URL cannot be parsed. The error does not quote the URL, which may contain a password.
     pub(crate) fn new(url: &str, config: &Config) -> Result<Self> {
-        let info = understood(url)?;
-        let dialler = Dialler::of(info.addr(), config)?;
-        Self::of(info, dialler, config)
+        Self::of(understood(url)?, config)
     }
 
     /// The server of a client of the redis crate.
@@ -94,11 +92,11 @@ impl Address {
             }
             _ => {}
         }
-        let dialler = Dialler::of(info.addr(), config)?;
-        Self::of(info.clone(), dialler, config)
+        Self::of(info.clone(), config)
     }
 
-    fn of(info: ConnectionInfo, dialler: Dialler, config: &Config) -> Result<Self> {
+    fn of(info: ConnectionInfo, config: &Config) -> Result<Self> {
+        let dialler = Dialler::of(info.addr(), config)?;
         let settings = info.redis_settings();
         let has_own = settings.username().is_some() || settings.password().is_some();
         if config.credentials.is_some() && has_own {
@@ -187,12 +185,10 @@ impl Address {
         self.describe(&mut pipe);
         // Two requests at once: a server that takes no more clients answers the first one alone, and closes.
         let (hello, others) = tokio::join!(socket.ask(&hello), socket.ask_each(&pipe));
-        let refused = |answer: &Value| match answer {
-            Value::ServerError(error) => Err(Fault::refused_at_first(error)),
-            _ => Ok(()),
-        };
         let hello = hello.map_err(Fault::connecting)?;
-        refused(&hello)?;
+        if let Value::ServerError(error) = &hello {
+            return Err(Fault::refused_at_first(error));
+        }
         let (hello, others) = (Hello::read(&hello)?, others.map_err(Fault::connecting)?);
         match others.first() {
             Some(Value::ServerError(error)) if database != 0 => {

@@ -27,7 +27,7 @@ use crate::wire::connection::{CommonArgs, Connection, Peer};
 use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
 use crate::wire::proof::Secret;
-use crate::wire::replies::{entry, items, number, released, strange};
+use crate::wire::replies::{entry, items, number, released, strange, time_left};
 use crate::wire::scripts::{COUNT, RENEW, RENEW_IN_SESSION, Script};
 
 pub(crate) use gathering::{Answered, Batch, Gathering};
@@ -120,6 +120,9 @@ pub(crate) struct Renewal<'a> {
     pub(crate) id: TenureId,
     pub(crate) ttl: Duration,
 }
+
+/// An answer for each of several questions.
+pub(crate) type Each = Result<Vec<Result<bool, Fault>>, Fault>;
 
 impl Acquire {
     /// Redisson's layout has no call that releases and takes in one step.
@@ -235,10 +238,7 @@ impl Connection<'_> {
 
     /// Releases each of these: plain locks, or one of another kind, or a place in line. Returns for each whether the caller
     /// still had it.
-    pub(crate) async fn release(
-        &mut self,
-        releases: &[Release],
-    ) -> Result<Vec<Result<bool, Fault>>, Fault> {
+    pub(crate) async fn release(&mut self, releases: &[Release]) -> Each {
         let [release] = releases else { return self.release_together(releases).await };
         let answer = match release.keys.row.family.is_batched() {
             true => self.release_batch(releases).await.and_then(only),
@@ -273,10 +273,7 @@ impl Connection<'_> {
         }
     }
 
-    pub(crate) async fn release_batch(
-        &mut self,
-        releases: &[Release],
-    ) -> Result<Vec<Result<bool, Fault>>, Fault> {
+    pub(crate) async fn release_batch(&mut self, releases: &[Release]) -> Each {
         let common = self.common();
         let fill =
             |words: &mut Words<'_>, floor: u64| write_releases(words, floor, common, releases);
@@ -310,10 +307,7 @@ impl Connection<'_> {
     }
 
     /// Renews each of these: plain locks, or one of another kind. Returns for each whether this client still holds it.
-    pub(crate) async fn renew(
-        &mut self,
-        renewals: &[Renewal<'_>],
-    ) -> Result<Vec<Result<bool, Fault>>, Fault> {
+    pub(crate) async fn renew(&mut self, renewals: &[Renewal<'_>]) -> Each {
         match renewals {
             [renewal] if !renewal.keys.row.family.is_batched() => {
                 Ok(vec![self.renew_one(renewal).await])
@@ -322,10 +316,7 @@ impl Connection<'_> {
         }
     }
 
-    pub(crate) async fn renew_batch(
-        &mut self,
-        renewals: &[Renewal<'_>],
-    ) -> Result<Vec<Result<bool, Fault>>, Fault> {
+    pub(crate) async fn renew_batch(&mut self, renewals: &[Renewal<'_>]) -> Each {
         let common = self.common();
         let fill = |words: &mut Words<'_>, _: u64| {
             words.arg(renewals.len() * if common.is_in_session() { 2 } else { 1 });
@@ -378,7 +369,7 @@ impl Connection<'_> {
         } else {
             self.status(keys).await?.ttl
         };
-        Ok((ttl != -2).then(|| held_for(ttl)))
+        Ok((ttl != -2).then(|| time_left(ttl)))
     }
 
     /// Takes the lock away from its holders. Returns whether there were any.
@@ -404,7 +395,7 @@ impl Connection<'_> {
         }
     }
 
-    fn each(&self, reply: Value, asked: usize) -> Result<Vec<Result<bool, Fault>>, Fault> {
+    fn each(&self, reply: Value, asked: usize) -> Each {
         let answers = each(reply, asked)?;
         answers
             .iter()
@@ -433,7 +424,7 @@ impl Peer {
 }
 
 /// The answers about so many plain locks.
-fn each(reply: Value, asked: usize) -> Result<Vec<Result<bool, Fault>>, Fault> {
+fn each(reply: Value, asked: usize) -> Each {
     let items = match reply {
         Value::Int(_) => vec![reply],
         reply => items(reply)?,
@@ -466,7 +457,7 @@ fn acquired(reply: &[Value]) -> Result<Acquired, Fault> {
     match *reply {
         [Value::Int(1), Value::Int(number)] => granted(number, false),
         [Value::Int(1), Value::Int(number), Value::Int(waiting)] => granted(number, waiting != 0),
-        [Value::Int(0), Value::Int(ttl)] => Ok(Acquired::Held(held_for(ttl))),
+        [Value::Int(0), Value::Int(ttl)] => Ok(Acquired::Held(time_left(ttl))),
         // Redisson's fair lock: every waiter shows signs of life.
         [Value::Int(0), Value::Int(ttl), Value::Int(at)] => waits(ttl, at, 1, None),
         [Value::Int(0), Value::Int(ttl), Value::Int(at), Value::Int(near)] => {
@@ -476,7 +467,7 @@ fn acquired(reply: &[Value]) -> Result<Acquired, Fault> {
             waits(ttl, at, near, Some(ahead))
         }
         [Value::Int(2), Value::Int(_)] => Ok(Acquired::Contended),
-        [Value::Int(3), Value::Int(ttl)] => Ok(Acquired::Kept(held_for(ttl))),
+        [Value::Int(3), Value::Int(ttl)] => Ok(Acquired::Kept(time_left(ttl))),
         [Value::Int(-1), ref refusal @ Value::BulkString(_)] => {
             Err(entry(refusal).map_or_else(|fault| fault, |number| strange(&number)))
         }
@@ -564,7 +555,7 @@ fn released_alone(is_all: bool) -> Result<bool, Fault> {
 fn waits(ttl: i64, place: i64, near: i64, ahead: Option<i64>) -> Result<Acquired, Fault> {
     let ahead = ahead.and_then(|ahead| u64::try_from(ahead).ok()).map(TenureId);
     let place = u64::try_from(place).unwrap_or(0);
-    Ok(Acquired::Waits { ttl: held_for(ttl), place, near: near != 0, ahead })
+    Ok(Acquired::Waits { ttl: time_left(ttl), place, near: near != 0, ahead })
 }
 
 fn granted(number: i64, awaited: bool) -> Result<Acquired, Fault> {
@@ -572,11 +563,6 @@ fn granted(number: i64, awaited: bool) -> Result<Acquired, Fault> {
         return Err(strange(&number));
     }
     Ok(Acquired::Granted { number: number.unsigned_abs(), awaited })
-}
-
-/// A PTTL. It is negative if the key has no TTL.
-fn held_for(ttl: i64) -> Option<Duration> {
-    u64::try_from(ttl).ok().map(Duration::from_millis)
 }
 
 #[cfg(test)]

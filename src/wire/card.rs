@@ -54,7 +54,7 @@ impl Commands {
         let _ = timeout(PATIENCE, shard.up()).await;
         let live = shard.link.live()?;
         if card.since == 0 {
-            card.since = shard.clock.time(Instant::now()) / 1000;
+            card.since = shard.reign.clock.time(Instant::now()) / 1000;
         }
         let mut set = cmd("SET");
         set.arg(&card.key).arg(card.text()).arg("PX").arg(LIFE.as_millis() as u64);

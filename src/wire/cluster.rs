@@ -229,7 +229,7 @@ impl Cluster {
             // Do this before any request goes to the next server.
             let (shards, now) = (self.shards.lock(), Instant::now());
             left.into_iter().filter_map(|node| shards.get(node)).for_each(|known| {
-                known.shard.clock.hand_on(now);
+                known.shard.reign.clock.hand_on(now);
             });
             let gained = gained.into_iter().filter_map(|node| shards.get(node));
             gained.for_each(|known| known.shard.try_now());

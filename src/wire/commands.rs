@@ -127,7 +127,7 @@ impl Commands {
     /// ahead of the server's clock.
     pub(crate) fn granted(&self, keys: &Keys, number: u64) -> bool {
         let shard = self.servers.shard(keys);
-        shard.is_ok_and(|shard| shard.clock.granted(number, Instant::now()))
+        shard.is_ok_and(|shard| shard.reign.clock.granted(number, Instant::now()))
     }
 
     /// Whether the server tells this client when the key of this lock's holder changes.
@@ -211,8 +211,7 @@ impl Commands {
         }
         match fault.into_error(&keys.lock().to_string()) {
             Error::Conflict { key, kind, .. } => {
-                let kind = Kind::called(&kind).into_owned();
-                Error::Conflict { key, kind, asked: keys.called() }
+                Error::Conflict { key, kind: Kind::called(&kind), asked: keys.called() }
             }
             Error::Unset { .. } => Error::Unset { name: keys.name().into_owned() },
             error => error,

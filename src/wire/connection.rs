@@ -122,7 +122,7 @@ impl Peer {
     }
 
     pub(crate) fn granted(&self, number: u64) {
-        self.shard.clock.granted(number, Instant::now());
+        self.shard.reign.clock.granted(number, Instant::now());
     }
 
     /// An entry of an answer may report a fault of the whole server: then the link reacts as if the whole answer did.
@@ -189,10 +189,7 @@ impl<'a> Connection<'a> {
                     // Boxed: most requests are not redirected, and need no space for it.
                     (is_asking, is_cached) = (Box::pin(self.follow(fault)).await?, true);
                 }
-                answer => {
-                    answer.as_ref().err().iter().for_each(|fault| self.peer.heed(fault));
-                    return answer;
-                }
+                answer => return answer.inspect_err(|fault| self.peer.heed(fault)),
             }
         }
     }
@@ -237,7 +234,7 @@ impl<'a> Connection<'a> {
         let now = Instant::now();
         let Peer { live, shard } = &self.peer;
         let acks = self.way.acks(shard);
-        let floor = acks.map_or(&shard.clock, |(acks, _)| &acks.clock).floor(now);
+        let floor = self.way.reign(shard).clock.floor(now);
         let write = |bytes: &mut Vec<u8>| {
             if is_asking {
                 Words::write(bytes, |words| _ = words.arg("ASKING"));
@@ -279,14 +276,14 @@ impl<'a> Connection<'a> {
         then: impl FnOnce(R, Result<Value, Fault>, &Peer) + Send + 'static,
     ) {
         let (now, shard) = (Instant::now(), &self.peer.shard);
-        let (command, floor) = (("EVALSHA", script.hash(shard.dialect())), shard.clock.floor(now));
+        let (command, floor) =
+            (("EVALSHA", script.hash(shard.dialect())), shard.reign.clock.floor(now));
         // Until the answer has come, the connection stays, and so do the passwords that the answer must not show.
         let peer = self.peer.clone();
         self.peer.live.socket.send(|bytes| {
             write_call(bytes, command, &|words, floor| fill(&request, words, floor), floor);
             Box::new(move |answer| {
-                let answer = answered(answer, now);
-                answer.as_ref().err().iter().for_each(|fault| peer.heed(fault));
+                let answer = answered(answer, now).inspect_err(|fault| peer.heed(fault));
                 then(request, answer, &peer);
             })
         });

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::wire::address::Address;
-use crate::wire::address::Expected;
+use crate::wire::address::{Address, Expected};
 use crate::wire::fault::Fault;
 use crate::wire::node::Node;
 use crate::wire::sentinels::Sentinels;

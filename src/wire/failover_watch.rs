@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{PushInfo, PushKind, ServerError, Value, cmd, pipe};
+use redis::{PushInfo, PushKind, Value, cmd};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -63,14 +63,6 @@ async fn watch(sentinels: &Sentinels, link: &Link) {
     }
 }
 
-/// Returns the error of the sentinel if it refuses.
-async fn subscribe(socket: &Socket, channel: &str) -> Result<Option<ServerError>, Fault> {
-    let mut pipe = pipe();
-    pipe.cmd("SUBSCRIBE").arg(channel);
-    let errors = socket.ask_for_pushes(&pipe).await.map_err(Fault::connecting)?;
-    Ok(errors.into_iter().next())
-}
-
 /// The duty of the link to a sentinel.
 struct Ear(Arc<Sentinels>);
 
@@ -82,10 +74,12 @@ impl Duty for Ear {
     fn greet<'a>(&'a self, socket: &'a Socket, hello: &'a Hello, _: u64) -> Greeted<'a> {
         Box::pin(async move {
             hello.is_sentinel()?;
-            if let Some(error) = subscribe(socket, SWITCHED).await? {
+            let switched = socket.subscribe(SWITCHED).await.map_err(Fault::connecting)?;
+            if let Some(error) = switched {
                 return Err(Fault::refused_at_first(&error));
             }
-            match subscribe(socket, PROMOTED).await?.map(|error| fault::entry(&error)) {
+            let promoted = socket.subscribe(PROMOTED).await.map_err(Fault::connecting)?;
+            match promoted.map(|error| fault::entry(&error)) {
                 // A user that may not hear of it goes without it.
                 None | Some(Fault::Permission(_)) => Ok(()),
                 Some(fault) => Err(fault),

@@ -273,8 +273,9 @@ impl Fault {
             Self::Redirected(Redirect::CrossSlot, source) => Error::config(source.to_string()),
             Self::Redirected(_, source) => Error::Unavailable { source },
             Self::Config(reason) => Error::config(reason),
-            Self::NoScript => Error::Unavailable { source: said("the server forgot a script") },
-            Self::Unfinished { .. } => Error::Unavailable { source: said("the line is not done") },
+            Self::NoScript | Self::Unfinished { .. } => {
+                Error::Unavailable { source: said(self.to_string()) }
+            }
             Self::Permission(source) => Error::Permission { source },
             Self::WrongType => conflict(key, "value of another type"),
             Self::Conflict(source) => {
@@ -415,6 +416,14 @@ pub(crate) fn answered(answer: Result<Value, Broken>) -> Result<Value, Fault> {
     match answer.map_err(Fault::answering)? {
         Value::ServerError(error) => Err(entry(&error)),
         value => Ok(value),
+    }
+}
+
+/// Whether the server has answered: then it is alive, even if it says that it is busy or broken.
+pub(crate) fn alive<T>(answer: Result<T, Fault>) -> Result<(), Fault> {
+    match answer {
+        Ok(_) | Err(Fault::Refused(_)) => Ok(()),
+        Err(fault) => Err(fault),
     }
 }
 

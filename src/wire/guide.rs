@@ -9,8 +9,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::said;
-use crate::wire::cluster::SlotMap;
-use crate::wire::cluster::{Cluster, ask_for_map};
+use crate::wire::cluster::{Cluster, SlotMap, ask_for_map};
 use crate::wire::fault::Fault;
 use crate::wire::node::Node;
 use crate::wire::socket::Socket;

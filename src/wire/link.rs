@@ -420,6 +420,6 @@ fn unsent(fault: Fault) -> Fault {
 
 impl Drop for LinkTask {
     fn drop(&mut self) {
-        drop(self.state.send_replace(Err(Fault::Closed)));
+        self.show(Err(Fault::Closed));
     }
 }

@@ -1,5 +1,7 @@
 //! The replies of the scripts: an array with one or two items for each lock, or a single number.
 
+use std::time::Duration;
+
 use redis::Value;
 
 use crate::error::said;
@@ -20,6 +22,21 @@ pub(crate) fn word(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
         Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// What has this name in an answer that is a map, or a list of alternating names and values.
+pub(crate) fn named<'a>(answer: &'a Value, name: &str) -> Option<&'a str> {
+    match answer {
+        Value::Map(fields) => fields
+            .iter()
+            .find(|(key, _)| word(key) == Some(name))
+            .and_then(|(_, value)| word(value)),
+        Value::Array(items) => {
+            let mut fields = items.chunks_exact(2);
+            fields.find(|field| word(&field[0]) == Some(name)).and_then(|field| word(&field[1]))
+        }
         _ => None,
     }
 }
@@ -57,6 +74,11 @@ pub(crate) fn entry(item: &Value) -> Result<i64, Fault> {
         Value::BulkString(text) => Err(Fault::from_text(&String::from_utf8_lossy(text))),
         other => Err(strange(other)),
     }
+}
+
+/// A time in milliseconds, as PTTL has it. It is negative if there is none.
+pub(crate) fn time_left(millis: i64) -> Option<Duration> {
+    u64::try_from(millis).ok().map(Duration::from_millis)
 }
 
 /// The answer to a release: whether the caller still had it.

@@ -23,7 +23,7 @@ use crate::pause::in_time;
 use crate::wire::address::{Address, Addresses};
 use crate::wire::fault::{self, Fault};
 use crate::wire::node::Node;
-use crate::wire::replies::{strange, word};
+use crate::wire::replies::{named, strange, word};
 use crate::wire::target::Watched;
 
 /// How long the others have to answer once one has answered.
@@ -341,7 +341,7 @@ impl Told {
 
 impl Primary {
     fn read(described: &Value, address: &Value) -> Result<Self, Fault> {
-        let epoch = field(described, "config-epoch").and_then(|epoch| epoch.parse().ok());
+        let epoch = named(described, "config-epoch").and_then(|epoch| epoch.parse().ok());
         let node = match address {
             // A user without the right to ask for it goes without it.
             Value::ServerError(error) => match fault::entry(error) {
@@ -361,27 +361,12 @@ impl Primary {
 
 /// The address in a sentinel's description.
 fn place(answer: &Value) -> Option<Node> {
-    node(field(answer, "ip"), field(answer, "port"))
+    node(named(answer, "ip"), named(answer, "port"))
 }
 
 fn node(host: Option<&str>, port: Option<&str>) -> Option<Node> {
     let (host, port) = (host?, port?.parse().ok()?);
     if host.is_empty() || port == 0 { None } else { Some(Node::new(host, port)) }
-}
-
-/// One field of a sentinel's description: a map, or a list of alternating names and values.
-fn field<'a>(answer: &'a Value, name: &str) -> Option<&'a str> {
-    match answer {
-        Value::Map(fields) => fields
-            .iter()
-            .find(|(key, _)| word(key) == Some(name))
-            .and_then(|(_, value)| word(value)),
-        Value::Array(items) => {
-            let mut fields = items.chunks_exact(2);
-            fields.find(|field| word(&field[0]) == Some(name)).and_then(|field| word(&field[1]))
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -146,11 +146,8 @@ impl Session {
         self.warn_of_two_servers();
         let mut set = cmd("SET");
         set.arg(&self.record).arg(reign).arg("PX").arg(millis(RECORD_TTL));
-        match fault::answered(socket.ask(&set).await) {
-            // Its memory is full, for example. Without the record, holds end with their leases.
-            Ok(_) | Err(Fault::Refused(_)) => Ok(()),
-            Err(fault) => Err(fault),
-        }
+        // If it refuses, its memory is full, for example. Without the record, holds end with their leases.
+        fault::alive(fault::answered(socket.ask(&set).await))
     }
 
     /// Does so again when [`RECORDS_APART`] have passed.
@@ -183,11 +180,8 @@ impl Session {
     /// The user may not listen or publish there, or the connection has broken.
     pub(super) async fn begin(&self, socket: &Socket, on: u64) -> Result<(), Fault> {
         let at = id_of_server(socket).await?;
-        let mut subscribe = redis::pipe();
-        subscribe.cmd("SUBSCRIBE").arg(&*self.channel);
-        let errors = socket.ask_for_pushes(&subscribe).await.map_err(Fault::answering)?;
-        if let Some(error) = errors.first() {
-            return Err(fault::entry(error));
+        if let Some(error) = socket.subscribe(&self.channel).await.map_err(Fault::answering)? {
+            return Err(fault::entry(&error));
         }
         self.listens((on, at), Instant::now());
         self.beat(socket).await?;
@@ -210,11 +204,7 @@ impl Session {
         let beat = self.next_beat(Instant::now());
         let mut publish = cmd("PUBLISH");
         publish.arg(&*self.channel).arg(beat);
-        match fault::answered(socket.ask(&publish).await) {
-            // A server that answers is alive, even if it says that it is busy or broken.
-            Ok(_) | Err(Fault::Refused(_)) => Ok(()),
-            Err(fault) => Err(fault),
-        }
+        fault::alive(fault::answered(socket.ask(&publish).await))
     }
 
     /// Hears a message. Returns whether it is on the channel of the session.

@@ -42,7 +42,6 @@ pub(crate) struct Shard {
     /// `None`: it is the only one.
     pub(crate) node: Option<Node>,
     pub(crate) link: Link,
-    pub(crate) clock: Arc<ServerClock>,
     pub(crate) reign: Arc<Reign>,
     /// The acknowledging link, if replicas have to acknowledge.
     pub(crate) acks: Option<Acks>,
@@ -58,19 +57,19 @@ impl Shard {
         generations: &Generations,
         quorum: Option<Quorum>,
     ) -> (Self, ShardTasks) {
-        let (clock, reign) = (Arc::clone(&duty.clock), Arc::clone(&duty.reign));
         let (facts, tracking) = (Arc::clone(&duty.facts), Arc::clone(&duty.tracking));
+        let reign = Arc::clone(&duty.reign);
         let acks = quorum.map(|quorum| {
             let duty = Arc::new(duty.for_acks(quorum));
-            let (clock, reign) = (Arc::clone(&duty.clock), Arc::clone(&duty.reign));
+            let reign = Arc::clone(&duty.reign);
             let (task, link) = LinkTask::new(destination.clone(), duty, generations.clone());
-            let (acks, pipes) = Acks::new(link, (clock, reign), quorum);
+            let (acks, pipes) = Acks::new(link, reign, quorum);
             (acks, (task, pipes))
         });
         let (acks, acks_task) = acks.unzip();
         let (commands, link) = LinkTask::new(destination, Arc::new(duty), generations.clone());
         let tasks = ShardTasks { commands, acks: acks_task };
-        (Self { node, link, clock, reign, acks, tracking, facts }, tasks)
+        (Self { node, link, reign, acks, tracking, facts }, tasks)
     }
 
     /// Its connections.
@@ -170,7 +169,6 @@ impl Facts {
 /// The duty of a link for scripts.
 pub(crate) struct CommandDuty {
     pub(crate) layout: Layout,
-    pub(crate) clock: Arc<ServerClock>,
     reign: Arc<Reign>,
     pub(crate) expected: Expected,
     /// Signalled with each new connection.
@@ -196,8 +194,7 @@ impl CommandDuty {
     ) -> Self {
         Self {
             layout,
-            clock: Arc::new(clock),
-            reign: Arc::default(),
+            reign: Arc::new(Reign::new(clock)),
             expected,
             changes,
             lost,
@@ -214,13 +211,12 @@ impl CommandDuty {
         Self { session, ..self }
     }
 
-    /// The duty of a second link to the same server. It learns the clock and the primary separately: for a moment the two
-    /// links may lead to two servers.
+    /// The duty of a second link to the same server. It learns the primary separately: for a moment the two links may
+    /// lead to two servers.
     fn for_acks(&self, quorum: Quorum) -> Self {
         Self {
             layout: self.layout,
-            clock: Arc::new(self.clock.beside()),
-            reign: Arc::default(),
+            reign: Arc::new(Reign::new(self.reign.clock.beside())),
             expected: self.expected.clone(),
             changes: Arc::clone(&self.changes),
             lost: Arc::clone(&self.lost),
@@ -261,9 +257,9 @@ impl Duty for CommandDuty {
             load(socket, &library.load_missing(answers.next())).await?;
             if !matches!(self.expected, Expected::Alone { .. }) {
                 // There may be another server than before.
-                self.clock.hand_on(Instant::now());
+                self.reign.clock.hand_on(Instant::now());
             }
-            self.clock.forget();
+            self.reign.clock.forget();
             for _ in 0..READINGS {
                 if self.read_clock(socket).await? <= PRECISE {
                     break;
@@ -288,14 +284,8 @@ impl Duty for CommandDuty {
                 None => Ok(()),
             };
             let read = self.read_clock(socket).await;
-            for answered in [looked, read.map(drop)] {
-                match answered {
-                    // A server that answers is alive, even if it says that it is busy or broken.
-                    Ok(()) | Err(Fault::Refused(_)) => {}
-                    Err(fault) => return Err(fault),
-                }
-            }
-            Ok(())
+            fault::alive(looked)?;
+            fault::alive(read)
         })
     }
 
@@ -326,7 +316,7 @@ impl CommandDuty {
         let sent = Instant::now();
         let answer = socket.ask(&cmd("TIME")).await;
         let answered = Instant::now();
-        self.clock.learn(micros(fault::answered(answer)?)?, sent, answered);
+        self.reign.clock.learn(micros(fault::answered(answer)?)?, sent, answered);
         Ok(answered - sent)
     }
 
@@ -345,9 +335,6 @@ impl CommandDuty {
 
 /// Loads scripts. A user that may not load them can still call them if another user has loaded them.
 async fn load(socket: &Socket, scripts: &Pipeline) -> Result<(), Fault> {
-    if scripts.is_empty() {
-        return Ok(());
-    }
     let answers = socket.ask_each(scripts).await;
     let refusal = |answer| match answer {
         Value::ServerError(error) => Some(fault::entry(&error)),

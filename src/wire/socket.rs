@@ -154,6 +154,13 @@ impl Socket {
         Ok(answers.into_iter().filter_map(error).collect())
     }
 
+    /// Listens to this channel. Returns the error of the server if it refuses.
+    pub(crate) async fn subscribe(&self, channel: &str) -> Result<Option<ServerError>, Broken> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("SUBSCRIBE").arg(channel);
+        Ok(self.ask_for_pushes(&pipe).await?.into_iter().next())
+    }
+
     /// Sends commands that may have fewer answers than they are, and a HELLO behind them, in one piece. Any user may send that, and
     /// its answer is the only map: what comes before it answers the commands, and by then the server has carried them out.
     async fn ask_before_hello(

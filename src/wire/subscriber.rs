@@ -25,8 +25,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::mutex::Mutex;
-use crate::wire::cluster::Cluster;
-use crate::wire::cluster::SlotMap;
+use crate::wire::cluster::{Cluster, SlotMap};
 use crate::wire::destination::Destination;
 use crate::wire::link::{Generations, LinkTask};
 use crate::wire::session::Session;
@@ -34,7 +33,6 @@ use crate::wire::session::Session;
 pub(crate) use message::{What, Word, publisher, words};
 
 use channel_link::ChannelLink;
-use channels::Phase;
 use homes::Homes;
 
 /// An event on a channel, for the listener.
@@ -183,8 +181,7 @@ impl Inner {
         let homes = self.homes.lock();
         let Some(home) = homes.all.get(&homes.of(channel)) else { return false };
         let now = home.link.generation();
-        let channel = home.channels.all.get(channel);
-        channel.is_some_and(|c| matches!(c.phase, Phase::Live(on) if on == now))
+        home.channels.all.get(channel).is_some_and(|channel| channel.is_live(now))
     }
 }
 

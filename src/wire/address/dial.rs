@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::select_ok;
 use redis::ConnectionAddr;
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 
 use crate::config::Config;
@@ -84,8 +85,7 @@ impl Dialler {
             }
             #[cfg(unix)]
             ConnectionAddr::Unix(path) => {
-                let (reads, writes) = tokio::net::UnixStream::connect(path).await?.into_split();
-                Ok((Box::new(reads), Box::new(writes)))
+                Ok(halves(tokio::net::UnixStream::connect(path).await?.into_split()))
             }
             _ => Err(impossible("no such address on this system").into()),
         }
@@ -100,8 +100,7 @@ impl Dialler {
         #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
         socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
         if is_plain {
-            let (reads, writes) = stream.into_split();
-            return Ok((Box::new(reads), Box::new(writes)));
+            return Ok(halves(stream.into_split()));
         }
         self.encrypt(host, stream).await
     }
@@ -109,7 +108,7 @@ impl Dialler {
     #[cfg(feature = "tls")]
     async fn encrypt(&self, host: &str, stream: TcpStream) -> io::Result<Halves> {
         let tls = self.tls.as_ref().ok_or_else(|| impossible("no certificates"))?;
-        Ok(halves(tls.encrypted(host, stream).await?))
+        Ok(halves(tokio::io::split(tls.encrypted(host, stream).await?)))
     }
 
     #[cfg(not(feature = "tls"))]
@@ -122,9 +121,11 @@ fn impossible(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, why)
 }
 
-#[cfg(any(feature = "tls", feature = "streams"))]
-fn halves(stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + 'static) -> Halves {
-    let (reads, writes) = tokio::io::split(stream);
+fn halves<R, W>((reads, writes): (R, W)) -> Halves
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
     (Box::new(reads), Box::new(writes))
 }
 
@@ -163,6 +164,6 @@ mod streams {
         let ConnectionAddr::Tcp(host, port) = address else {
             return Err(io::Error::from(io::ErrorKind::NetworkUnreachable).into());
         };
-        Ok(halves(dial(host, *port).await?))
+        Ok(halves(tokio::io::split(dial(host, *port).await?)))
     }
 }

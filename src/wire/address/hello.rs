@@ -4,7 +4,7 @@ use redis::Value;
 
 use crate::error::said;
 use crate::wire::fault::Fault;
-use crate::wire::replies::{strange, word};
+use crate::wire::replies::{named, strange};
 
 /// What the client expects a server to be.
 #[derive(Debug, Clone)]
@@ -37,13 +37,10 @@ pub(crate) struct Hello {
 
 impl Hello {
     pub(crate) fn read(answer: &Value) -> Result<Self, Fault> {
-        let Value::Map(fields) = answer else {
+        if !matches!(answer, Value::Map(_)) {
             return Err(strange(&answer));
-        };
-        let field = |name| {
-            let found = fields.iter().find(|(key, _)| word(key) == Some(name));
-            found.and_then(|(_, value)| word(value))
-        };
+        }
+        let field = |name| named(answer, name);
         let version = field("version").and_then(|version| {
             let mut numbers = version.split('.').map(|number| number.parse().ok());
             Some((numbers.next()??, numbers.next()??))

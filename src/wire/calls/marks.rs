@@ -9,7 +9,7 @@ use crate::token::FencingToken;
 use crate::wire::args::{Words, millis, millis_at_least};
 use crate::wire::connection::Connection;
 use crate::wire::fault::Fault;
-use crate::wire::replies::{items, number, strange, word};
+use crate::wire::replies::{items, number, strange, time_left, word};
 use crate::wire::scripts;
 
 /// The answer to a caller that claims an interval.
@@ -61,7 +61,7 @@ impl Connection<'_> {
         };
         match number(self.call(&scripts::CLAIM, &asked).await?)? {
             0 => self.counts(Claim::Ours),
-            left => Ok(u64::try_from(left).map_or(Claim::Gone, |left| Claim::Taken(ms(left)))),
+            left => Ok(time_left(left).map_or(Claim::Gone, Claim::Taken)),
         }
     }
 
@@ -69,10 +69,6 @@ impl Connection<'_> {
     pub(crate) async fn interval_left(&mut self, keys: &Keys) -> Result<Duration, Fault> {
         let asked = |words: &mut Words<'_>, _| _ = words.arg(1).arg(keys.interval());
         let left = number(self.call(&scripts::LEFT, &asked).await?)?;
-        Ok(ms(left.try_into().unwrap_or(0)))
+        Ok(time_left(left).unwrap_or_default())
     }
-}
-
-fn ms(number: u64) -> Duration {
-    Duration::from_millis(number)
 }

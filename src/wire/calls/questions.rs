@@ -7,7 +7,7 @@ use redis::Value;
 use crate::keys::{Key, Keys, TenureId};
 use crate::kinds::Family;
 use crate::wire::args::{Words, millis};
-use crate::wire::calls::{Acquire, Manner, Release, Renewal};
+use crate::wire::calls::{Acquire, Each, Manner, Release, Renewal};
 use crate::wire::connection::{CommonArgs, Connection};
 use crate::wire::family::{Renew, existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
@@ -248,9 +248,6 @@ fn or_nobody(words: &mut Words<'_>, tenure: Option<TenureId>, client: &str) {
         None => _ = words.arg(""),
     }
 }
-
-/// An answer for each of several questions.
-type Each = Result<Vec<Result<bool, Fault>>, Fault>;
 
 /// Whether each question has to be asked alone.
 pub(crate) fn refused_for_one<A>(answers: &Result<Vec<A>, Fault>, asked: usize) -> bool {

@@ -25,7 +25,6 @@ use crate::wire::fault::{self, Fault};
 use crate::wire::link::{Link, Live};
 use crate::wire::passwords::shown;
 use crate::wire::replies::{field, strange};
-use crate::wire::shard::clock::ServerClock;
 use crate::wire::shard::reign::Reign;
 
 /// The most requests in one pipe. They take the server some milliseconds.
@@ -67,7 +66,6 @@ type Short = Arc<Mutex<Option<Shortage>>>;
 pub(crate) struct Acks {
     short: Short,
     pub(crate) link: Link,
-    pub(crate) clock: Arc<ServerClock>,
     pub(crate) reign: Arc<Reign>,
     requests: mpsc::UnboundedSender<Request>,
 }
@@ -87,11 +85,7 @@ type Answer = (Value, Option<Fault>);
 
 impl Acks {
     /// The link, and the task that sends.
-    pub(crate) fn new(
-        link: Link,
-        (clock, reign): (Arc<ServerClock>, Arc<Reign>),
-        quorum: Quorum,
-    ) -> (Self, Pipes) {
+    pub(crate) fn new(link: Link, reign: Arc<Reign>, quorum: Quorum) -> (Self, Pipes) {
         let ((requests, queue), short) = (mpsc::unbounded_channel(), Short::default());
         let pipes = Pipes {
             queue,
@@ -100,7 +94,7 @@ impl Acks {
             link: link.clone(),
             short: Arc::clone(&short),
         };
-        (Self { short, link, clock, reign, requests }, pipes)
+        (Self { short, link, reign, requests }, pipes)
     }
 
     /// The shortage that goes on, if there is one.

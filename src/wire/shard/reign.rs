@@ -1,14 +1,18 @@
-//! Which primary the connections of a link lead to. What a primary has carried out, its successor may not know: a
+//! Which primary the connections of a link lead to, and its time. What a primary has carried out, its successor may not know: a
 //! replica that was behind takes its place, or the server restarts with older data.
 
 use redis::Value;
 
 use crate::mutex::Mutex;
 use crate::wire::replies::field;
+use crate::wire::shard::clock::ServerClock;
 
 /// The primary that a link leads to.
 #[derive(Default)]
-pub(crate) struct Reign(Mutex<Last>);
+pub(crate) struct Reign {
+    pub(crate) clock: ServerClock,
+    last: Mutex<Last>,
+}
 
 #[derive(Default)]
 struct Last {
@@ -19,11 +23,16 @@ struct Last {
 }
 
 impl Reign {
+    /// Nothing is known of the primary yet. Its clock is this one.
+    pub(super) fn new(clock: ServerClock) -> Self {
+        Self { clock, last: Mutex::default() }
+    }
+
     /// Records what the server of this connection reports of its replication. If it reports nothing, it may be another
     /// server than before.
     pub(super) fn learn(&self, replication: Option<&Value>, generation: u64) {
         let history = field(replication, "master_replid:").map(str::to_owned);
-        let mut last = self.0.lock();
+        let mut last = self.last.lock();
         if history.is_none() || history != last.history {
             *last = Last { history, began: Some(generation) };
         }
@@ -31,7 +40,7 @@ impl Reign {
 
     /// Its number, which no other primary has: the first connection to it. `None`: there was no connection yet.
     pub(crate) fn number(&self) -> Option<u64> {
-        self.0.lock().began
+        self.last.lock().began
     }
 }
 

@@ -17,7 +17,7 @@ use crate::wire::link::{Duty, Greeted};
 use crate::wire::node::Node;
 use crate::wire::scripts::Dialect;
 use crate::wire::socket::Socket;
-use crate::wire::subscriber::channels::{BATCH, Channel, Channels, Phase};
+use crate::wire::subscriber::channels::{BATCH, Channels, Phase};
 use crate::wire::subscriber::homes::HomeLink;
 use crate::wire::subscriber::{Heard, Inner};
 
@@ -70,9 +70,8 @@ impl ChannelLink {
     /// The server ended a channel, since its slot has moved. The next answer will say where it is now.
     fn ended(&self, name: &str) {
         let on = self.link.generation();
-        let was_live = |channels: &Channels| {
-            channels.all.get(name).is_some_and(|c| matches!(c.phase, Phase::Live(at) if at == on))
-        };
+        let was_live =
+            |channels: &Channels| channels.all.get(name).is_some_and(|channel| channel.is_live(on));
         // If the channel was not live, this client has unsubscribed it itself, and may want it again by now.
         if self.at(|channels| was_live(channels) && channels.want_again(name)) {
             self.link.changed.notify_one();
@@ -132,10 +131,9 @@ impl ChannelLink {
             return Err(fault);
         }
         let on = self.link.generation();
-        let was_taken = |channel: &Channel| matches!(channel.phase, Phase::Live(at) if at == on);
         let is_missing = |channels: &mut Channels| {
             let missing = |name: &&Arc<str>| {
-                channels.all.get(&***name).is_some_and(|channel| !was_taken(channel))
+                channels.all.get(&***name).is_some_and(|channel| !channel.is_live(on))
             };
             let missing: Vec<_> = names.iter().filter(missing).cloned().collect();
             missing.iter().for_each(|name| _ = channels.want_again(name));
@@ -250,12 +248,8 @@ impl Duty for ChannelLink {
     fn heartbeat<'a>(&'a self, socket: &'a Socket) -> Greeted<'a> {
         Box::pin(async {
             // Do not use PING: a replica answers it too, and a subscriber of a replica would learn of releases too late.
-            match fault::answered(socket.ask(&cmd("HELLO")).await) {
-                Ok(hello) => Hello::read(&hello)?.accepted(&self.expected),
-                // A server that answers is alive, even if it says that it is busy or broken.
-                Err(Fault::Refused(_)) => Ok(()),
-                Err(fault) => Err(fault),
-            }
+            let answer = fault::answered(socket.ask(&cmd("HELLO")).await);
+            fault::alive(answer.and_then(|hello| Hello::read(&hello)?.accepted(&self.expected)))
         })
     }
 

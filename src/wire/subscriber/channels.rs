@@ -46,21 +46,26 @@ pub(super) enum Phase {
     Refused(Instant),
 }
 
+impl Channel {
+    /// Whether the server has acknowledged it on the connection of this generation.
+    pub(super) fn is_live(&self, generation: u64) -> bool {
+        matches!(self.phase, Phase::Live(on) if on == generation)
+    }
+}
+
 impl Channels {
     pub(super) fn join(&mut self, name: &str) -> Arc<str> {
-        if let Some((name, channel)) = self.all.get_key_value(name).map(|(n, c)| (n.clone(), c)) {
-            let again = matches!(channel.phase, Phase::Refused(at) if at.elapsed() > REFUSED_FOR);
-            let channel = self.all.get_mut(&name).expect("it was just found");
-            channel.subscribers += 1;
-            if again {
-                channel.phase = Phase::Wanted;
-                self.wanted.push_back(Arc::clone(&name));
-            }
+        let Some(channel) = self.all.get_mut(name) else {
+            let name: Arc<str> = name.into();
+            self.adopt(Arc::clone(&name), 1);
             return name;
+        };
+        channel.subscribers += 1;
+        if matches!(channel.phase, Phase::Refused(at) if at.elapsed() > REFUSED_FOR) {
+            self.want_again(name);
         }
-        let name: Arc<str> = name.into();
-        self.adopt(Arc::clone(&name), 1);
-        name
+        let (name, _) = self.all.get_key_value(name).expect("it was just found");
+        Arc::clone(name)
     }
 
     /// Whether the channel has just become idle, and is not in the queue of idle ones yet.
