@@ -685,6 +685,16 @@ pub(crate) mod tests {
         assert!(gone.tenure.debt().is_none());
     }
 
+    /// Its requests have failed, and then a message has granted it the lock.
+    #[test]
+    fn a_client_that_has_the_lock_is_not_failing() {
+        let permit = permit(&Arc::new(Table::default()));
+        let (entry, now) = (Arc::clone(permit.entry()), Instant::now());
+        entry.failed(now);
+        let _tenure = permit.begin(beginning(TenureId(1), (Lease::Watched, LEASE), now));
+        assert!(!entry.is_failing());
+    }
+
     #[test]
     fn a_tenure_ends_once() {
         let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);

@@ -78,6 +78,8 @@ impl Visit {
         change: impl FnOnce(&mut State, &mut After) -> bool,
     ) {
         let (has_left_line, was_lost) = self.entry.change(|state, after| {
+            // It may have been granted by a message, while requests fail.
+            state.failing = None;
             let has_left_line = change(state, after);
             (has_left_line, state.was_lost_since(sent.into()))
         });
