@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use redis::{Cmd, Pipeline, Value};
-use sha1_smol::Sha1;
 
 /// A script that the server caches.
 #[derive(Debug)]
@@ -132,7 +131,7 @@ fn spelled(dialect: Dialect, text: &'static str) -> Spelled {
         Dialect::Sharded => text.replace(PUBLISH, PUBLISH_SHARDED).into(),
         Dialect::Both => (BOTH.to_owned() + &text.replace(PUBLISH, PUBLISH_BOTH)).into(),
     };
-    let hash = Sha1::from(&*text).digest().to_string();
+    let hash = redis::Script::new(&text).get_hash().to_owned();
     (text, hash)
 }
 
