@@ -8,6 +8,7 @@ use crate::clock::{self, MILLI, SECOND};
 use crate::desk::mark_of;
 use crate::fleet::Fleet;
 use crate::plan::Plan;
+use crate::station::Station;
 
 pub struct Sessions {
     plan: Arc<Plan>,
@@ -46,16 +47,16 @@ impl Sessions {
             }
         }
         self.since = found;
-        self.judge(now);
+        self.judge(now, fleet.station());
     }
 
-    fn judge(&mut self, now: u64) {
+    fn judge(&mut self, now: u64, station: &mut Station) {
         for ((name, field), since) in &mut self.since {
             if now < *since + self.bound {
                 continue;
             }
             board::with(|board| board.judged("waits behind the dead"));
-            if now < self.settled + self.bound {
+            if now < self.settled + self.bound || !has_record(station, field) {
                 continue;
             }
             let what = format!("{field} of name {name}, since {:.3} s", *since as f64 / 1e9);
@@ -63,6 +64,17 @@ impl Sessions {
             *since = now + 60 * SECOND;
         }
     }
+}
+
+/// Whether a client has recorded that it has found this server in its present reign. If the process had died before the server was
+/// started anew, it never will, and its leases count.
+fn has_record(station: &mut Station, field: &str) -> bool {
+    let (client, _) = field.rsplit_once(':').unwrap_or((field, ""));
+    let records = station.list(&["KEYS", &format!("*session:{{{client}}}")]);
+    let Some(record) = records.first().and_then(|key| station.text(&["GET", key])) else {
+        return false;
+    };
+    station.text(&["INFO", "replication"]).is_some_and(|said| said.contains(&record))
 }
 
 /// Notes to whom the server does not listen.

@@ -120,6 +120,11 @@ impl Station {
         text(&self.execute(words)).and_then(|number| number.parse().ok()).unwrap_or(0)
     }
 
+    /// The text that a reply is.
+    pub fn text(&mut self, words: &[&str]) -> Option<String> {
+        text(&self.execute(words))
+    }
+
     /// The words of a reply that is a list.
     pub fn list(&mut self, words: &[&str]) -> Vec<String> {
         let Reply::Array(items) = self.execute(words) else { return Vec::new() };
@@ -129,7 +134,7 @@ impl Station {
 
 fn text(reply: &Reply) -> Option<String> {
     match reply {
-        Reply::Bulk(bytes) | Reply::Status(bytes) => {
+        Reply::Bulk(bytes) | Reply::Status(bytes) | Reply::Text(bytes) => {
             Some(String::from_utf8_lossy(bytes).into_owned())
         }
         _ => None,
