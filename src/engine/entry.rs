@@ -460,6 +460,16 @@ impl Entry {
     }
 }
 
+#[cfg(test)]
+impl Entry {
+    /// An entry that no table finds.
+    fn unlisted() -> Arc<Self> {
+        let keys =
+            Keys::new(crate::config::Layout::Native, crate::kinds::Kind::Lock, "a".to_owned());
+        Arc::new(Self::new(&Arc::default(), Arc::new(keys.unwrap())))
+    }
+}
+
 /// An entry is the waker of its contender.
 impl Wake for Entry {
     fn wake(self: Arc<Self>) {

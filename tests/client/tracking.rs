@@ -109,7 +109,7 @@ async fn all_holders_learn_at_once_that_the_server_was_emptied() {
 }
 
 #[tokio::test]
-async fn a_lock_is_watched_again_after_its_owner_has_nested() {
+async fn a_lock_is_watched_again_after_its_client_has_changed_the_key() {
     let (_server, admin, client) = server_and_client().await;
     let lock = client.reentrant_lock("a").owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
@@ -117,16 +117,6 @@ async fn a_lock_is_watched_again_after_its_owner_has_nested() {
     let inner = lock.lock().await.unwrap();
     watches(&admin, 1).await;
     inner.unlock().await.unwrap();
-    watches(&admin, 1).await;
-    admin.cmd::<i64>(&["DEL", &key("a")]).await;
-    is_lost_at_once(&outer).await;
-}
-
-#[tokio::test]
-async fn a_lock_is_watched_again_after_its_client_has_changed_the_key() {
-    let (_server, admin, client) = server_and_client().await;
-    let lock = client.reentrant_lock("a").owned_by(&Owner::new());
-    let outer = lock.lock().await.unwrap();
     watches(&admin, 1).await;
     outer.extend(Duration::from_secs(3600)).await.unwrap();
     watches(&admin, 1).await;

@@ -67,19 +67,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::Layout;
-    use crate::engine::entry::Table;
-    use crate::keys::Keys;
-    use crate::kinds::Kind;
-
-    fn entry() -> Arc<Entry> {
-        let keys = Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap();
-        Arc::new(Entry::new(&Arc::new(Table::default()), Arc::new(keys)))
-    }
 
     #[test]
     fn an_entry_keeps_its_earliest_alarm_until_it_rings() {
-        let (mut alarms, mut alarm, entry) = (Alarms::default(), Alarm::default(), entry());
+        let (mut alarms, mut alarm, entry) =
+            (Alarms::default(), Alarm::default(), Entry::unlisted());
         let at = |seconds| Instant::now() + Duration::from_secs(seconds);
         let (soon, late) = (at(1), at(9));
         alarms.set(soon, &mut alarm, &entry);
@@ -98,10 +90,10 @@ mod tests {
     #[test]
     fn alarms_of_entries_that_have_gone_do_not_pile_up() {
         let (mut alarms, now) = (Alarms::default(), Instant::now());
-        let stays = entry();
+        let stays = Entry::unlisted();
         alarms.set(now, &mut Alarm::default(), &stays);
         for _ in 0..1_000 {
-            alarms.set(now, &mut Alarm::default(), &entry());
+            alarms.set(now, &mut Alarm::default(), &Entry::unlisted());
             assert!(alarms.all.len() <= FEW + 1);
         }
         assert_eq!(alarms.ring(now).len(), 1);

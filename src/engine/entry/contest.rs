@@ -224,19 +224,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::Layout;
-    use crate::engine::entry::Table;
     use crate::error::Error;
-    use crate::keys::Keys;
-    use crate::kinds::Kind;
 
     /// A contest in its entry.
     struct Shared(Arc<Entry>);
 
     impl Default for Shared {
         fn default() -> Self {
-            let keys = Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap();
-            Self(Arc::new(Entry::new(&Arc::new(Table::default()), Arc::new(keys))))
+            Self(Entry::unlisted())
         }
     }
 
