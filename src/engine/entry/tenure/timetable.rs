@@ -119,14 +119,16 @@ impl Timetable {
         }
     }
 
-    /// The server does not watch the key of a tenure, or no more: this client has changed it. Has the watchdog ask for that soon.
+    /// This client has changed the key of a tenure, so the server watches it no more. Has the watchdog ask for that soon.
     pub(crate) fn watch_key_soon(&self, tenure: &Arc<Tenure>) {
         self.watch_key_after(tenure, WORTH_WATCHING);
     }
 
     /// The same, after a pause in which asking would be in vain.
     pub(crate) fn watch_key_after(&self, tenure: &Arc<Tenure>, pause: Duration) {
-        self.enter(tenure, tenure.watch_key_after(pause));
+        if tenure.keys.row.is_tracked() {
+            self.enter(tenure, tenure.watch_key_after(pause));
+        }
     }
 
     /// Waits for the next tenures that are due. The watchdog asks when it has handled the previous ones.
