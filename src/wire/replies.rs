@@ -1,4 +1,4 @@
-//! The replies of the scripts: an array with one or two items for each lock, or a single number.
+//! How replies are taken apart. That of a script is an array with one or two items for each lock, or a single number.
 
 use std::time::Duration;
 
