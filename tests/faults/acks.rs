@@ -498,30 +498,33 @@ async fn a_user_that_may_not_wait_or_count_is_told_so_at_once() {
 /// that is open.
 #[tokio::test]
 async fn in_a_cluster_each_primary_has_replicas_of_its_own() {
-    let cluster = Cluster::with_replicas().await;
-    let url = cluster.url();
-    let config = Config::default().watchdog_timeout(Duration::from_secs(6)).replicas(1);
-    let config =
-        config.response_timeout(Duration::from_millis(1500)).ack_timeout(ACK).max_park(LONG);
-    let (ours, theirs) = tokio::join!(client(&url, config.clone()), client(&url, config));
-    let latch = &cluster.names_at(0, "latch:", 1)[0];
-    let names = cluster.names_at(0, "kind:", 5);
-    soon(each_is_taken_and_waited_for((&ours, &theirs), &names, latch)).await;
+    judged(async || {
+        let cluster = Cluster::with_replicas().await;
+        let url = cluster.url();
+        let config = Config::default().watchdog_timeout(Duration::from_secs(6)).replicas(1);
+        let config =
+            config.response_timeout(Duration::from_millis(1500)).ack_timeout(ACK).max_park(LONG);
+        let (ours, theirs) = tokio::join!(client(&url, config.clone()), client(&url, config));
+        let latch = &cluster.names_at(0, "latch:", 1)[0];
+        let names = cluster.names_at(0, "kind:", 5);
+        soon(each_is_taken_and_waited_for((&ours, &theirs), &names, latch)).await;
 
-    let open = &cluster.names_at(0, "open:", 1)[0];
-    let guard = ours.lock(open).lock().await.expect("it is free");
-    assert_eq!(holders(&cluster.nodes[0], open).await, 1);
-    cluster.open(slot(open), 0, 1).await;
-    is_renewed(&guard).await;
-    soon(guard.unlock()).await.expect("it is ours");
+        let open = &cluster.names_at(0, "open:", 1)[0];
+        let guard = ours.lock(open).lock().await.expect("it is free");
+        assert_eq!(holders(&cluster.nodes[0], open).await, 1);
+        cluster.open(slot(open), 0, 1).await;
+        is_renewed(&guard).await;
+        soon(guard.unlock()).await.expect("it is ours");
 
-    // The replica of the first node falls silent: nothing is granted there, and all goes on elsewhere.
-    cluster.nodes[3].pause();
-    let [here, there] = [0, 1].map(|at| cluster.names_at(at, "short:", 1).remove(0));
-    is_unavailable(ours.lock(&here).try_lock().await, "0 of 1 replicas");
-    let elsewhere = ours.lock(&there).try_lock().await.expect("it has its replica");
-    elsewhere.expect("it is free").unlock().await.expect("it is ours");
-    let primary = cluster.admin(0).await;
-    let given_back = async || primary.hgetall(&key(&here)).await.is_empty();
-    eventually(SOON, "it is given back", given_back).await;
+        // The replica of the first node falls silent: nothing is granted there, and all goes on elsewhere.
+        cluster.nodes[3].pause();
+        let [here, there] = [0, 1].map(|at| cluster.names_at(at, "short:", 1).remove(0));
+        is_unavailable(ours.lock(&here).try_lock().await, "0 of 1 replicas");
+        let elsewhere = ours.lock(&there).try_lock().await.expect("it has its replica");
+        elsewhere.expect("it is free").unlock().await.expect("it is ours");
+        let primary = cluster.admin(0).await;
+        let given_back = async || primary.hgetall(&key(&here)).await.is_empty();
+        eventually(SOON, "it is given back", given_back).await;
+    })
+    .await;
 }

@@ -72,7 +72,7 @@ async fn given_up_waits_leave_no_memory_behind() {
     }
     let mut worker = Worker::start("churn::worker_that_gives_up", &[("URL", &server.url())]);
     let mut figures: Vec<(i64, i64)> = Vec::new();
-    for rounds in ["35", "60"] {
+    for rounds in ["35", "60", "60"] {
         worker.order(rounds).await;
         // Each round has its time: how long all of them take is a matter of the machine.
         let told = loop {
@@ -88,8 +88,13 @@ async fn given_up_waits_leave_no_memory_behind() {
         eventually(SOON, "no key and no channel of theirs is left", gone).await;
     }
     eprintln!("given up, resident kB: {figures:?}");
-    let [(before, warm), (after, last)] = figures[..] else { unreachable!("two figures") };
-    assert!(before > 20_000 && after - before > 40_000, "waits were given up: {figures:?}");
-    // The slope after the warm-up; 32 bytes for each wait would be 1,500 kB.
-    assert!(last - warm < 1_000, "{figures:?}");
+    assert!(figures[0].0 > 20_000, "waits were given up: {figures:?}");
+    let grown = figures.windows(2).map(|figures| {
+        let [(before, warm), (after, last)] = figures else { unreachable!("two figures") };
+        assert!(after - before > 40_000, "waits were given up: {figures:?}");
+        last - warm
+    });
+    // The slope after the warm-up; 32 bytes for each wait would be 1,500 kB each time. On a busy machine much is under way at once, and
+    // the memory for that stays: but it comes once.
+    assert!(grown.min() < Some(1_000), "{figures:?}");
 }
