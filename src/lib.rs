@@ -126,8 +126,12 @@ mod locks;
 mod guards;
 
 mod engine;
+
+mod core;
+
 mod wire;
 
+mod compact_instant;
 mod config;
 mod credentials;
 mod error;

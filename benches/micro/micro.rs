@@ -24,7 +24,7 @@ mod mutex;
     reason = "a module of the crate, of which this uses a part"
 )]
 mod slot;
-#[path = "../../src/engine/entry/tenure/wheel.rs"]
+#[path = "../../src/core/wheel.rs"]
 #[allow(
     dead_code,
     unused_imports,

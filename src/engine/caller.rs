@@ -25,11 +25,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::engine::core::{Engine, rules};
-use crate::engine::entry::{Contested, Entry, EntryPermit, Hold, InQueue, Ticket, Visit};
+use crate::core::queue::Ticket;
+use crate::core::waiting::Rules;
+use crate::engine::entry::{Contested, Entry, EntryPermit, Hold, InQueue, Visit};
 use crate::engine::grant::{Grant, Holder, Lease, Wish};
 use crate::engine::keep::until_given_back;
-use crate::engine::waiting::Rules;
+use crate::engine::shared::{Engine, rules};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::kinds::Holders;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use crate::engine::core::Engine;
+use crate::engine::shared::Engine;
 
 /// How often a client that drains looks whether it is idle.
 const LOOKS_APART: Duration = Duration::from_millis(10);

@@ -13,14 +13,14 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::config::Config;
-use crate::engine::core::{Core, Engine, Memory};
-use crate::engine::entry::tenure::Budget;
+use crate::core::budget::Budget;
 use crate::engine::grant::Loss;
 use crate::engine::keep;
 use crate::engine::listener::Listener;
 use crate::engine::outages::Outages;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::{Job, Outbox, Releaser};
+use crate::engine::shared::{Engine, Memory, Shared};
 use crate::engine::unpolled::look_out;
 use crate::engine::watchdog::Watchdog;
 use crate::error::{Error, Result};
@@ -124,7 +124,7 @@ impl Engine {
         let (commands, subscriber) = linked.map_err(Fault::into_outage)?;
 
         let waiters = Arc::<AtomicUsize>::default();
-        let engine = Self::new(Core {
+        let engine = Self::new(Shared {
             space,
             requests: Requests::new(&commands, orphans(memory.outbox.clone())),
             commands,

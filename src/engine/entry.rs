@@ -20,15 +20,12 @@
 //! and `entry/tenure.rs` is the tenure: one grant by Redis.
 
 mod alarms;
-mod behind;
 mod contest;
 mod gate;
 mod hold;
 mod holds;
 mod lookout;
 mod permit;
-mod queue;
-mod side_by_side;
 mod state;
 mod table;
 pub(crate) mod tenure;
@@ -41,10 +38,12 @@ use std::task::{Wake, Waker};
 
 use tokio::time::Instant;
 
-use crate::engine::compact_instant::CompactInstant;
+use crate::compact_instant::CompactInstant;
+use crate::core::queue::Look;
+use crate::core::side_by_side::SideBySide;
+use crate::core::waiting::{Event, Rules, Turns};
 use crate::engine::ghost::Ghost;
 use crate::engine::keep::Keep;
-use crate::engine::waiting::{Event, Rules, Turns};
 use crate::error::Result;
 use crate::keys::{Keys, TenureId};
 use crate::mutex::Mutex;
@@ -54,7 +53,6 @@ pub(crate) use alarms::Alarms;
 pub use hold::Hold;
 pub use holds::{Awaited, Held, Holds};
 pub(crate) use permit::{EntryPermit, Stay};
-pub(crate) use queue::{LOOKS, Look, Ticket};
 pub(crate) use table::Table;
 pub(crate) use tenure::{OwnerHolds, Tenure, Timetable};
 pub(crate) use visit::{InQueue, Visit};
@@ -62,7 +60,6 @@ pub(crate) use visit::{InQueue, Visit};
 use contest::Work;
 use gate::Gate;
 use permit::Seat;
-use side_by_side::SideBySide;
 use state::{After, State};
 use table::EntryKey;
 
@@ -217,7 +214,7 @@ impl Entry {
         self.gate.open();
     }
 
-    /// See [`Waiting::is_named`](crate::engine::waiting::Waiting::is_named). The gate has to be opened then.
+    /// See [`Waiting::is_named`](crate::core::waiting::Waiting::is_named). The gate has to be opened then.
     fn is_named(&self, now: Instant, event: Event, turns: &mut Turns, rules: Rules) {
         let mut state = self.state();
         state.waiting.iter_mut().for_each(|waiting| waiting.is_named(now, event, turns, rules));

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::core::waiting::{PushedGrant, Rules};
 use crate::engine::debts::Debt;
 use crate::keys::TenureId;
 use crate::owner::OwnerId;
@@ -58,18 +59,6 @@ pub(crate) enum Lease {
     Fixed(Duration),
 }
 
-/// The part of a lease that the holder must not count on. The clocks of two machines may differ in speed by 1 %, and
-/// Redis rounds to milliseconds. The allowance is that of the Redlock algorithm (redis.io, *Distributed locks with
-/// Redis*).
-fn drift(lease: Duration) -> Duration {
-    lease / 100 + Duration::from_millis(2)
-}
-
-/// Until when the client may believe a grant of this lease that it requested at `sent`.
-pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
-    sent + lease.saturating_sub(drift(lease))
-}
-
 /// A grant by Redis.
 #[derive(Debug, Clone)]
 pub(crate) struct Grant {
@@ -91,6 +80,26 @@ impl Grant {
     pub(crate) fn new(acquire: &Acquire, number: u64, awaited: bool, sent: Instant) -> Self {
         let Acquire { id, lease, ref debt, .. } = *acquire;
         Self { id, number, awaited, lease, sent, unconfirmed: None, debt: debt.clone() }
+    }
+
+    /// What a message grants. It lasts only as long as the sign of life until the whole `lease` is confirmed.
+    pub(crate) fn by_message(
+        pushed: PushedGrant,
+        rules: Rules,
+        lease: Duration,
+        debt: Debt,
+    ) -> Self {
+        let PushedGrant { id, number, signed } = pushed;
+        Self {
+            id,
+            number,
+            // The message does not say whether others stand in line.
+            awaited: true,
+            lease: rules.pushed_lease,
+            sent: signed,
+            unconfirmed: Some(lease),
+            debt,
+        }
     }
 }
 

@@ -14,10 +14,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::checked_lease;
 use crate::engine::caller::Patience;
-use crate::engine::core::{Engine, RETRY_PAUSE};
 use crate::engine::entry::{Hold, Tenure};
 use crate::engine::grant::{Ended, Lease};
 use crate::engine::releaser::{Job, Outcome};
+use crate::engine::shared::{Engine, RETRY_PAUSE};
 use crate::error::{Error, Result};
 use crate::pause::jittered;
 use crate::wire::{Fault, Renewal};

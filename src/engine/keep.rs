@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::compact_instant::CompactInstant;
+use crate::compact_instant::CompactInstant;
 use crate::mutex::Mutex;
 use crate::wire::Subscription;
 

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::engine::core::{Memory, rules};
+use crate::core::waiting::{Event, PushedGrant, Rules};
 use crate::engine::entry::{Entry, Tenure};
 use crate::engine::releaser::Job;
-use crate::engine::waiting::{Event, PushedGrant, Rules};
+use crate::engine::shared::{Memory, rules};
 use crate::keys::{Keys, Space, TenureId};
 use crate::kinds::Holders;
 use crate::meters;
@@ -250,12 +250,13 @@ mod tests {
 
     use super::*;
     use crate::config::{Config, Layout};
+    use crate::core::budget::Idle;
+    use crate::core::waiting::Next;
     use crate::engine::entry::Visit;
+    use crate::engine::entry::tenure::Due;
     use crate::engine::entry::tenure::tests::beginning;
-    use crate::engine::entry::tenure::{Due, Idle};
     use crate::engine::ghost::Ghost;
     use crate::engine::grant::{Beginning, Lease};
-    use crate::engine::waiting::Next;
     use crate::keys::Keys;
     use crate::kinds::Kind;
 

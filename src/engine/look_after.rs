@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use crate::engine::core::Engine;
 use crate::engine::entry::{EntryPermit, Stay, Tenure, Visit};
 use crate::engine::ghost::Ghost;
 use crate::engine::releaser::Job;
+use crate::engine::shared::Engine;
 use crate::error::{Error, Result};
 use crate::keys::{Keys, TenureId};
 

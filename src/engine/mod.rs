@@ -3,26 +3,25 @@
 //! | folder | what it is |
 //! |---|---|
 //! | `caller/` | a caller, from `lock().await` to its hold |
-//! | `waiting/` | what a contender knows of the line, and what it does next; its model |
 //! | `entry/` | one lock within the client: who waits for it, who is inside; what a user sees of that: `entry/holds.rs` |
 //! | `entry/tenure/` | one grant by Redis: its holders, its lease, its end, and when it needs attention |
 //! | `holding/` | a holder, from its hold to the unlock: it nests, extends, waits for a condition |
-//! | `watchdog/` | the task that renews |
+//! | `watchdog.rs` | the task that renews |
 //! | `releaser/` | the task that gives back in the background |
-//! | files | what all share: `core.rs`; what nobody needs any more: `look_after.rs`; the begin and end of a client: `connect.rs`, `close.rs`; messages: `listener.rs`; the other task: `unpolled.rs`; latches and conditions: `orders.rs`; whether an idle lock may be kept: `keep.rs`; words that folders share: `grant.rs`, `ghost.rs`, `debts.rs`, `owned.rs`, `secrets.rs`, `compact_instant.rs` |
+//! | files | what all share: `shared.rs`; what nobody needs any more: `look_after.rs`; the begin and end of a client: `connect.rs`, `close.rs`; messages: `listener.rs`; the other task: `unpolled.rs`; latches and conditions: `orders.rs`; whether an idle lock may be kept: `keep.rs`; words that folders share: `grant.rs`, `ghost.rs`, `debts.rs`, `owned.rs`, `secrets.rs` |
 //!
 //! | what happens | where |
 //! |---|---|
-//! | `lock().await` | `caller.rs`: it queues in its client (`entry/queue.rs`), asks (`caller/ask.rs`), waits (`caller/contend.rs` drives, `waiting.rs` decides what it does and how long it parks) |
+//! | `lock().await` | `caller.rs`: it queues in its client (`core/queue.rs`), asks (`caller/ask.rs`), waits (`caller/contend.rs` drives, `core/waiting.rs` decides what it does and how long it parks) |
 //! | an acquire gets no answer, or replicas do not acknowledge it | `caller/ask.rs` rides it out, and asks again under a new owner field (`Entry::ask`). `caller/attempt.rs` leaves a ghost. If it was a nested hold: `holding.rs` |
-//! | a waiter shows a sign of life | when: `waiting.rs`; sent: `caller/ask.rs`; its secret: `secrets.rs`. The server's half is `lua/line/acquire.lua` |
+//! | a waiter shows a sign of life | when: `core/waiting.rs`; sent: `caller/ask.rs`; its secret: `secrets.rs`. The server's half is `lua/line/acquire.lua` |
 //! | a message arrives | `listener.rs` finds whom it concerns. A message to all clients, or of Redisson, makes every contender on its channel ask: `hear_of_all` there |
-//! | a message is lost | `Waiting::next` in `waiting.rs` limits each park: `max_park`, `DEAF`, `ENDLESS`. In `entry/table.rs`, one far contender asks for all |
-//! | the lock is passed on within the client | `entry/tenure/hand_over.rs`, within the budget of `entry/tenure/hand_off_budget.rs`; side by side: `entry/side_by_side.rs` |
+//! | a message is lost | `Waiting::next` in `core/waiting.rs` limits each park: `max_park`, `DEAF`, `ENDLESS`. In `entry/table.rs`, one far contender asks for all |
+//! | the lock is passed on within the client | `entry/tenure/hand_over.rs`, within the budget of `core/budget.rs`; side by side: `core/side_by_side.rs` |
 //! | an idle lock is kept for the next caller | `keep.rs` says whether it may be; `left_with_permit` in `entry/tenure/hand_over.rs` decides when the holder leaves |
-//! | a lock is renewed, or lost | `watchdog.rs` renews many plain locks in one request, as `entry/tenure/renewal.rs` says; when: `watchdog/rhythm.rs`, `entry/tenure/timetable.rs`, `entry/tenure/wheel.rs`; `entry/tenure/loss.rs` ends it and tells the guards |
-//! | readers of one client join a read | who joins: `caller/pick_up.rs`; which read: `entry/side_by_side.rs`; `Tenure::join` in `entry/tenure/hand_over.rs` |
-//! | a waiting writer stops readers from joining | rule 4 of `entry/side_by_side.rs`; `Tenure::join`. The server's half is `readers_first()` in `lua/line/line.lua` |
+//! | a lock is renewed, or lost | `watchdog.rs` renews many plain locks in one request, as `entry/tenure/renewal.rs` says; when: `core/rhythm.rs`, `entry/tenure/timetable.rs`, `core/wheel.rs`; `entry/tenure/loss.rs` ends it and tells the guards |
+//! | readers of one client join a read | who joins: `caller/pick_up.rs`; which read: `core/side_by_side.rs`; `Tenure::join` in `entry/tenure/hand_over.rs` |
+//! | a waiting writer stops readers from joining | rule 4 of `core/side_by_side.rs`; `Tenure::join`. The server's half is `readers_first()` in `lua/line/line.lua` |
 //! | a holder nests, extends | `holding.rs`; the hold count: `entry/tenure/count_job.rs` |
 //! | a holder unlocks, a guard is dropped | `holding/unlock.rs` |
 //! | the log says that a server fails | `outages.rs`: the watchdog and `caller/ask.rs` report to it |
@@ -37,9 +36,7 @@
 
 mod caller;
 mod close;
-mod compact_instant;
 mod connect;
-mod core;
 mod debts;
 mod entry;
 mod ghost;
@@ -53,14 +50,14 @@ mod outages;
 mod owned;
 mod releaser;
 mod secrets;
+mod shared;
 mod unpolled;
-mod waiting;
 mod watchdog;
 
 pub(crate) use caller::{AcquireOptions, Caller, Keepers, Past, Patience, acquire_all};
-pub(crate) use core::{Engine, RETRY_PAUSE};
 pub use entry::{Awaited, Held, Hold, Holds};
 pub use grant::Ended;
 pub(crate) use grant::{Lease, Wish};
 pub use holding::Woken;
 pub(crate) use holding::{Notice, wait_at};
+pub(crate) use shared::{Engine, RETRY_PAUSE};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::engine::core::{Engine, RETRY_PAUSE};
+use crate::engine::shared::{Engine, RETRY_PAUSE};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::pause::jittered;

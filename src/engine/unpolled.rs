@@ -9,21 +9,22 @@ use tokio::task::coop::consume_budget;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::core::{Core, Engine};
-use crate::engine::entry::{Alarms, Entry, LOOKS, Look};
+use crate::core::queue::{LOOKS, Look};
+use crate::engine::entry::{Alarms, Entry};
+use crate::engine::shared::{Engine, Shared};
 
 /// The shortest pause between two looks: a busy runtime takes some time to poll a caller.
 const SHORTEST: Duration = Duration::from_millis(5);
 
 /// Looks until the client is gone. It does not keep the client alive.
-pub(crate) async fn look_out(engine: Weak<Core>, stop: CancellationToken) {
+pub(crate) async fn look_out(engine: Weak<Shared>, stop: CancellationToken) {
     stop.run_until_cancelled(look(engine)).await;
     // The end of this task closes the client. But a client that has no handle left may still owe releases, and its
     // watchdog still gives back what rests.
     stop.cancelled().await;
 }
 
-async fn look(engine: Weak<Core>) {
+async fn look(engine: Weak<Shared>) {
     let mut alarms = Alarms::default();
     loop {
         let Some((lookout, pause)) = Engine::of(&engine)

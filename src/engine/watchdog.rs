@@ -6,8 +6,6 @@
 //! 2. The watchdog believes the answer "gone" at once, even if the deadline is far away.
 //! 3. A tenure that has ended is not renewed again. `tenure.rs` decides whether it has ended, not this task.
 
-mod rhythm;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,14 +15,13 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::core::rhythm::Rhythm;
 use crate::engine::entry::Tenure;
 use crate::engine::entry::tenure::{Due, WATCH_AGAIN};
 use crate::engine::outages::Outages;
 use crate::engine::releaser::Outbox;
 use crate::meters;
 use crate::wire::{Commands, Fault, Node, Renewal, Session};
-
-pub(crate) use rhythm::Rhythm;
 
 /// The most locks in one renewal script. It blocks the server for about half a millisecond.
 const BATCH: usize = 128;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From top to bottom: a module may import what stands in its own line or below.
-const LAYERS: [&[&str]; 11] = [
+const LAYERS: [&[&str]; 12] = [
     &["lib"],
     &["blocking", "testing", "tower"],
     &["client", "operator"],
@@ -13,10 +13,12 @@ const LAYERS: [&[&str]; 11] = [
     &["locks"],
     &["guards"],
     &["engine"],
+    &["core"],
     &["wire"],
     &["keys"],
     &["kinds", "slot"],
     &[
+        "compact_instant",
         "config",
         "credentials",
         "error",
@@ -116,6 +118,41 @@ fn the_check_finds_an_import_upwards() {
     assert!(climbs("token.rs", "wire") && climbs("client.rs", "lib"));
     assert!(climbs("fleet/every.rs", "client") && !climbs("fleet/every.rs", "locks"));
     assert!(!climbs("engine/caller.rs", "engine") && !climbs("locks/lock.rs", "engine"));
+}
+
+/// What the code of the core must not name: whatever waits, locks, speaks to a server, or asks what time it is.
+const IMPURE: [&str; 8] = [
+    "async ",
+    ".await",
+    "std::sync",
+    "std::thread",
+    "crate::mutex",
+    "crate::wire",
+    "redis::",
+    "::now()",
+];
+
+/// Why a line of the core is not plain, if it is not. Of Tokio it may name the instant alone.
+fn is_impure(line: &str) -> bool {
+    let names_tokio = line.replace("tokio::time::Instant", "").contains("tokio");
+    names_tokio || IMPURE.iter().any(|word| line.contains(word))
+}
+
+#[test]
+fn the_core_does_no_io_and_locks_nothing_and_reads_no_clock() {
+    let core =
+        files("src/core", "rs").into_iter().filter(|(file, _)| !file.contains("model_check"));
+    let mut lines = 0;
+    for (file, text) in core {
+        for line in tested(&text).lines().filter(|line| !line.trim_start().starts_with("//")) {
+            assert!(!is_impure(line), "src/core/{file}: {line}");
+            lines += 1;
+        }
+    }
+    assert!(lines > 500, "the core is found");
+    for impure in ["use tokio::sync::Notify;", "let now = Instant::now();", "use std::sync::Arc;"] {
+        assert!(is_impure(impure));
+    }
 }
 
 /// The folders of `src/` at any depth. The modules of a folder may not import each other in a circle.

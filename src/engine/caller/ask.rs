@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::core::waiting::Event;
 use crate::engine::caller::Caller;
 use crate::engine::caller::attempt::{Attempt, attempt};
 use crate::engine::caller::known::Known;
 use crate::engine::caller::pick_up::Offer;
-use crate::engine::core::RETRY_PAUSE;
 use crate::engine::debts::Debt;
 use crate::engine::entry::{Entry, Hold, Visit};
 use crate::engine::outages::LONG_OUTAGE;
-use crate::engine::waiting::Event;
+use crate::engine::shared::RETRY_PAUSE;
 use crate::error::{Error, Result};
 use crate::keys::TenureId;
 use crate::kinds::Holders;

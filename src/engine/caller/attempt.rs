@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::engine::core::Engine;
+use crate::core::lifetime::deadline;
 use crate::engine::entry::Entry;
 use crate::engine::ghost::Ghost;
-use crate::engine::grant::{Grant, deadline};
+use crate::engine::grant::Grant;
 use crate::engine::releaser::Job;
+use crate::engine::shared::Engine;
 use crate::keys::{Keys, TenureId};
 use crate::kinds::Holders;
 use crate::wire::{Acquire, Acquired, Answer, Answered, Batch, Fault, Gathering};

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::core::waiting::{Event, Next, PushedGrant};
 use crate::engine::caller::Caller;
 use crate::engine::caller::ask::Short;
 use crate::engine::caller::attempt::Attempt;
 use crate::engine::caller::contender::Contender;
 use crate::engine::caller::pick_up::{Coming, Offer};
-use crate::engine::core::{Counted, Engine};
 use crate::engine::entry::{Entry, EntryPermit, Hold};
-use crate::engine::grant::Lease;
-use crate::engine::waiting::{Event, Next, PushedGrant};
+use crate::engine::grant::{Grant, Lease};
+use crate::engine::shared::{Counted, Engine};
 use crate::error::Result;
 use crate::wire::{Acquired, Subscription};
 
@@ -167,7 +167,7 @@ impl Caller {
         let debt = self.engine.debts.incur().map_err(|fault| fault.into_error(""))?;
         let rules = contender.entry().rules_of_line(self.rules());
         let lease = self.engine.lease(self.options.wish.lease);
-        self.begin(contender.granted(), grant.until_confirmed(rules, lease, debt))
+        self.begin(contender.granted(), Grant::by_message(grant, rules, lease, debt))
     }
 }
 

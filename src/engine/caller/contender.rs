@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::engine::core::Engine;
 use crate::engine::entry::{Entry, EntryPermit, Visit};
+use crate::engine::shared::Engine;
 use crate::error::Result;
 use crate::keys::Keys;
 

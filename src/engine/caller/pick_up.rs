@@ -6,9 +6,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::engine::caller::Caller;
-use crate::engine::core::Engine;
 use crate::engine::entry::tenure::{Ending, PickUp};
 use crate::engine::entry::{Entry, EntryPermit, Hold, Tenure, Visit};
+use crate::engine::shared::Engine;
 use crate::keys::TenureId;
 use crate::kinds::Holders;
 

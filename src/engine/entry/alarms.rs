@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
 
-use crate::engine::compact_instant::CompactInstant;
+use crate::compact_instant::CompactInstant;
 use crate::engine::entry::Entry;
 
 /// Alarms for so many entries may lie here after the entries have gone.

@@ -27,8 +27,8 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::time::Instant;
 
-use crate::engine::compact_instant::CompactInstant;
-use crate::engine::entry::queue::{LOOKS, Look};
+use crate::compact_instant::CompactInstant;
+use crate::core::queue::{LOOKS, Look};
 use crate::engine::entry::{Contested, Entry};
 
 /// The work of a contender.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::entry::queue::Ticket;
+use crate::core::queue::Ticket;
 use crate::engine::entry::tenure::Inner;
 use crate::engine::entry::{Entry, Tenure, Visit};
 use crate::engine::grant::Beginning;

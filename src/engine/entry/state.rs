@@ -11,16 +11,16 @@ use std::task::Waker;
 
 use tokio::time::Instant;
 
-use crate::engine::compact_instant::CompactInstant;
+use crate::compact_instant::CompactInstant;
+use crate::core::behind::Behind;
+use crate::core::queue::{Queue, Ticket};
+use crate::core::side_by_side::SideBySide;
+use crate::core::waiting::{Event, Rules, Waiting};
 use crate::engine::entry::Tenure;
 use crate::engine::entry::alarms::Alarm;
-use crate::engine::entry::behind::Behind;
 use crate::engine::entry::contest::Contest;
-use crate::engine::entry::queue::{Queue, Ticket};
-use crate::engine::entry::side_by_side::SideBySide;
 use crate::engine::ghost::Ghost;
 use crate::engine::keep::Keep;
-use crate::engine::waiting::{Event, Rules, Waiting};
 use crate::keys::TenureId;
 use crate::wire::Manner;
 

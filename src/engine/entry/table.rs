@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dashmap::DashMap;
 use tokio::time::Instant;
 
+use crate::compact_instant::CompactInstant;
 use crate::config::Layout;
-use crate::engine::compact_instant::CompactInstant;
+use crate::core::waiting::{Event, Rules, Turns};
 use crate::engine::entry::lookout::Lookout;
 use crate::engine::entry::tenure::Ending;
 use crate::engine::entry::{Awaited, Entry, Tenure, Visit};
-use crate::engine::waiting::{Event, Rules, Turns};
 use crate::error::{Error, Result};
 use crate::keys::{Keys, TenureId, ids_of};
 use crate::kinds::{Holders, Kind};
@@ -444,7 +444,7 @@ mod tests {
 
     use super::*;
     use crate::config::Layout;
-    use crate::engine::waiting::{Event, Next, Rules, Waiting};
+    use crate::core::waiting::{Event, Next, Rules, Waiting};
 
     fn keys(layout: Layout, kind: Kind) -> Arc<Keys> {
         Arc::new(Keys::new(layout, kind, "a".to_owned()).unwrap())

@@ -12,15 +12,12 @@
 
 mod count_job;
 mod ending;
-mod hand_off_budget;
 mod hand_over;
-mod lifetime;
 mod loss;
 mod owner_holds;
 mod renewal;
 mod session;
 mod timetable;
-mod wheel;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard, Weak};
@@ -29,7 +26,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::engine::compact_instant::CompactInstant;
+use crate::compact_instant::CompactInstant;
+use crate::core::lifetime::Lifetime;
+use crate::core::wheel::TimerSlot;
 use crate::engine::debts::Debt;
 use crate::engine::entry::{Held, Stay};
 use crate::engine::grant::{Beginning, Ended, Holder, Lease};
@@ -42,16 +41,13 @@ use crate::token::FencingToken;
 use crate::wire::Session;
 
 pub(crate) use ending::Ending;
-pub(crate) use hand_off_budget::{Budget, Idle};
 pub(crate) use hand_over::{Left, PickUp};
 pub(crate) use owner_holds::{At, OwnerHolds};
 pub(crate) use renewal::{Due, WATCH_AGAIN};
 pub(crate) use timetable::Timetable;
 
 use count_job::Telling;
-use lifetime::Lifetime;
 use renewal::WORTH_WATCHING;
-use wheel::TimerSlot;
 
 /// One grant by Redis to this client.
 pub(crate) struct Tenure {
@@ -139,7 +135,13 @@ impl Tenure {
             shared_read: None,
             inner: Weak::new(),
             since: now.into(),
-            lifetime: Lifetime::new(&grant, is_watched, renew_at, now),
+            lifetime: Lifetime::new(
+                (grant.sent, grant.lease),
+                grant.unconfirmed,
+                is_watched,
+                renew_at,
+                now,
+            ),
             session,
             doubted: None,
             checked: None,
@@ -422,10 +424,11 @@ pub(crate) mod tests {
     use super::renewal::CHECKS_APART;
     use super::*;
     use crate::config::Layout;
+    use crate::core::budget::{Budget, Idle};
+    use crate::core::lifetime::deadline;
     use crate::engine::debts::Debts;
-    use crate::engine::entry::tenure::hand_off_budget::{Budget, Idle};
     use crate::engine::entry::{Entry, EntryPermit, Hold, Stay, Table, Visit};
-    use crate::engine::grant::{Grant, Loss, Wish, deadline};
+    use crate::engine::grant::{Grant, Loss, Wish};
     use crate::kinds::Kind;
 
     /// With this budget, no tenure is handed on.

@@ -9,12 +9,12 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::task::coop::poll_proceed;
 use tokio::time::Instant;
 
+use crate::core::queue::Ticket;
+use crate::core::waiting::{Next, Rules};
 use crate::engine::entry::contest::{self, Part, Work};
-use crate::engine::entry::queue::Ticket;
 use crate::engine::entry::state::{After, Forsaken, State};
 use crate::engine::entry::{Contested, Entry, EntryPermit, Seat, Stay, Tenure};
 use crate::engine::grant::{Beginning, Grant, Lease};
-use crate::engine::waiting::{Next, Rules};
 use crate::error::Result;
 use crate::keys::TenureId;
 use crate::kinds::Holders;

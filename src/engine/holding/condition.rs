@@ -19,11 +19,11 @@ use futures_util::future::try_join;
 use tokio::time::Instant;
 
 use crate::engine::caller::{AcquireOptions, Caller, Keepers, LinedUp, Past, Patience, stand_by};
-use crate::engine::core::Engine;
 use crate::engine::entry::Hold;
 use crate::engine::entry::tenure::Left;
 use crate::engine::grant::Holder;
 use crate::engine::releaser::Job;
+use crate::engine::shared::Engine;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::pause::in_time;

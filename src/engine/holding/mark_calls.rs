@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::engine::core::{Engine, RETRY_PAUSE};
 use crate::engine::entry::Hold;
+use crate::engine::shared::{Engine, RETRY_PAUSE};
 use crate::error::Result;
 use crate::keys::Keys;
 use crate::pause::jittered;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::engine::core::Engine;
 use crate::engine::entry::tenure::{At, Ending, Left};
 use crate::engine::entry::{EntryPermit, Hold, OwnerHolds, Stay, Tenure};
 use crate::engine::grant::Loss;
 use crate::engine::holding::UnansweredCount;
 use crate::engine::releaser::{FirstAttempt, Job, Outcome};
+use crate::engine::shared::Engine;
 use crate::error::{Error, Result};
 use crate::pause::within;
 use crate::token::FencingToken;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::engine::compact_instant::CompactInstant;
+use crate::compact_instant::CompactInstant;
+use crate::core::wheel::TimerSlot;
 use crate::engine::debts::Debt;
 use crate::engine::entry::Stay;
-use crate::engine::entry::tenure::wheel::TimerSlot;
 use crate::engine::entry::tenure::{State, Tenure};
 use crate::engine::grant::Ended;
 use crate::keys::{Keys, TenureId};

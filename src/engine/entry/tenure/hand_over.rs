@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::engine::compact_instant::CompactInstant;
-use crate::engine::entry::tenure::hand_off_budget::Budget;
+use crate::compact_instant::CompactInstant;
+use crate::core::budget::Budget;
 use crate::engine::entry::tenure::{Ending, State, Tenure};
 use crate::engine::entry::{EntryPermit, Stay, Visit};
 use crate::engine::grant::{Holder, Lease};

@@ -3,7 +3,7 @@
 
 use std::sync::MutexGuard;
 
-use crate::engine::compact_instant::CompactInstant;
+use crate::compact_instant::CompactInstant;
 use crate::engine::entry::Stay;
 use crate::engine::entry::tenure::{Ending, State, Tenure};
 use crate::engine::grant::{Ended, Loss};

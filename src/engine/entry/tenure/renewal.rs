@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::compact_instant::CompactInstant;
-use crate::engine::entry::tenure::hand_off_budget::Idle;
-use crate::engine::entry::tenure::wheel::TimerSlot;
+use crate::compact_instant::CompactInstant;
+use crate::core::budget::Idle;
+use crate::core::wheel::TimerSlot;
 use crate::engine::entry::tenure::{Ending, State, Tenure};
 use crate::engine::grant::Lease;
 

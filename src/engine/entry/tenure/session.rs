@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::compact_instant::CompactInstant;
+use crate::compact_instant::CompactInstant;
+use crate::core::lifetime::deadline;
 use crate::engine::entry::tenure::{State, Tenure};
-use crate::engine::grant::deadline;
 
 impl Tenure {
     /// Whether its client has connected anew since the last request by which it counts: it has to be renewed.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::engine::entry::tenure::hand_off_budget::Idle;
+use crate::core::budget::Idle;
+use crate::core::wheel::Wheel;
 use crate::engine::entry::tenure::renewal::{WATCH_AGAIN, WORTH_WATCHING};
-use crate::engine::entry::tenure::wheel::Wheel;
 use crate::engine::entry::tenure::{Ending, State, Tenure};
 use crate::mutex::Mutex;
 use crate::pause::sleep_until_if;

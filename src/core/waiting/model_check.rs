@@ -1,5 +1,5 @@
 //! Small worlds, searched exhaustively: every order of events that a few clients, their messages and some faults can
-//! produce, with the real [`Waiting`](crate::engine::waiting::Waiting) in each contender and a model of the scripts for the
+//! produce, with the real [`Waiting`](crate::core::waiting::Waiting) in each contender and a model of the scripts for the
 //! server.
 //!
 //! 1. Time passes in ticks, three to a `waiter_ttl`. Within a tick, everything in flight arrives, in any order: a
@@ -743,8 +743,8 @@ fn told(field: Field) -> String {
 }
 
 mod tests {
-    use crate::engine::waiting::model_check::search::search;
-    use crate::engine::waiting::model_check::*;
+    use crate::core::waiting::model_check::search::search;
+    use crate::core::waiting::model_check::*;
 
     const TERMS: Terms = Terms {
         window: 2,

@@ -1,9 +1,9 @@
 //! A client that keeps idle locks: what `keep.rs`, `outbox.rs` and `tenure/hand_over.rs` do, in the same order of steps. It
 //! does each step by itself: a message, a request, or a holder that leaves may come between any two of them.
 
-use crate::engine::waiting::model_check::client::{Client, Driver, Ears, Stage, Tenure};
-use crate::engine::waiting::model_check::request::Request;
-use crate::engine::waiting::model_check::{Mutation, STRAY, TTL, Terms, Verdict, World};
+use crate::core::waiting::model_check::client::{Client, Driver, Ears, Stage, Tenure};
+use crate::core::waiting::model_check::request::Request;
+use crate::core::waiting::model_check::{Mutation, STRAY, TTL, Terms, Verdict, World};
 
 impl Client {
     /// Whether messages reach it, as far as it knows.

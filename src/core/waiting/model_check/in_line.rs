@@ -1,10 +1,10 @@
-//! A client that hands a fair lock on to its caller right behind in the line: what `entry/behind.rs`, `unlock.rs` and
+//! A client that hands a fair lock on to its caller right behind in the line: what `behind.rs`, `unlock.rs` and
 //! `caller/contend.rs` do. Each caller has an entry of its own.
 
-use crate::engine::waiting::model_check::behind::Behind;
-use crate::engine::waiting::model_check::client::{Client, Driver, Spot, Stage, Tenure, number};
-use crate::engine::waiting::model_check::server::{Field, Terms, Waiter};
-use crate::engine::waiting::model_check::{Action, Mutation, Setting, Verdict, World, told};
+use crate::core::waiting::model_check::behind::Behind;
+use crate::core::waiting::model_check::client::{Client, Driver, Spot, Stage, Tenure, number};
+use crate::core::waiting::model_check::server::{Field, Terms, Waiter};
+use crate::core::waiting::model_check::{Action, Mutation, Setting, Verdict, World, told};
 
 /// For how many ticks a tenure is left to the next caller.
 const PICKUP: i8 = 1;

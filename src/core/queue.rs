@@ -21,7 +21,7 @@ use std::task::{Poll, Waker};
 
 use tokio::time::Instant;
 
-use crate::engine::compact_instant::CompactInstant;
+use crate::compact_instant::CompactInstant;
 use crate::error::{Error, Result};
 
 /// How many looks of the lookout a called caller has before it is silent. Together they take one `pickup_timeout`, or

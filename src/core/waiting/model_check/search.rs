@@ -7,10 +7,10 @@ use std::hash::{Hash, Hasher};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::engine::waiting::model_check::client::{Clock, Stage};
-use crate::engine::waiting::model_check::request::Request;
-use crate::engine::waiting::model_check::server::{Field, Word};
-use crate::engine::waiting::model_check::{Action, Setting, World, called, told};
+use crate::core::waiting::model_check::client::{Clock, Stage};
+use crate::core::waiting::model_check::request::Request;
+use crate::core::waiting::model_check::server::{Field, Word};
+use crate::core::waiting::model_check::{Action, Setting, World, called, told};
 
 /// The result of a search.
 pub(crate) struct Found {

@@ -13,8 +13,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Layout};
+use crate::core::budget::Budget;
+use crate::core::rhythm::Rhythm;
+use crate::core::waiting::Rules;
 use crate::engine::debts::Debts;
-use crate::engine::entry::tenure::Budget;
 use crate::engine::entry::{Entry, EntryPermit, Hold, Holds, Table, Tenure, Timetable, Visit};
 use crate::engine::grant::{Beginning, Grant, Holder, Lease};
 use crate::engine::keep::Tried;
@@ -22,8 +24,6 @@ use crate::engine::outages::Outages;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::{Job, Outbox};
 use crate::engine::secrets::Secrets;
-use crate::engine::waiting::Rules;
-use crate::engine::watchdog::Rhythm;
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Space, TenureId};
 use crate::kinds::{Holders, Kind};
@@ -39,18 +39,18 @@ pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// A reference to the state of a client. A handle has one, and shares it with its guards and with the work of its callers.
 /// So threads that lock with different handles do not contend for a count.
 #[derive(Clone)]
-pub(crate) struct Engine(Arc<Core>);
+pub(crate) struct Engine(Arc<Shared>);
 
 impl Deref for Engine {
-    type Target = Core;
+    type Target = Shared;
 
-    fn deref(&self) -> &Core {
+    fn deref(&self) -> &Shared {
         &self.0
     }
 }
 
 /// The state that the handles of one client share.
-pub(crate) struct Core {
+pub(crate) struct Shared {
     pub(crate) memory: Arc<Memory>,
     pub(crate) space: Space,
     pub(crate) commands: Commands,
@@ -71,7 +71,7 @@ pub(crate) struct Core {
     pub(crate) runtime: Handle,
 }
 
-impl Deref for Core {
+impl Deref for Shared {
     type Target = Memory;
 
     fn deref(&self) -> &Memory {
@@ -116,8 +116,8 @@ impl Memory {
 }
 
 impl Engine {
-    pub(crate) fn new(core: Core) -> Self {
-        Self(Arc::new(core))
+    pub(crate) fn new(shared: Shared) -> Self {
+        Self(Arc::new(shared))
     }
 
     /// A reference for another handle.
@@ -130,12 +130,12 @@ impl Engine {
     }
 
     /// A reference that does not keep the client alive.
-    pub(crate) fn weak(&self) -> Weak<Core> {
+    pub(crate) fn weak(&self) -> Weak<Shared> {
         Arc::downgrade(&self.0)
     }
 
     /// See [`weak`](Self::weak).
-    pub(crate) fn of(weak: &Weak<Core>) -> Option<Self> {
+    pub(crate) fn of(weak: &Weak<Shared>) -> Option<Self> {
         weak.upgrade().map(Self)
     }
 
@@ -354,7 +354,7 @@ impl Drop for Counted<'_> {
 }
 
 /// Once no handles and guards are left, the releaser finishes its releases, and the tasks end.
-impl Drop for Core {
+impl Drop for Shared {
     fn drop(&mut self) {
         if !self.config.keep.is_zero() {
             self.table.plain().iter().for_each(|entry| self.outbox.give_back_kept(entry));

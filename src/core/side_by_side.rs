@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::entry::queue::Callers;
+use crate::core::queue::Callers;
 use crate::keys::TenureId;
 
 /// The tenures inside one entry.

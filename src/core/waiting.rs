@@ -20,9 +20,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::debts::Debt;
-use crate::engine::grant::{Grant, deadline};
-use crate::engine::waiting::pace::Pace;
+use crate::core::lifetime::deadline;
+use crate::core::waiting::pace::Pace;
 use crate::keys::TenureId;
 
 pub(crate) use pace::Turns;
@@ -73,21 +72,6 @@ pub(crate) struct PushedGrant {
 }
 
 impl PushedGrant {
-    /// The grant, which lasts only as long as the sign of life until the whole `lease` is confirmed.
-    pub(crate) fn until_confirmed(self, rules: Rules, lease: Duration, debt: Debt) -> Grant {
-        let Self { id, number, signed } = self;
-        Grant {
-            id,
-            number,
-            // The message does not say whether others stand in line.
-            awaited: true,
-            lease: rules.pushed_lease,
-            sent: signed,
-            unconfirmed: Some(lease),
-            debt,
-        }
-    }
-
     /// A holder with less time left would have to confirm the grant at once. Then the contender may just as well ask.
     fn is_worth_taking(self, now: Instant, rules: Rules) -> bool {
         deadline(self.signed, rules.pushed_lease) > now + rules.pushed_lease / 3

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::grant::deadline;
-use crate::engine::waiting::model_check::behind::Behind;
-use crate::engine::waiting::model_check::keeping::Keeping;
-use crate::engine::waiting::model_check::request::{Answer, Request, tick_request};
-use crate::engine::waiting::model_check::server::{
+use crate::core::lifetime::deadline;
+use crate::core::waiting::model_check::behind::Behind;
+use crate::core::waiting::model_check::keeping::Keeping;
+use crate::core::waiting::model_check::request::{Answer, Request, tick_request};
+use crate::core::waiting::model_check::server::{
     AcquireOptions, Call, Field, Ids, Reply, Terms, Word,
 };
-use crate::engine::waiting::model_check::{Action, Mutation, PARK, TTL};
-use crate::engine::waiting::pace::Pace;
-use crate::engine::waiting::{Event, Next, PushedGrant, Rules, SIGNS, Waiting};
+use crate::core::waiting::model_check::{Action, Mutation, PARK, TTL};
+use crate::core::waiting::pace::Pace;
+use crate::core::waiting::{Event, Next, PushedGrant, Rules, SIGNS, Waiting};
 use crate::keys::TenureId;
 
 /// A tick, and the rules in ticks.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::config::Config;
-use crate::engine::entry::tenure::Idle;
+use crate::core::budget::Idle;
 use crate::keys::Keys;
 use crate::kinds::Holders;
 use crate::pause::jittered;

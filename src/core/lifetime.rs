@@ -11,9 +11,20 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::compact_instant::CompactInstant;
-use crate::engine::entry::tenure::hand_off_budget::Budget;
-use crate::engine::grant::{Grant, deadline};
+use crate::compact_instant::CompactInstant;
+use crate::core::budget::Budget;
+
+/// The part of a lease that the holder must not count on. The clocks of two machines may differ in speed by 1 %, and
+/// Redis rounds to milliseconds. The allowance is that of the Redlock algorithm (redis.io, *Distributed locks with
+/// Redis*).
+fn drift(lease: Duration) -> Duration {
+    lease / 100 + Duration::from_millis(2)
+}
+
+/// Until when the client may believe a grant of this lease that it requested at `sent`.
+pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
+    sent + lease.saturating_sub(drift(lease))
+}
 
 /// How long a tenure lasts.
 pub(crate) struct Lifetime {
@@ -33,8 +44,15 @@ pub(crate) struct Lifetime {
 }
 
 impl Lifetime {
-    pub(crate) fn new(grant: &Grant, watched: bool, renew_at: Instant, now: Instant) -> Self {
-        let Grant { sent, lease, unconfirmed, .. } = *grant;
+    /// A grant of this lease, which was requested at `sent`. `unconfirmed`: the lease that the watchdog has to ask for soon, since a
+    /// message granted it.
+    pub(crate) fn new(
+        (sent, lease): (Instant, Duration),
+        unconfirmed: Option<Duration>,
+        watched: bool,
+        renew_at: Instant,
+        now: Instant,
+    ) -> Self {
         let whole = unconfirmed.map_or(sent, |whole| now + whole);
         let confirm_at = unconfirmed.map_or(renew_at, |_| sent + lease / 3);
         Self {

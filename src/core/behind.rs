@@ -7,7 +7,7 @@ use crate::keys::TenureId;
 
 /// What a caller knows of the one right behind it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Behind {
+pub(crate) enum Behind {
     /// Nobody is known.
     #[default]
     Nobody,
@@ -21,12 +21,12 @@ pub(super) enum Behind {
 }
 
 impl Behind {
-    pub(super) fn get(self) -> Option<TenureId> {
+    pub(crate) fn get(self) -> Option<TenureId> {
         if let Self::Caller(id) = self { Some(id) } else { None }
     }
 
     /// This caller has lined up right behind.
-    pub(super) fn set(&mut self, id: TenureId) {
+    pub(crate) fn set(&mut self, id: TenureId) {
         if *self == Self::Nobody {
             *self = Self::Caller(id);
         }

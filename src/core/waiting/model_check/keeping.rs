@@ -1,6 +1,6 @@
 //! What a client that keeps idle locks knows beyond its tenure.
 
-use crate::engine::waiting::model_check::request::Request;
+use crate::core::waiting::model_check::request::Request;
 
 /// What the client knows beyond its tenure.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

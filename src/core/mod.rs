@@ -1,0 +1,22 @@
+//! What decides, as plain values: no I/O, no locks, no tasks, and time is an argument. The engine puts these values into what it
+//! knows of a lock (`engine/entry/state.rs`, `engine/entry/tenure.rs`), tells them what has happened, and does what they say.
+//!
+//! | value | what it decides |
+//! |---|---|
+//! | [`queue`] | which caller of a client comes next, and which of them do not come |
+//! | [`waiting`] | what a contender does next, and for how long it parks; its model is searched exhaustively |
+//! | [`side_by_side`] | which readers and permits of a client share a tenure |
+//! | [`behind`] | which caller of a fair lock gets it from the one before |
+//! | [`budget`] | how often and for how long a client may hand a lock on |
+//! | [`lifetime`] | until when a client believes in a tenure, and when it renews it |
+//! | [`rhythm`] | when the watchdog renews, so that renewals share requests |
+//! | [`wheel`] | which tenures are due |
+
+pub(crate) mod behind;
+pub(crate) mod budget;
+pub(crate) mod lifetime;
+pub(crate) mod queue;
+pub(crate) mod rhythm;
+pub(crate) mod side_by_side;
+pub(crate) mod waiting;
+pub(crate) mod wheel;
