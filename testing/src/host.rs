@@ -7,7 +7,7 @@ use std::time::Duration;
 use parklock::operator::{Part, part_of, within};
 use parklock_simulated_server::{Batch, Conn, Server, Version};
 
-use crate::stream::Near;
+use crate::near::Near;
 
 /// The server's time when it starts, in microseconds since the Unix epoch. It is the same in each test.
 const EPOCH: u64 = 1_700_000_000_000_000;

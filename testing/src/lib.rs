@@ -27,6 +27,7 @@
 //! finds no replica.
 
 mod host;
+mod near;
 mod port;
 mod process;
 mod redis;

@@ -1,49 +1,14 @@
 //! The client's end of a connection.
 
-use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use parklock_simulated_server::Conn;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::near::Near;
 use crate::process::Process;
-
-/// What has arrived for the client.
-#[derive(Debug, Default)]
-struct Inbox {
-    bytes: VecDeque<u8>,
-    reader: Option<Waker>,
-    /// The server's side has ended.
-    ended: bool,
-}
-
-/// The server's handle of a client's end.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Near(Arc<Mutex<Inbox>>);
-
-impl Near {
-    fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn deliver(&self, bytes: &[u8]) {
-        self.inbox().bytes.extend(bytes);
-        self.wake();
-    }
-
-    pub(crate) fn end(&self) {
-        self.inbox().ended = true;
-        self.wake();
-    }
-
-    fn wake(&self) {
-        let reader = self.inbox().reader.take();
-        reader.into_iter().for_each(Waker::wake);
-    }
-}
 
 /// A connection to the server.
 #[derive(Debug)]

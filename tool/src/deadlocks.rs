@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::inventory::{Inventory, Lock, client_of};
-use crate::table::printable;
+use crate::text::printable;
 
 /// A client waits for a lock that another client holds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

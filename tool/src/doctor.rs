@@ -17,7 +17,7 @@ use crate::inventory::scan;
 use crate::moment::on_the_wall;
 use crate::servers::{Info, Missing, Server};
 use crate::span::short;
-use crate::table::{counted, printable};
+use crate::text::{counted, printable};
 use crate::{exit, output, servers};
 
 /// How many round trips the doctor measures.

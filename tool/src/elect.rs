@@ -7,14 +7,14 @@ use std::time::Duration;
 use crate::args::Elect;
 use crate::phase::Outcome;
 use crate::supervisor::Supervisor;
-use crate::{exit, voice};
+use crate::{exit, stderr};
 
 /// The pause before another campaign while Redis is away.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) fn elect(asked: &Elect, arguments: &[OsString]) -> u8 {
     lead(asked, arguments).unwrap_or_else(|error| {
-        voice::fail(exit::BROKEN, &error.to_string());
+        stderr::fail(exit::BROKEN, &error.to_string());
         exit::BROKEN
     })
 }

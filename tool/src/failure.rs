@@ -1,12 +1,15 @@
 //! Why a question to a server has no answer, and the exit code for it.
 
 use std::fmt;
+use std::time::Duration;
 
 use parklock::operator;
 use redis::{ErrorKind, RedisError};
 
 use crate::exit;
-use crate::servers::ANSWERING;
+
+/// How long a server has for an answer.
+pub(crate) const ANSWERING: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {

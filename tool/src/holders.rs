@@ -11,7 +11,7 @@ use crate::args::Lock;
 use crate::failure::Failure;
 use crate::inventory::Inventory;
 use crate::servers;
-use crate::table::printable;
+use crate::text::printable;
 
 /// How long a message waits for the names.
 const PATIENCE: Duration = Duration::from_secs(5);

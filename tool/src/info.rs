@@ -6,7 +6,7 @@ use crate::args::Info;
 use crate::failure::Failure;
 use crate::inventory::{Inventory, Lock};
 use crate::span::short;
-use crate::table::{counted, printable};
+use crate::text::{counted, printable};
 use crate::{exit, output, servers};
 
 /// How many waiters `info` shows.

@@ -24,16 +24,12 @@ use crate::failure::Failure;
 use crate::servers::{Server, time, value};
 use crate::span::short;
 
-pub(crate) use lock::{Holder, Lock, Waiter};
+pub(crate) use lock::{FullName, Holder, Lock, Waiter};
 pub(crate) use scan::scan;
-
-/// A namespace, if there is one, and a name in it.
-pub(crate) type FullName = (Option<String>, String);
 
 /// How many names one pipeline asks about.
 const BATCH: usize = 128;
-/// How many holders of one lock the tool reads.
-pub(crate) const MOST_HOLDERS: usize = 200;
+
 /// What the servers know.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {

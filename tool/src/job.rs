@@ -12,7 +12,7 @@ use nix::unistd::{Pid, getpid};
 use crate::launch::{self, Launch};
 use crate::signals::{self, Who};
 use crate::terminal::Terminal;
-use crate::{exit, voice};
+use crate::{exit, stderr};
 
 /// The program that runs now, even if a newer one has been installed in its place.
 pub(crate) const OURSELVES: &str = "/proc/self/exe";
@@ -44,7 +44,7 @@ impl Job {
         terminal: Option<Terminal>,
     ) -> io::Result<Self> {
         let launch =
-            Launch { if_orphaned, supervisor: getpid(), fails_in_json: voice::fails_in_json() };
+            Launch { if_orphaned, supervisor: getpid(), fails_in_json: stderr::fails_in_json() };
         let mut process = Command::new(OURSELVES);
         process.arg0("parklock").arg(launch::STAGE).args(launch.words()).args(command);
         process.envs(variables.iter().map(|(name, value)| (name, value))).process_group(0);

@@ -17,7 +17,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
 
 use crate::signals::{await_go, hear_all_but};
-use crate::{exit, voice};
+use crate::{exit, stderr};
 
 /// The first argument of a process that does this step.
 pub(crate) const STAGE: &str = "--launch";
@@ -68,15 +68,15 @@ impl Launch {
 pub(crate) fn launch(words: &[OsString]) -> u8 {
     let Some((launch, [program, arguments @ ..])) = Launch::read(words) else { return exit::USAGE };
     if launch.fails_in_json {
-        voice::fail_in_json();
+        stderr::fail_in_json();
     }
     if let Err(error) = launch.prepare() {
-        voice::fail(exit::BROKEN, &format!("could not start the command: {error}"));
+        stderr::fail(exit::BROKEN, &format!("could not start the command: {error}"));
         return exit::BROKEN;
     }
     let error = Command::new(program).args(arguments).exec();
     let is_missing = error.kind() == ErrorKind::NotFound;
     let code = if is_missing { exit::NOT_FOUND } else { exit::NOT_EXECUTABLE };
-    voice::fail(code, &format!("{}: {error}", program.display()));
+    stderr::fail(code, &format!("{}: {error}", program.display()));
     code
 }

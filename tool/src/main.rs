@@ -35,9 +35,11 @@ mod run;
 mod servers;
 mod signals;
 mod span;
+mod stderr;
 mod supervisor;
 mod table;
 mod terminal;
+mod text;
 mod top;
 mod unlock;
 mod voice;
@@ -53,7 +55,7 @@ use serde_json::json;
 
 use crate::args::{Cli, Command, Server};
 use crate::failure::Failure;
-use crate::table::printable;
+use crate::text::printable;
 use crate::voice::Voice;
 
 fn main() -> ExitCode {
@@ -73,7 +75,7 @@ fn main() -> ExitCode {
 fn parsed(arguments: &[OsString]) -> Result<Cli, u8> {
     let named = std::iter::once(OsString::from("parklock")).chain(arguments.iter().cloned());
     if arguments.iter().take_while(|word| *word != "--").any(|word| word == "--json") {
-        voice::fail_in_json();
+        stderr::fail_in_json();
     }
     Cli::try_parse_from(named).map_err(|error| hinted(error, arguments)).map_err(
         |error| match error.kind() {
@@ -81,8 +83,8 @@ fn parsed(arguments: &[OsString]) -> Result<Cli, u8> {
                 let _ = error.print();
                 exit::OK
             }
-            _ if voice::fails_in_json() => {
-                voice::fail(exit::USAGE, error.to_string().trim_end());
+            _ if stderr::fails_in_json() => {
+                stderr::fail(exit::USAGE, error.to_string().trim_end());
                 exit::USAGE
             }
             _ => {
@@ -149,7 +151,7 @@ fn obey(command: Command, arguments: &[OsString]) -> u8 {
 fn answer(work: impl Future<Output = Result<u8, Failure>>, server: &Server) -> u8 {
     let answered = on_runtime(work).unwrap_or_else(Ok);
     answered.unwrap_or_else(|failure| {
-        voice::fail(failure.code, &server.explained(failure.code, &failure.why));
+        stderr::fail(failure.code, &server.explained(failure.code, &failure.why));
         failure.code
     })
 }
@@ -171,7 +173,7 @@ fn on_runtime<T>(work: impl Future<Output = T>) -> Result<T, u8> {
     match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => Ok(runtime.block_on(work)),
         Err(error) => {
-            voice::fail(exit::BROKEN, &error.to_string());
+            stderr::fail(exit::BROKEN, &error.to_string());
             Err(exit::BROKEN)
         }
     }

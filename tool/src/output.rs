@@ -3,12 +3,12 @@
 use std::io::{self, ErrorKind, Write};
 use std::process;
 
-use crate::{exit, voice};
+use crate::{exit, stderr};
 
 /// Prints a text. If it cannot be written, the tool ends: nobody may take what there is for the whole.
 pub(crate) fn put(text: &str) {
     if let Err(error) = write(text) {
-        voice::fail(exit::BROKEN, &unwritten(&error));
+        stderr::fail(exit::BROKEN, &unwritten(&error));
         process::exit(i32::from(exit::BROKEN));
     }
 }

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::args::Cli;
-use crate::{exit, output, voice};
+use crate::{exit, output, stderr};
 
 pub(crate) fn completions(shell: Shell) -> u8 {
     let mut text = Vec::new();
@@ -27,7 +27,7 @@ pub(crate) fn manual(folder: Option<&Path>) -> u8 {
     match written {
         Ok(()) => exit::OK,
         Err(error) => {
-            voice::fail(exit::BROKEN, &error.to_string());
+            stderr::fail(exit::BROKEN, &error.to_string());
             exit::BROKEN
         }
     }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use crate::args::Run;
 use crate::phase::Outcome;
 use crate::supervisor::Supervisor;
-use crate::{exit, voice};
+use crate::{exit, stderr};
 
 pub(crate) fn run(asked: &Run, arguments: &[OsString]) -> u8 {
     let held = Supervisor::new(&asked.lock, &asked.work, arguments)
@@ -14,7 +14,7 @@ pub(crate) fn run(asked: &Run, arguments: &[OsString]) -> u8 {
         Ok(Outcome::Code(code) | Outcome::Failed(code)) => code,
         Ok(Outcome::Lost) => exit::LOST,
         Err(error) => {
-            voice::fail(exit::BROKEN, &error.to_string());
+            stderr::fail(exit::BROKEN, &error.to_string());
             exit::BROKEN
         }
     }

@@ -15,11 +15,10 @@ use redis::{
 };
 
 use crate::args::{Realm, TlsFiles};
-use crate::failure::Failure;
-use crate::{exit, voice};
+use crate::failure::{ANSWERING, Failure};
+use crate::{exit, stderr};
 
 const CONNECTING: Duration = Duration::from_secs(10);
-pub(crate) const ANSWERING: Duration = Duration::from_secs(10);
 
 /// A server that has locks: a primary.
 #[derive(Debug, Clone)]
@@ -215,7 +214,7 @@ impl Reached {
     pub(crate) fn complain(&self) {
         self.missing
             .iter()
-            .for_each(|missing| voice::fail(missing.failure.code, &missing.failure.why));
+            .for_each(|missing| stderr::fail(missing.failure.code, &missing.failure.why));
     }
 
     /// The failure of the first server that does not answer, if there is one.

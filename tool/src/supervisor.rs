@@ -25,8 +25,8 @@ use crate::link::Link;
 use crate::moment::Moment;
 use crate::phase::{Next, Outcome, Phase, Running};
 use crate::signals::{self, Signals, Who, ends, forgets_children};
-use crate::table::printable;
 use crate::terminal::Terminal;
+use crate::text::printable;
 use crate::voice::{NOT_THERE, Voice};
 use crate::words::{Order, Told};
 

@@ -2,6 +2,7 @@
 
 use crate::inventory::{Inventory, Lock};
 use crate::span;
+use crate::text::printable;
 
 const COLUMNS: [&str; 7] = ["NAME", "KIND", "HOLDER", "COUNT", "TTL", "WAITING", "TOKEN"];
 
@@ -35,21 +36,6 @@ fn holder(lock: &Lock, inventory: &Inventory) -> String {
     }
 }
 
-/// A name as printable text. It may contain any character, and must neither control the terminal nor change the order
-/// of what it shows.
-pub(crate) fn printable(name: &str) -> String {
-    let steers =
-        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    name.chars()
-        .flat_map(|c| if steers(c) { c.escape_default().collect() } else { vec![c] })
-        .collect()
-}
-
-/// So many of these.
-pub(crate) fn counted(count: u64, one: &str) -> String {
-    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
-}
-
 /// The rows under their headings, in columns as wide as their contents.
 pub(crate) fn text(columns: &[&str], rows: &[Row]) -> String {
     let heads: Row = columns.iter().map(|head| (*head).to_owned()).collect();
@@ -75,11 +61,5 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0].find("KIND"), lines[1].find("lock"));
         assert!(lines.iter().all(|line| !line.ends_with(' ')));
-    }
-
-    #[test]
-    fn a_name_does_not_steer_the_terminal() {
-        assert_eq!(printable("a\u{1b}[2J"), "a\\u{1b}[2J");
-        assert_eq!(printable("a\u{202e}b\u{2066}"), "a\\u{202e}b\\u{2066}");
     }
 }

@@ -20,7 +20,7 @@ use crate::inventory::{Inventory, Lock, Partial};
 use crate::servers::{Reached, Server};
 use crate::span::short;
 use crate::top::search::Search;
-use crate::{deadlocks, exit, info, list, output, servers, table};
+use crate::{deadlocks, exit, info, list, output, servers, table, text};
 
 /// How often `top` checks for pressed keys.
 const KEYS: Duration = Duration::from_millis(50);
@@ -162,8 +162,7 @@ impl View {
             [one] => one.address.clone(),
             several => format!("{} primaries", several.len()),
         };
-        let title =
-            if pattern == "*" { of } else { format!("{of}, {}", table::printable(pattern)) };
+        let title = if pattern == "*" { of } else { format!("{of}, {}", text::printable(pattern)) };
         Self {
             title,
             inventory: Inventory::default(),
@@ -279,7 +278,7 @@ impl View {
             }
         }
         let gray = Style::new().fg(Color::DarkGray);
-        let wanted = table::printable(&self.wanted);
+        let wanted = text::printable(&self.wanted);
         let keys = match (self.is_typing, wanted.is_empty()) {
             (true, _) => format!("names with: {wanted}_  Enter done  Esc all"),
             (false, false) => format!("names with: {wanted}  / another text  Esc all"),

@@ -9,8 +9,8 @@ use crate::args::Unlock;
 use crate::failure::Failure;
 use crate::holders::Holders;
 use crate::inventory::{Holder, Inventory, Lock};
-use crate::table::printable;
-use crate::voice::complain;
+use crate::stderr::complain;
+use crate::text::printable;
 use crate::{exit, output, servers};
 
 /// How long connecting may take.

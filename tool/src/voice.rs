@@ -1,8 +1,7 @@
 //! The tool's own messages. They go to stderr only, since stdin and stdout belong to the command.
 
 use std::future::pending;
-use std::io::{self, IsTerminal, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -10,7 +9,8 @@ use tokio::time::sleep;
 
 use crate::args::Lock;
 use crate::holders::{self, Holders};
-use crate::table::printable;
+use crate::stderr::{complain, print};
+use crate::text::printable;
 
 /// How long the tool waits for a lock before it says for whom.
 const A_WHILE: Duration = Duration::from_secs(2);
@@ -106,35 +106,4 @@ impl Voice {
         line["text"] = text.into();
         print(&line.to_string());
     }
-}
-
-/// Whether a failure is JSON, as the answer was to be. Any part of the tool may fail, so this is one for the process.
-static FAILS_IN_JSON: AtomicBool = AtomicBool::new(false);
-
-/// From now on, failures are JSON.
-pub(crate) fn fail_in_json() {
-    FAILS_IN_JSON.store(true, Ordering::Relaxed);
-}
-
-pub(crate) fn fails_in_json() -> bool {
-    FAILS_IN_JSON.load(Ordering::Relaxed)
-}
-
-/// Prints on stderr what has failed, and the exit code for it.
-pub(crate) fn fail(code: u8, text: &str) {
-    if fails_in_json() {
-        print(&json!({ "event": "failed", "code": code, "text": text }).to_string());
-    } else {
-        complain(text);
-    }
-}
-
-/// Prints this on stderr.
-pub(crate) fn complain(text: &str) {
-    print(&format!("parklock: {text}"));
-}
-
-/// Prints a line. If stderr is closed, the command continues all the same.
-fn print(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
 }

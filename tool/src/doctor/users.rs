@@ -6,7 +6,7 @@ use super::Finding;
 use crate::args::Realm;
 use crate::failure::Failure;
 use crate::servers::Server;
-use crate::table::printable;
+use crate::text::printable;
 
 /// How many users the doctor names.
 const NAMED: usize = 3;

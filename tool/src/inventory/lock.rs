@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
-use crate::inventory::FullName;
 use crate::servers::Server;
+
+/// A namespace, if there is one, and a name in it.
+pub(crate) type FullName = (Option<String>, String);
+
+/// How many holders of one lock the tool reads.
+pub(crate) const MOST_HOLDERS: usize = 200;
 
 /// What the tool knows of one lock.
 #[derive(Debug, Clone, Default, PartialEq)]

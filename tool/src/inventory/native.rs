@@ -8,9 +8,8 @@ use parklock::operator::{self, Namespaces, Part, Place};
 use redis::{Value, pipe};
 
 use crate::failure::Failure;
-use crate::inventory::lock::{Holder, Lock, Waiter, millis};
+use crate::inventory::lock::{FullName, Holder, Lock, MOST_HOLDERS, Waiter, millis};
 use crate::inventory::scan::{pairs, scan, scored};
-use crate::inventory::{FullName, MOST_HOLDERS};
 use crate::servers::{Server, needed, time, value};
 
 /// The score of a lock's first member is the part in use minus this number. See lua/line/zset.lua.

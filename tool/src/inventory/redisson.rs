@@ -9,9 +9,8 @@ use redis::{Value, pipe};
 
 use crate::failure::Failure;
 use crate::inventory::glob::fits;
-use crate::inventory::lock::{Holder, Lock, millis};
+use crate::inventory::lock::{FullName, Holder, Lock, MOST_HOLDERS, millis};
 use crate::inventory::scan::{pairs, scan, scored};
-use crate::inventory::{FullName, MOST_HOLDERS};
 use crate::servers::{Server, needed, value};
 
 /// How many fields of a hash the tool reads to see whether they are owners. Another program's hash may be large.
