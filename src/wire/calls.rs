@@ -294,9 +294,9 @@ impl Connection<'_> {
             true => write_releases(words, floor, common, slice::from_ref(release)),
             false => write_leave(words, floor, common, release),
         };
-        self.call_then(release_script(&release), release, fill, move |release, reply, _| {
+        self.call_then(release_script(&release), release, fill, move |release, reply, peer| {
             let outcome = match is_batched {
-                true => reply.and_then(alone),
+                true => reply.and_then(alone).inspect_err(|fault| peer.heed(fault)),
                 false => found(reply),
             };
             then(match outcome {

@@ -16,6 +16,7 @@ use crate::wire::address::Hello;
 use crate::wire::destination::Destination;
 use crate::wire::fault::{self, Fault};
 use crate::wire::link::{Duty, Generations, Greeted, Link, LinkTask};
+use crate::wire::replies::word;
 use crate::wire::sentinels::Sentinels;
 use crate::wire::socket::Socket;
 
@@ -97,13 +98,51 @@ impl Duty for Ear {
     }
 
     fn hear(&self, _: u64, push: PushInfo) {
-        let (PushKind::Message, [_, Value::BulkString(message)]) = (push.kind, &*push.data) else {
+        let (PushKind::Message, [channel, Value::BulkString(message)]) = (push.kind, &*push.data)
+        else {
             return;
         };
-        // "<service> <old address> <new address>", or "master <service> <old address>".
-        let mut words = message.split(|byte| *byte == b' ').take(2);
-        if words.any(|word| word == self.0.service().as_bytes()) {
+        // "master <service> <old address>", or "<service> <old address> <new address>". A service may be called "master".
+        let place = if word(channel) == Some(PROMOTED) { 1 } else { 0 };
+        let mut words = message.split(|byte| *byte == b' ');
+        if words.nth(place) == Some(self.0.service().as_bytes()) {
             self.0.doubted.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::wire::target::Watched;
+
+    #[test]
+    fn a_message_about_another_service_is_not_heeded() {
+        for (service, channel, message, is_ours) in [
+            ("mine", SWITCHED, "mine 10.0.0.1 6379 10.0.0.2 6379", true),
+            ("mine", SWITCHED, "other 10.0.0.1 6379 10.0.0.2 6379", false),
+            ("mine", SWITCHED, "mine-too 10.0.0.1 6379 10.0.0.2 6379", false),
+            ("mine", PROMOTED, "master mine 10.0.0.1 6379", true),
+            ("mine", PROMOTED, "master other 10.0.0.1 6379", false),
+            ("master", SWITCHED, "master 10.0.0.1 6379 10.0.0.2 6379", true),
+            ("master", PROMOTED, "master master 10.0.0.1 6379", true),
+            ("master", PROMOTED, "master other 10.0.0.1 6379", false),
+            ("10.0.0.1", SWITCHED, "other 10.0.0.1 6379 10.0.0.2 6379", false),
+        ] {
+            let watched = Watched {
+                sentinels: vec!["redis://10.0.0.9:26379".to_owned()],
+                service: service.to_owned(),
+                primary: "redis://10.0.0.9".to_owned(),
+            };
+            let sentinels = Arc::new(Sentinels::new(watched, &Config::default()).unwrap());
+            let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+            let data = vec![text(channel), text(message)];
+            Ear(Arc::clone(&sentinels)).hear(1, PushInfo { kind: PushKind::Message, data });
+            let is_heeded = sentinels.doubted.notified().now_or_never().is_some();
+            assert_eq!(is_heeded, is_ours, "{service:?} hears {channel} {message:?}");
         }
     }
 }

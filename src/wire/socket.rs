@@ -450,8 +450,11 @@ impl Reader {
         } else if self.end == self.buffer.len() {
             self.buffer.copy_within(self.begin.., 0);
             (self.begin, self.end) = (0, self.end - self.begin);
+            if self.end == resp::LONGEST {
+                return Poll::Ready(Err(Broken::Garbage("it is too long".to_owned())));
+            }
             if self.end * 2 > self.buffer.len() {
-                self.buffer.resize(self.buffer.len() * 2, 0);
+                self.buffer.resize((self.buffer.len() * 2).min(resp::LONGEST), 0);
             }
         }
         let mut space = ReadBuf::new(&mut self.buffer[self.end..]);
@@ -827,6 +830,20 @@ mod tests {
             assert!(socket.ask(&one).await.is_err());
             assert!(socket.0.shared.requests.lock().unanswered.is_empty());
         }
+    }
+
+    #[test]
+    fn an_answer_without_an_end_breaks_the_connection_before_it_takes_all_memory() {
+        let mut reader = Reader::new(Box::new(tokio::io::repeat(b'x')));
+        let mut context = Context::from_waker(Waker::noop());
+        let ended = loop {
+            let (filled, length) = (reader.poll_fill(&mut context), reader.buffer.len());
+            assert!(length <= resp::LONGEST, "{length} bytes are kept");
+            if let Poll::Ready(Err(broken)) = filled {
+                break broken;
+            }
+        };
+        assert!(matches!(ended, Broken::Garbage(_)), "{ended:?}");
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use parklock::{Client, Error};
 
 use super::roles::*;
-use crate::common::{Server, eventually};
+use crate::common::{Class, Server, eventually};
 use crate::scene::*;
 
 /// F17: a primary becomes a replica under clients whose connections stay open.
@@ -78,6 +78,27 @@ async fn an_unlock_on_a_demoted_primary_is_repeated_until_it_is_one_again() {
 
     soon(unlock).await.unwrap().unwrap();
     assert!(is_free(&admin, "a").await);
+}
+
+/// F17: an unlock meets a server that has just been demoted, and is the first request that does.
+#[tokio::test]
+async fn a_client_leaves_a_server_that_has_refused_its_unlock_as_a_replica() {
+    let scene = Scene::new().await;
+    // So no other answer tells the client of it, and none that is late.
+    let config = patient().watchdog_timeout(LONG * 4).response_timeout(LONG);
+    let client = scene.client(config).await;
+    let guard = client.lock("a").lock().await.unwrap();
+    let repeated = scene.proxy.script("release").nth(2).hold_request();
+
+    demote(&scene.admin).await;
+    let unlock = tokio::spawn(guard.unlock());
+    let leaves = async || scene.proxy.connections(Class::Command) == 0;
+    eventually(SOON, "the client leaves its connection", leaves).await;
+    promote(&scene.admin).await;
+
+    repeated.lift();
+    soon(unlock).await.unwrap().unwrap();
+    scene.is_clean().await;
 }
 
 /// F18: a primary becomes a replica of one that knows nothing, and its clients stay connected.

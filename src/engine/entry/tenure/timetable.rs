@@ -1,6 +1,6 @@
 //! The timetable: when the watchdog has to look at which tenure. It is the wheel with a clock.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use crate::core::budget::Idle;
 use crate::core::wheel::Wheel;
 use crate::engine::entry::tenure::renewal::{WATCH_AGAIN, WORTH_WATCHING};
 use crate::engine::entry::tenure::{Ending, State, Tenure};
+use crate::keys::TenureId;
 use crate::mutex::Mutex;
 use crate::pause::sleep_until_if;
 
@@ -29,8 +30,9 @@ struct Plan {
     wheel: Wheel<Arc<Tenure>>,
     /// The tenures that the watchdog got last. Until it asks for more, it may not have handled all of them.
     in_hand: Vec<Arc<Tenure>>,
-    /// Tenures to look at now, without waiting for the next tick.
-    urgent: Vec<Arc<Tenure>>,
+    /// Tenures to look at now, without waiting for the next tick. Each is there once, however many messages doubt it: who may
+    /// publish decides how many these are.
+    urgent: BTreeMap<TenureId, Arc<Tenure>>,
     /// The tick at which the watchdog looks next: never after the first tenure is due. If that tenure leaves, this tick
     /// stays: otherwise a lock that is taken and released repeatedly would wake the watchdog each time.
     look_at: Option<u64>,
@@ -42,7 +44,7 @@ impl Timetable {
         let plan = Plan {
             wheel: Wheel::new(),
             in_hand: Vec::new(),
-            urgent: Vec::new(),
+            urgent: BTreeMap::new(),
             look_at: None,
             closed: false,
         };
@@ -104,7 +106,7 @@ impl Timetable {
         }
         let mut plan = self.plan.lock();
         if !plan.closed {
-            plan.urgent.push(Arc::clone(tenure));
+            plan.urgent.insert(tenure.id, Arc::clone(tenure));
             drop(plan);
             self.earlier.notify_one();
         }
@@ -141,7 +143,7 @@ impl Timetable {
         loop {
             {
                 let mut plan = self.plan.lock();
-                let urgent = std::mem::take(&mut plan.urgent);
+                let urgent: Vec<_> = std::mem::take(&mut plan.urgent).into_values().collect();
                 if !urgent.is_empty() {
                     plan.in_hand.clone_from(&urgent);
                     return urgent;
@@ -197,7 +199,7 @@ impl Timetable {
         plan.closed = true;
         let mut all = plan.wheel.drain();
         all.append(&mut plan.in_hand);
-        all.append(&mut plan.urgent);
+        all.extend(std::mem::take(&mut plan.urgent).into_values());
         all
     }
 
@@ -304,6 +306,17 @@ mod tests {
         timetable.alarm(&tenure);
         let next = tokio::time::timeout(A_WHILE, timetable.next()).await;
         assert!(next.is_err(), "it looks no more");
+    }
+
+    /// Whoever may publish can send thousands of messages before the watchdog has its turn.
+    #[tokio::test(start_paused = true)]
+    async fn a_tenure_that_many_messages_doubt_is_in_the_list_once() {
+        let timetable = Timetable::new(Instant::now());
+        let tenure = begun().1.tenure;
+        for _ in 0..1_000 {
+            timetable.hasten(&tenure);
+        }
+        assert_eq!(timetable.next().await.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
