@@ -116,7 +116,7 @@ impl Socket {
     /// Sends an AUTH. Returns its answer; `None` if there is none: behind other answers, Redis from 7.2 on does not send the
     /// refusal (redis/redis#15640). Without the HELLO, each request would then get the answer of the next one.
     pub(crate) async fn log_in(&self, auth: &Cmd) -> Result<Option<Value>, Broken> {
-        let answers = self.ask_before_hello(|bytes| auth.write_packed_command(bytes)).await?;
+        let answers = self.ask_before_hello(|bytes| auth.write_packed_command(bytes), 1).await?;
         Ok(answers.into_iter().next())
     }
 
@@ -146,7 +146,7 @@ impl Socket {
         let write = |bytes: &mut Vec<u8>| {
             pipe.cmd_iter().for_each(|cmd| cmd.write_packed_command(bytes));
         };
-        let answers = self.ask_before_hello(write).await?;
+        let answers = self.ask_before_hello(write, pipe.len()).await?;
         let error = |answer| match answer {
             Value::ServerError(error) => Some(error),
             _ => None,
@@ -161,17 +161,18 @@ impl Socket {
         Ok(self.ask_for_pushes(&pipe).await?.into_iter().next())
     }
 
-    /// Sends commands that may have fewer answers than they are, and a HELLO behind them, in one piece. Any user may send that, and
+    /// Sends so many commands, which may have fewer answers, and a HELLO behind them, in one piece. Any user may send that, and
     /// its answer is the only map: what comes before it answers the commands, and by then the server has carried them out.
     async fn ask_before_hello(
         &self,
         commands: impl Fn(&mut Vec<u8>) + Sync,
+        most: usize,
     ) -> Result<Vec<Value>, Broken> {
         let write = |bytes: &mut Vec<u8>| {
             commands(bytes);
             redis::cmd("HELLO").write_packed_command(bytes);
         };
-        let mut answers = self.0.shared.ask(&write, Until::Map).await?;
+        let mut answers = self.0.shared.ask(&write, Until::Map { most }).await?;
         answers.pop();
         Ok(answers)
     }
@@ -245,16 +246,27 @@ pub(crate) type Then = Box<dyn FnOnce(Result<Vec<Value>, Broken>) + Send>;
 #[derive(Clone, Copy)]
 enum Until {
     Count(usize),
-    /// Those up to the first map.
-    Map,
+    /// Those up to the first map, and at most so many before it.
+    Map {
+        most: usize,
+    },
 }
 
 impl Request {
     fn is_answered(&self) -> bool {
         match self.until {
             Until::Count(count) => self.answers.len() >= count,
-            Until::Map => matches!(self.answers.last(), Some(Value::Map(_))),
+            Until::Map { .. } => self.ends_in_map(),
         }
+    }
+
+    fn ends_in_map(&self) -> bool {
+        matches!(self.answers.last(), Some(Value::Map(_)))
+    }
+
+    /// Whether the map does not come: a server could fill the memory with other answers.
+    fn has_too_many(&self) -> bool {
+        matches!(self.until, Until::Map { most } if self.answers.len() > most && !self.ends_in_map())
     }
 }
 
@@ -265,6 +277,9 @@ impl Requests {
             return Err(Broken::Garbage("it answers no request".to_owned()));
         };
         first.answers.push(value);
+        if first.has_too_many() {
+            return Err(Broken::Garbage("it answers more than was asked".to_owned()));
+        }
         Ok(if first.is_answered() { self.unanswered.pop_front() } else { None })
     }
 
@@ -330,7 +345,7 @@ impl Shared {
         let due = Instant::now() + self.patience;
         let answers = match until {
             Until::Count(count) => Vec::with_capacity(count),
-            Until::Map => Vec::new(),
+            Until::Map { .. } => Vec::new(),
         };
         let request = Request { due, until, answers, caller: Some(caller) };
         requests.unanswered.push_back(request);
@@ -807,6 +822,18 @@ mod tests {
             assert_eq!(logged_in.unwrap().is_some(), !answer.is_empty(), "{answer}");
             assert_eq!(next.unwrap(), word("next"));
         }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_answers_more_than_was_asked_is_left_before_it_fills_the_memory() {
+        let mut auth = cmd("AUTH");
+        auth.arg("wrong");
+        let (socket, mut server, _) = connected(1024);
+        let (logged_in, ()) = tokio::join!(socket.log_in(&auth), async {
+            server.next().await.unwrap();
+            server.say("+OK\r\n+OK\r\n").await;
+        });
+        assert!(matches!(logged_in, Err(Broken::Garbage(_))), "{logged_in:?}");
     }
 
     #[tokio::test]
