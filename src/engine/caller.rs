@@ -115,7 +115,7 @@ impl Caller {
         }
         // A nested request does not queue behind other callers of this client: they may be waiting for its owner.
         let visit = self.engine.visit(keys, permits, self.options.waits_alone(keys))?;
-        if visit.entry.has_seats() || visit.entry.may_keep() {
+        if visit.entry.has_seats() || self.keeps(&visit.entry) {
             // Do this while nothing is held: a caller that gets the lock again and again without asking the server has to
             // let other tasks run.
             tokio::task::coop::consume_budget().await;
@@ -265,11 +265,9 @@ impl Caller {
     /// Waits for the permit within this client. The caller stays counted as a waiter. If it were counted again, a
     /// newcomer could take its slot in between, and the limit would reject a caller that has waited all along.
     fn queue<'a>(&'a self, visit: &'a Visit, ticket: Ticket) -> Queued<'a> {
-        let queued = Queued {
-            engine: &self.engine,
-            waiting: Some(visit.wait_as(ticket.came(self.started))),
-        };
-        if let Some(tenure) = visit.entry.tenure()
+        let (waiting, tenure) = visit.wait_as(ticket.came(self.started));
+        let queued = Queued { engine: &self.engine, waiting: Some(waiting) };
+        if let Some(tenure) = tenure
             && tenure.note_waiter(OwnerId::current())
         {
             // It is held now, so it was held since this caller came: no need to read the clock in each turn.

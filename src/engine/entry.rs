@@ -306,9 +306,9 @@ impl Entry {
         }
     }
 
-    /// The client must not keep the tenure that it has or is about to get. Returns `false` if it keeps no locks.
+    /// See [`State::forbid_keeping`].
     pub(crate) fn forbid_keeping(&self) -> bool {
-        self.state().keep.as_mut().map(|keep| keep.is_allowed = false).is_some()
+        self.state().forbid_keeping()
     }
 
     /// See [`State::may_keep`].
@@ -410,9 +410,9 @@ impl Entry {
         self.state().failing.get_or_insert(now.into()).instant()
     }
 
-    /// See [`State::answered`].
-    pub(crate) fn answered(&self, is_grant: bool, has_place: bool) -> Vec<Ghost> {
-        self.state().answered(is_grant, has_place)
+    /// See [`State::granted_nothing`].
+    pub(crate) fn granted_nothing(&self, has_place: bool) -> Vec<Ghost> {
+        self.state().granted_nothing(has_place)
     }
 
     pub(crate) fn is_failing(&self) -> bool {
@@ -424,11 +424,9 @@ impl Entry {
         self.state().elsewhere = true;
     }
 
-    /// See [`State::stop_contending`]. Returns the ghosts that were held back.
-    pub(crate) fn stop_contending(&self) -> Vec<Ghost> {
-        let mut state = self.state();
-        state.stop_contending();
-        state.take_held_back()
+    /// See [`State::has_it`].
+    pub(crate) fn has_it(&self) -> Vec<Ghost> {
+        self.state().has_it()
     }
 
     /// Whether the lock is known to be taken: by a caller of this client, or by whatever makes its contender wait.

@@ -138,7 +138,6 @@ fn begin_all(
 ) -> Result<AllOrNone> {
     let begun =
         contenders.into_iter().zip(grants).zip(wanted).map(|((contender, grant), (_, lease))| {
-            engine.give_back_former(contender.entry().answered(true, false));
             let wish = Wish { owner: None, lease: *lease, permits: 1 };
             engine.begin(contender.granted(), grant, wish.by_caller())
         });

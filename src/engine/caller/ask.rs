@@ -167,7 +167,9 @@ impl Caller {
                 let is_in_line = matches!(answer, Attempt::Other(Acquired::Waits { .. }));
                 let stands = is_in_line && entry.keys.row.line.is_ours();
                 known.into_iter().for_each(|known| known.answered(stands));
-                self.engine.give_back_former(entry.answered(is_grant, has_place));
+                if !is_grant {
+                    self.engine.give_back_former(entry.granted_nothing(has_place));
+                }
                 if let Some(offer) = offer {
                     offer.answered();
                 }

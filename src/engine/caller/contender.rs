@@ -43,7 +43,7 @@ impl Contender {
     /// tenure has begun.
     pub(crate) fn granted(mut self) -> EntryPermit {
         let permit = self.permit.take().expect("it is granted once");
-        self.engine.give_back_former(permit.entry().stop_contending());
+        self.engine.give_back_former(permit.entry().has_it());
         permit
     }
 }

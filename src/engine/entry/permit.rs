@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::core::queue::Ticket;
 use crate::engine::entry::tenure::Inner;
 use crate::engine::entry::{Entry, Tenure, Visit};
-use crate::engine::grant::Beginning;
+use crate::engine::grant::{Beginning, Grant};
 use crate::keys::TenureId;
 use crate::kinds::Holders;
 
@@ -53,22 +53,23 @@ impl EntryPermit {
 
     /// Begins a tenure.
     pub(crate) fn begin(self, beginning: Beginning) -> Arc<Tenure> {
-        if beginning.grant.awaited {
-            self.entry().forbid_keeping();
-        }
         if self.entry().has_seats() {
             // The next caller of this client may ask at once, or join this tenure. So the permit is passed on only when
             // the tenure can be found.
             return self.visit().begin_beside(beginning, true);
         }
         // Keep a visit until the tenure is shown: the tenure of a latch gives up its permit at once.
-        let (visit, sent) = (self.visit().clone(), beginning.grant.sent);
+        let Grant { sent, awaited, .. } = beginning.grant;
+        let visit = self.visit().clone();
         let entry = &visit.entry;
         let tenure = Tenure::begin(&entry.keys, Stay::Permit(self), beginning);
         let is_over = entry.keys.row.holders == Holders::Nobody;
         visit.shows(&tenure, sent, |state, after| {
             if let Some(shared) = state.side_by_side.as_mut().filter(|_| is_over) {
                 shared.passed(sent);
+            }
+            if awaited {
+                state.forbid_keeping();
             }
             state.show(Arc::clone(&tenure), after);
             state.forget_line(tenure.id)

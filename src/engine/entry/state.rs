@@ -140,6 +140,11 @@ impl State {
         Some((self.queue.waiting() + usize::from(contender.is_some()), first))
     }
 
+    /// The client must not keep the tenure that it has or is about to get. Returns `false` if it keeps no locks.
+    pub(super) fn forbid_keeping(&mut self) -> bool {
+        self.keep.as_mut().map(|keep| keep.is_allowed = false).is_some()
+    }
+
     /// Whether the client may keep its tenure idle: it would have heard if another client wanted the lock.
     pub(super) fn may_keep(&self) -> bool {
         self.keep.as_ref().is_some_and(|keep| keep.is_allowed)
@@ -232,14 +237,21 @@ impl State {
         next_id()
     }
 
-    /// A request was answered. Returns the ghosts of a contender that had a place: they need not be held back any more. A caller that
-    /// asks beside the contender says nothing about the place of the contender.
-    pub(super) fn answered(&mut self, is_grant: bool, has_place: bool) -> Vec<Ghost> {
+    /// A request was answered, and granted nothing. Returns the ghosts of a contender that had a place: they need not be held back
+    /// any more. A caller that asks beside the contender says nothing about the place of the contender.
+    pub(super) fn granted_nothing(&mut self, has_place: bool) -> Vec<Ghost> {
         self.failing = None;
-        if let Some(shared) = self.side_by_side.as_mut().filter(|_| !is_grant) {
+        if let Some(shared) = &mut self.side_by_side {
             shared.others_come_first();
         }
         if has_place { self.take_held_back() } else { Vec::new() }
+    }
+
+    /// The contender has the lock, whether the server has granted it or another caller of this client has left it. Returns the
+    /// ghosts that were held back.
+    pub(super) fn has_it(&mut self) -> Vec<Ghost> {
+        self.stop_contending();
+        self.take_held_back()
     }
 
     /// Keeps a ghost until [`take_held_back`](Self::take_held_back), which the caller that ends the wait has to call. Returns

@@ -94,13 +94,14 @@ impl Visit {
     /// A caller that has just arrived.
     #[cfg(test)]
     pub(crate) fn wait(&self) -> InQueue<'_> {
-        self.wait_as(Ticket::default())
+        self.wait_as(Ticket::default()).0
     }
 
-    /// Counts a caller into the queue, until the value is dropped.
-    pub(crate) fn wait_as(&self, ticket: Ticket) -> InQueue<'_> {
-        self.entry.state().queue.wait();
-        InQueue { visit: self, ticket }
+    /// Counts a caller into the queue, until the value is dropped. Returns the last tenure of this client, too.
+    pub(crate) fn wait_as(&self, ticket: Ticket) -> (InQueue<'_>, Option<Arc<Tenure>>) {
+        let mut state = self.entry.state();
+        state.queue.wait();
+        (InQueue { visit: self, ticket }, state.tenure.clone())
     }
 
     /// See [`State::forsake`].
