@@ -1,6 +1,7 @@
 //! The kept lock (`Config::keep`): after an unlock, a client keeps a plain lock for a while, held by no caller. Its next
-//! caller gets it without a request. This file says whether a lock may be kept. `tenure/hand_over.rs` keeps it,
-//! `caller/pick_up.rs` takes it up, `listener.rs` hears the messages, and `unlock.rs` has the watchdog give it back when its time is over.
+//! caller gets it without a request. This file says whether a lock may be kept. `tenure/hand_over.rs` keeps it, and
+//! `caller/pick_up.rs` takes it up. `listener.rs` hears that another client wants it, and `releaser/outbox.rs` gives it back then;
+//! `unlock.rs` has the watchdog give it back when its time is over.
 //!
 //! 1. A client keeps a lock only if it would have heard that another client wants it: its channels were live before it sent
 //!    the request, the answer said that nobody waits, and no message has come since.

@@ -8,17 +8,17 @@
 //! | `holding/` | a holder, from its hold to the unlock: it nests, extends, waits for a condition |
 //! | `watchdog.rs` | the task that renews |
 //! | `releaser/` | the task that gives back in the background |
-//! | files | what all share: `shared.rs`; what nobody needs any more: `look_after.rs`; the begin and end of a client: `connect.rs`, `close.rs`; messages: `listener.rs`; the other task: `unpolled.rs`; latches and conditions: `orders.rs`; whether an idle lock may be kept: `keep.rs`; words that folders share: `grant.rs`, `ghost.rs`, `debts.rs`, `owned.rs`, `secrets.rs` |
+//! | files | what all share: `shared.rs`; what nobody needs any more: `look_after.rs`; the begin and end of a client: `connect.rs`, `close.rs`; messages: `listener.rs`; the other task: `unpolled.rs`; latches and conditions: `orders.rs`; whether an idle lock may be kept: `keep.rs`; words that folders share: `grant.rs`, `ghost.rs`, `debts.rs`, `owned.rs` |
 //!
 //! | what happens | where |
 //! |---|---|
 //! | `lock().await` | `caller.rs`: it queues in its client (`core/queue.rs`), asks (`caller/ask.rs`), waits (`caller/contend.rs` drives, `core/waiting.rs` decides what it does and how long it parks) |
 //! | an acquire gets no answer, or replicas do not acknowledge it | `caller/ask.rs` rides it out, and asks again under a new owner field (`Entry::ask`). `caller/attempt.rs` leaves a ghost. If it was a nested hold: `holding.rs` |
-//! | a waiter shows a sign of life | when: `core/waiting.rs`; sent: `caller/ask.rs`; its secret: `secrets.rs`. The server's half is `lua/line/acquire.lua` |
-//! | a message arrives | `listener.rs` finds whom it concerns. A message to all clients, or of Redisson, makes every contender on its channel ask: `hear_of_all` there |
+//! | a waiter shows a sign of life | when: `core/waiting.rs`; sent: `caller/ask.rs`; its secret: `wire/proof.rs`. The server's half is `lua/line/acquire.lua` |
+//! | a message arrives | `listener.rs` finds whom it concerns; `wire/proof.rs` checks a grant. A message to all clients, or of Redisson, makes every contender on its channel ask: `hear_of_all` there |
 //! | a message is lost | `Waiting::next` in `core/waiting.rs` limits each park: `max_park`, `DEAF`, `ENDLESS`. In `entry/table.rs`, one far contender asks for all |
 //! | the lock is passed on within the client | `entry/tenure/hand_over.rs`, within the budget of `core/budget.rs`; side by side: `core/side_by_side.rs` |
-//! | an idle lock is kept for the next caller | `keep.rs` says whether it may be; `left_with_permit` in `entry/tenure/hand_over.rs` decides when the holder leaves |
+//! | an idle lock is kept for the next caller | `keep.rs` says whether it may be; `left_with_permit` in `entry/tenure/hand_over.rs` decides when the holder leaves; `releaser/outbox.rs` gives it back when another client wants it |
 //! | a lock is renewed, or lost | `watchdog.rs` renews many plain locks in one request, as `entry/tenure/renewal.rs` says; when: `core/rhythm.rs`, `entry/tenure/timetable.rs`, `core/wheel.rs`; `entry/tenure/loss.rs` ends it and tells the guards |
 //! | readers of one client join a read | who joins: `caller/pick_up.rs`; which read: `core/side_by_side.rs`; `Tenure::join` in `entry/tenure/hand_over.rs` |
 //! | a waiting writer stops readers from joining | rule 4 of `core/side_by_side.rs`; `Tenure::join`. The server's half is `readers_first()` in `lua/line/line.lua` |
@@ -31,7 +31,7 @@
 //! | several locks are taken in one step | `caller/acquire_all.rs` |
 //! | a latch is changed, a condition notified | `orders.rs` repeats the request until it is answered |
 //! | a release is repeated | `holding/unlock.rs` leaves it to `releaser.rs`; `releaser/job.rs` |
-//! | a future is not polled, a caller's runtime does not run | `entry/lookout.rs` and `entry/alarms.rs` say whom to look at, `entry/contest.rs` since when it should have been polled; `unpolled.rs` skips or cancels |
+//! | a future is not polled, a caller's runtime does not run | `entry/lookout.rs` and `entry/alarms.rs` say whom to look at; `core/queue.rs` finds a caller in the queue silent, `entry/contest.rs` a contender; `unpolled.rs` skips or cancels |
 //! | the client closes | `close.rs`, `debts.rs` |
 
 mod caller;
@@ -49,7 +49,6 @@ mod orders;
 mod outages;
 mod owned;
 mod releaser;
-mod secrets;
 mod shared;
 mod unpolled;
 mod watchdog;

@@ -23,14 +23,13 @@ use crate::engine::keep::Tried;
 use crate::engine::outages::Outages;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::{Job, Outbox};
-use crate::engine::secrets::Secrets;
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Space, TenureId};
 use crate::kinds::{Holders, Kind};
 use crate::meters::Waits;
 use crate::owner::OwnerId;
 use crate::wire::{
-    Commands, Connection, Fault, Requests, Secret, Session, Subscriber, Subscription,
+    Commands, Connection, Fault, Requests, Secret, Secrets, Session, Subscriber, Subscription,
 };
 
 /// The pause before a retry after a failure, plus or minus half.

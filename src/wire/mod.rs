@@ -4,11 +4,11 @@
 //! |---|---|
 //! | a URL is read, a connection is made and made again | `target.rs`, `address.rs`, `address/dial.rs`, `address/encryption.rs`, `address/hello.rs`, `link.rs` |
 //! | the connection of a lock is found | `commands.rs`, `cluster.rs`, `shard.rs` |
-//! | a script is called | `calls.rs` and `calls/questions.rs` write the call, word by word into the bytes of `args.rs`; `connection.rs` finds the way, and `socket.rs` sends it. Callers that share one: `calls/gathering.rs`. A call that takes effect once, however often it is sent: `calls/orders.rs` |
+//! | a script is called | `calls.rs` and `calls/questions.rs` write the call, word by word into the bytes of `args.rs`; `connection.rs` finds the way, sends the text of a script that the server has forgotten, and follows redirections; `socket.rs` sends the bytes. Callers that share one: `calls/gathering.rs`. A call that takes effect once, however often it is sent: `calls/orders.rs` |
 //! | the server's time is known | `shard/clock.rs` |
 //! | a leader or an interval is marked | `calls/marks.rs` |
 //! | the client describes itself | `card.rs` |
-//! | a message arrives, a channel is subscribed, its connection breaks | `subscriber.rs` with `subscriber/channel_link.rs` and `subscriber/message.rs`, `link.rs`. How the server proves a grant by message: `proof.rs` |
+//! | a message arrives, a channel is subscribed, its connection breaks | `subscriber.rs` with `subscriber/channel_link.rs` and `subscriber/message.rs`, `link.rs`. How the server proves a grant by message, and the client checks it: `proof.rs` |
 //! | a message of Redisson arrives | It comes on a channel that is not for this client alone, so `hear_of_all` in `engine/listener.rs` makes every contender on that channel ask; the channels: `src/kinds.rs` |
 //! | the client hears that it is listened for | `session.rs` |
 //! | a server has forgotten a script | `connection.rs` sends its text; `scripts.rs` |
@@ -65,7 +65,7 @@ pub(crate) use fault::{NOT_REDIS, hint};
 pub(crate) use node::Node;
 #[cfg(feature = "operator")]
 pub(crate) use passwords::{Password, shown, shown_type};
-pub(crate) use proof::{Proof, STAMPS, Secret};
+pub(crate) use proof::{Secret, Secrets};
 #[cfg(feature = "redis-1")]
 pub(crate) use redis::ConnectionInfo;
 pub(crate) use sentinels::Sentinels;
