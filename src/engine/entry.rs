@@ -311,9 +311,15 @@ impl Entry {
         self.state().forbid_keeping()
     }
 
-    /// See [`State::may_keep`].
-    pub(crate) fn may_keep(&self) -> bool {
-        self.state().may_keep()
+    /// The last tenure of this client, which may have ended, for a caller that has the permit; and whether the client may keep it.
+    /// `keeps`: whether this caller lets it do so.
+    pub(crate) fn last_tenure(&self, keeps: bool) -> Option<(Arc<Tenure>, bool)> {
+        let mut state = self.state();
+        let tenure = state.tenure.clone()?;
+        if !keeps {
+            state.forbid_keeping();
+        }
+        Some((tenure, state.may_keep()))
     }
 
     /// Has the lookout check whether a caller that was notified has come.

@@ -51,6 +51,7 @@ impl Contender {
 impl Drop for Contender {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
-        self.engine.look_after(&permit.give_up(|| self.engine.next_tenure()));
+        let left = permit.give_up(|| self.engine.next_tenure());
+        left.iter().for_each(|visit| self.engine.look_after(visit));
     }
 }

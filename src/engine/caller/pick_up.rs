@@ -117,13 +117,13 @@ impl Caller {
                 Some(hold) => {
                     // The place in line stays for the next contender. If there is none, only this call gives the place
                     // up.
-                    self.engine.look_after(&permit.pass_on());
+                    permit.pass_on().iter().for_each(|visit| self.engine.look_after(visit));
                     Coming::Held(hold)
                 }
                 None => Coming::Permit(permit, None),
             };
         }
-        let Some(tenure) = entry.tenure() else {
+        let Some((tenure, may_keep)) = entry.last_tenure(self.keeps(entry)) else {
             return Coming::Permit(permit, None);
         };
         let passed =
@@ -131,13 +131,10 @@ impl Caller {
         if entry.keys.row.holders == Holders::Nobody && passed(entry) == Some(true) {
             return Coming::Held(self.hold(tenure, 0));
         }
-        if !self.keeps(entry) {
-            entry.forbid_keeping();
-        }
         let budget = self.engine.budget;
         let waits_alone = entry.keys.row.line.is_of_callers();
         // If each caller waits separately, the holder that has left the tenure has checked the budget.
-        let is_checked = entry.may_keep() || waits_alone;
+        let is_checked = may_keep || waits_alone;
         let budget = if is_checked { budget.unwanted() } else { budget };
         let in_line = waits_alone.then(|| permit.visit().clone());
         let mut permit = Some(permit);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::core::queue::Ticket;
+use crate::engine::entry::state::State;
 use crate::engine::entry::tenure::Inner;
 use crate::engine::entry::{Entry, Tenure, Visit};
 use crate::engine::grant::{Beginning, Grant};
@@ -84,22 +85,28 @@ impl EntryPermit {
         (state.is_awaited() || state.behind.get().is_some(), state.may_keep())
     }
 
-    /// Passes the permit on. The caller can use the remaining visit to make sure that the permit arrives.
-    pub(crate) fn pass_on(mut self) -> Visit {
-        let visit = self.visit.take().expect("the permit is passed on once");
-        visit.pass_permit_on();
-        visit
+    /// Passes the permit on. Returns the visit if no caller waits for the permit: then what was left for callers has to be given
+    /// back. If one waits, and leaves, it sees to that.
+    pub(crate) fn pass_on(self) -> Option<Visit> {
+        self.pass_on_with(|_| ())
     }
 
-    /// The contender leaves without the lock: passes the permit on, and the place in line with it.
-    pub(crate) fn give_up(mut self, next_id: impl Fn() -> TenureId) -> Visit {
-        let visit = self.visit.take().expect("the permit is passed on once");
-        visit.entry.change(|state, after| {
+    /// Same as [`pass_on`](Self::pass_on), for a contender that leaves without the lock: passes its place in line on, too.
+    pub(crate) fn give_up(self, next_id: impl Fn() -> TenureId) -> Option<Visit> {
+        self.pass_on_with(|state| {
             state.stop_asking(next_id);
             state.stop_contending();
+        })
+    }
+
+    fn pass_on_with(mut self, change: impl FnOnce(&mut State)) -> Option<Visit> {
+        let visit = self.visit.take().expect("the permit is passed on once");
+        let is_awaited = visit.entry.change(|state, after| {
+            change(state);
             state.pass_on(after);
+            state.is_awaited()
         });
-        visit
+        (!is_awaited).then_some(visit)
     }
 }
 

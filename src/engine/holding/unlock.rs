@@ -124,7 +124,7 @@ impl Engine {
             return self.hand_on_in_line(tenure, permit);
         }
         self.have_watched(tenure, self.rhythm.idle.pickup);
-        self.look_after(&permit.pass_on());
+        permit.pass_on().iter().for_each(|visit| self.look_after(visit));
         None
     }
 
