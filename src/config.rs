@@ -37,9 +37,6 @@ const ACK_DELAY: Duration = Duration::from_millis(100);
 /// nothing but ask.
 const SHORTEST_LIFE: Duration = Duration::from_millis(50);
 
-/// The most hand-overs within one grant: a fencing token has ten bits for them.
-pub(crate) const MOST_HAND_OVERS: u32 = 1023;
-
 /// # Errors
 /// [`Error::InvalidLease`] if the lease is not between 10 ms and 24 h.
 pub(crate) fn checked_lease(lease: Duration) -> Result<Duration> {

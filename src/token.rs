@@ -5,8 +5,8 @@ use std::fmt;
 use std::num::ParseIntError;
 use std::str::FromStr;
 
-/// How many holds one grant by Redis can have in succession without a new number from the server.
-const HAND_OVERS_PER_GRANT: u64 = 1 << 10;
+/// The most hand-overs within one grant by Redis, without a new number from the server: a token has ten bits for them.
+pub(crate) const MOST_HAND_OVERS: u32 = 1023;
 
 /// A number that grows with every exclusive hold of a lock, for the protected resource to check.
 ///
@@ -66,8 +66,8 @@ pub struct FencingToken(u64);
 impl FencingToken {
     /// The token of a hold within a grant, after this many hand-overs. A grant is below 2^53, so the product fits.
     pub(crate) fn new(grant: u64, hand_over: u16) -> Self {
-        debug_assert!(u64::from(hand_over) < HAND_OVERS_PER_GRANT);
-        Self(grant * HAND_OVERS_PER_GRANT + u64::from(hand_over))
+        debug_assert!(u32::from(hand_over) <= MOST_HAND_OVERS);
+        Self(grant * (u64::from(MOST_HAND_OVERS) + 1) + u64::from(hand_over))
     }
 
     /// A token read back from Redis, or that of a lock whose counter is shared with Redisson: the number is the same in both

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::config::{ACK_DELAY, Config, Layout, MOST_HAND_OVERS, SHORTEST_LIFE, longest_lease};
+use crate::config::{ACK_DELAY, Config, Layout, SHORTEST_LIFE, longest_lease};
 use crate::error::{Error, Result};
+use crate::token::MOST_HAND_OVERS;
 
 /// With a shorter timeout, the watchdog's steps of a few milliseconds would be too coarse.
 const SHORTEST_WATCH: Duration = Duration::from_millis(100);

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use crate::config::{Config, HandOff, MOST_HAND_OVERS};
+use crate::config::{Config, HandOff};
+use crate::token::MOST_HAND_OVERS;
 
 /// The most hand-overs of a lock whose callers wait separately. The release takes each of these callers out of the line,
 /// and a script does no more than this in one call.

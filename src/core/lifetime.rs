@@ -1,4 +1,5 @@
-//! How long a tenure lasts: until when the client believes in it, until when Redis may keep it, and when it is renewed.
+//! How long a tenure lasts: until when the client believes in it, and until when Redis may keep it. `rhythm.rs` says when it is
+//! renewed.
 //!
 //! Plain state. It reads no clock.
 //!

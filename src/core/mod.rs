@@ -8,7 +8,7 @@
 //! | [`side_by_side`] | which readers and permits of a client share a tenure |
 //! | [`behind`] | which caller of a fair lock gets it from the one before |
 //! | [`budget`] | how often and for how long a client may hand a lock on |
-//! | [`lifetime`] | until when a client believes in a tenure, and when it renews it |
+//! | [`lifetime`] | until when a client believes in a tenure |
 //! | [`rhythm`] | when the watchdog renews, so that renewals share requests |
 //! | [`wheel`] | which tenures are due |
 

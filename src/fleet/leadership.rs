@@ -58,7 +58,7 @@ impl Leadership {
         let term = Term::new(guard.hold(), margin);
         let stepped_down = CancellationToken::new();
         let (told, given_back) = oneshot::channel();
-        let reign = Reign {
+        let task = TermTask {
             leading: candidacy.begin(&term),
             engine: Arc::clone(engine),
             term: term.clone(),
@@ -67,7 +67,7 @@ impl Leadership {
         };
         tracing::info!(name = &*term.hold.name(), token = %term.token(), "began to lead");
         // The runtime that campaigned may stand still. Then the leader would not step down, and `close` would wait for it.
-        engine.tasks.spawn_on(reign.run(guard, told), &engine.runtime);
+        engine.tasks.spawn_on(task.run(guard, told), &engine.runtime);
         Self { term, stepped_down, given_back }
     }
 
@@ -151,7 +151,7 @@ impl fmt::Debug for Leadership {
 }
 
 /// The task of one term. It has the guard.
-struct Reign {
+struct TermTask {
     leading: Leading,
     engine: Arc<Engine>,
     term: Term,
@@ -160,7 +160,7 @@ struct Reign {
     who: Arc<str>,
 }
 
-impl Reign {
+impl TermTask {
     async fn run(self, guard: Guard, told: oneshot::Sender<Result<()>>) {
         tokio::select! {
             biased;
