@@ -46,7 +46,7 @@ impl Dialler {
             (ConnectionAddr::TcpTls { .. }, tls) => Some(Encryption::new(tls.as_ref())?),
             (_, Some(_)) => {
                 let why = "tls is set, but the address is not an encrypted one (rediss://)";
-                return Err(crate::Error::config(why));
+                return Err(crate::error::Error::config(why));
             }
             (_, None) => None,
         };
