@@ -114,12 +114,7 @@ impl Caller {
         let entry = permit.entry();
         if entry.has_seats() {
             return match self.share(permit.visit(), 0, Some(permit.number())) {
-                Some(hold) => {
-                    // The place in line stays for the next contender. If there is none, only this call gives the place
-                    // up.
-                    permit.pass_on().iter().for_each(|visit| self.engine.look_after(visit));
-                    Coming::Held(hold)
-                }
+                Some(hold) => self.needs_no_permit(permit, hold),
                 None => Coming::Permit(permit, None),
             };
         }
@@ -129,7 +124,7 @@ impl Caller {
         let passed =
             |entry: &Entry| entry.side_by_side(|shared| shared.has_passed_since(self.started));
         if entry.keys.row.holders == Holders::Nobody && passed(entry) == Some(true) {
-            return Coming::Held(self.hold(tenure, 0));
+            return self.needs_no_permit(permit, self.hold(tenure, 0));
         }
         let budget = self.engine.budget;
         let waits_alone = entry.keys.row.line.is_of_callers();
@@ -156,6 +151,13 @@ impl Caller {
                 Coming::Permit(permit(), Some(offer).filter(|_| in_line.is_none()))
             }
         }
+    }
+
+    /// The caller has what it wants without the permit. The place in line stays for the next contender. If there is none, only
+    /// this call gives the place up.
+    fn needs_no_permit(&self, permit: EntryPermit, hold: Hold) -> Coming {
+        permit.pass_on().iter().for_each(|visit| self.engine.look_after(visit));
+        Coming::Held(hold)
     }
 
     /// The caller has taken up the tenure that the caller right ahead in the line has left to it. It still stands in the line:

@@ -208,7 +208,12 @@ impl<'a> InQueue<'a> {
         let coop = poll_proceed(context);
         let Self { visit, ticket } = self;
         let (waker, mut former) = (context.waker(), None);
-        let polled = visit.entry.state().queue.poll(ticket, waker, coop.is_ready(), &mut former);
+        let has_budget = coop.is_ready();
+        let polled = visit.entry.state().queue.poll(ticket, waker, has_budget, &mut former);
+        if polled.is_pending() && !has_budget {
+            // The permit may be free, and be this caller's: then nobody calls it, and only the lookout notices that it is not polled.
+            visit.entry.have_watched();
+        }
         let number = ready!(polled)?;
         if let Poll::Ready(coop) = coop {
             coop.made_progress();
@@ -287,6 +292,21 @@ mod tests {
     fn visit(table: &Arc<Table>) -> Visit {
         let keys = Keys::new(Layout::Native, Kind::Lock, "a".to_owned()).unwrap();
         table.visit(&Arc::new(keys), 1).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_caller_without_budget_is_looked_for_although_nobody_calls_it() {
+        let table = Arc::new(Table::default());
+        let visitor = visit(&table);
+        let mut queued = visitor.wait();
+        let polled = std::future::poll_fn(|context| {
+            while let Poll::Ready(coop) = poll_proceed(context) {
+                coop.made_progress();
+            }
+            Poll::Ready(queued.poll(context).is_pending())
+        });
+        assert!(polled.await, "the permit is free, but its task has to let others run");
+        assert!(visitor.entry.state().is_watched);
     }
 
     #[test]
