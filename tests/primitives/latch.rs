@@ -124,26 +124,30 @@ async fn a_last_count_whose_answer_is_lost_counts_though_the_latch_is_deleted() 
 /// The first copy of a request is kept on the way until the second was answered.
 #[tokio::test]
 async fn a_count_that_arrives_twice_counts_once() {
-    for layout in LAYOUTS {
-        let server = Site::start().await;
-        let proxy = Proxy::before(&server).await;
-        proxy.name_script("count_down", include_str!("../../lua/latch/count_down.lua"));
-        let config = Config::default().layout(layout).response_timeout(Duration::from_millis(500));
-        let client = comes_in(proxy.url(), config).await;
-        let latch = client.count_down_latch("a");
-        latch.set(5).await.unwrap();
+    judged(async || {
+        for layout in LAYOUTS {
+            let server = Site::start().await;
+            let proxy = Proxy::before(&server).await;
+            proxy.name_script("count_down", include_str!("../../lua/latch/count_down.lua"));
+            let config =
+                Config::default().layout(layout).response_timeout(Duration::from_millis(500));
+            let client = comes_in(proxy.url(), config).await;
+            let latch = client.count_down_latch("a");
+            latch.set(5).await.unwrap();
 
-        let kept = proxy.script("count_down").nth(1).hold_request();
-        assert_eq!(latch.count_down().await.unwrap(), 4);
-        kept.happened().await;
-        let admin = server.admin().await;
-        let before = scripts(&admin).await;
-        kept.lift();
-        let arrived = async || scripts(&admin).await > before;
-        eventually(SOON, "the first copy arrives", arrived).await;
+            let kept = proxy.script("count_down").nth(1).hold_request();
+            assert_eq!(latch.count_down().await.unwrap(), 4);
+            kept.happened().await;
+            let admin = server.admin().await;
+            let before = scripts(&admin).await;
+            kept.lift();
+            let arrived = async || scripts(&admin).await > before;
+            eventually(SOON, "the first copy arrives", arrived).await;
 
-        assert_eq!(latch.count().await.unwrap(), Some(4));
-    }
+            assert_eq!(latch.count().await.unwrap(), Some(4));
+        }
+    })
+    .await;
 }
 
 /// The server remembers a request for as long as its client may repeat it. A request of a client that gives up sooner
