@@ -6,9 +6,8 @@
 //! | `entry/` | one lock within the client: who waits for it, who is inside; what a user sees of that: `entry/holds.rs` |
 //! | `entry/tenure/` | one grant by Redis: its holders, its lease, its end, and when it needs attention |
 //! | `holding/` | a holder, from its hold to the unlock: it nests, extends, waits for a condition |
-//! | `watchdog.rs` | the task that renews |
 //! | `releaser/` | the task that gives back in the background |
-//! | files | what all share: `shared.rs`; what nobody needs any more: `look_after.rs`; the begin and end of a client: `connect.rs`, `close.rs`; messages: `listener.rs`; the other task: `unpolled.rs`; latches and conditions: `orders.rs`; whether an idle lock may be kept: `keep.rs`; words that folders share: `grant.rs`, `ghost.rs`, `debts.rs`, `owned.rs` |
+//! | files | what all share: `shared.rs`; what nobody needs any more: `look_after.rs`; the begin and end of a client: `connect.rs`, `close.rs`; messages: `listener.rs`; the task that renews: `watchdog.rs`; the one that looks for callers that are not polled: `unpolled.rs`; latches and conditions: `orders.rs`; whether an idle lock may be kept: `keep.rs`; words that folders share: `grant.rs`, `ghost.rs`, `debts.rs`, `owned.rs` |
 //!
 //! | what happens | where |
 //! |---|---|

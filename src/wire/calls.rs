@@ -278,7 +278,7 @@ impl Connection<'_> {
         let fill =
             |words: &mut Words<'_>, floor: u64| write_releases(words, floor, common, releases);
         let reply = self.call(scripts_of(&releases[0].keys).release, &fill).await?;
-        self.each(reply, releases.len())
+        self.peer().each(reply, releases.len())
     }
 
     /// Sends this release at once, and leaves its outcome to `then`: no caller has to be polled for it. A redirection, or a script
@@ -296,7 +296,7 @@ impl Connection<'_> {
         };
         self.call_then(release_script(&release), release, fill, move |release, reply, peer| {
             let outcome = match is_batched {
-                true => reply.and_then(alone).inspect_err(|fault| peer.heed(fault)),
+                true => reply.and_then(|reply| peer.alone(reply)),
                 false => found(reply),
             };
             then(match outcome {
@@ -332,7 +332,7 @@ impl Connection<'_> {
         };
         let script = if common.is_in_session() { &RENEW_IN_SESSION } else { &RENEW };
         let reply = self.call(script, &fill).await?;
-        let answers = self.each(reply, renewals.len())?;
+        let answers = self.peer().each(reply, renewals.len())?;
         Ok(answers.into_iter().map(|answer| self.kept(answer?)).collect())
     }
 
@@ -394,18 +394,30 @@ impl Connection<'_> {
             acquired => Ok(acquired),
         }
     }
-
-    fn each(&self, reply: Value, asked: usize) -> Each {
-        let answers = each(reply, asked)?;
-        answers
-            .iter()
-            .filter_map(|answer| answer.as_ref().err())
-            .for_each(|fault| self.peer().heed(fault));
-        Ok(answers)
-    }
 }
 
 impl Peer {
+    /// The answers about so many plain locks that a request released or renewed.
+    fn each(&self, reply: Value, asked: usize) -> Each {
+        let items = match reply {
+            Value::Int(_) => vec![reply],
+            reply => items(reply)?,
+        };
+        if items.len() != asked {
+            return Err(strange(&items.len()));
+        }
+        let still_ours = |item| still_ours(item).inspect_err(|fault| self.heed(fault));
+        Ok(items.iter().map(still_ours).collect())
+    }
+
+    /// The answer about the only one of a request. It seldom is a list.
+    fn alone(&self, reply: Value) -> Result<bool, Fault> {
+        match reply {
+            Value::Int(_) => still_ours(&reply),
+            reply => self.each(reply, 1).and_then(only),
+        }
+    }
+
     /// The answer to a request for one lock. If the lock was free, the reply is a single number.
     fn acquired_alone(&self, reply: Value) -> Result<Acquired, Fault> {
         match reply {
@@ -424,25 +436,6 @@ impl Peer {
 }
 
 /// The answers about so many plain locks.
-fn each(reply: Value, asked: usize) -> Each {
-    let items = match reply {
-        Value::Int(_) => vec![reply],
-        reply => items(reply)?,
-    };
-    if items.len() != asked {
-        return Err(strange(&items.len()));
-    }
-    Ok(items.iter().map(still_ours).collect())
-}
-
-/// The answer about the only plain lock of a request. It seldom is a list.
-fn alone(reply: Value) -> Result<bool, Fault> {
-    match reply {
-        Value::Int(_) => still_ours(&reply),
-        reply => each(reply, 1).and_then(only),
-    }
-}
-
 fn still_ours(item: &Value) -> Result<bool, Fault> {
     match entry(item) {
         Ok(code) => released(code),
