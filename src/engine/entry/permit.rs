@@ -86,7 +86,7 @@ impl EntryPermit {
     }
 
     /// Passes the permit on. Returns the visit if no caller waits for the permit: then what was left for callers has to be given
-    /// back. If one waits, and leaves, it sees to that.
+    /// back. A caller that waits sees to that itself when it leaves.
     pub(crate) fn pass_on(self) -> Option<Visit> {
         self.pass_on_with(|_| ())
     }

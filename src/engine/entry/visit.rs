@@ -211,7 +211,7 @@ impl<'a> InQueue<'a> {
         let has_budget = coop.is_ready();
         let polled = visit.entry.state().queue.poll(ticket, waker, has_budget, &mut former);
         if polled.is_pending() && !has_budget {
-            // The permit may be free, and be this caller's: then nobody calls it, and only the lookout notices that it is not polled.
+            // If the permit is free, nobody calls this caller. Then only the lookout can notice that it is not polled again.
             visit.entry.have_watched();
         }
         let number = ready!(polled)?;

@@ -30,8 +30,8 @@ struct Plan {
     wheel: Wheel<Arc<Tenure>>,
     /// The tenures that the watchdog got last. Until it asks for more, it may not have handled all of them.
     in_hand: Vec<Arc<Tenure>>,
-    /// Tenures to look at now, without waiting for the next tick. Each is there once, however many messages doubt it: who may
-    /// publish decides how many these are.
+    /// Tenures to look at now, without waiting for the next tick. Each is there once: whoever may publish can send thousands of
+    /// messages about it.
     urgent: BTreeMap<TenureId, Arc<Tenure>>,
     /// The tick at which the watchdog looks next: never after the first tenure is due. If that tenure leaves, this tick
     /// stays: otherwise a lock that is taken and released repeatedly would wake the watchdog each time.
@@ -121,7 +121,7 @@ impl Timetable {
         }
     }
 
-    /// This client has changed the key of a tenure, so the server watches it no more. Has the watchdog ask for that soon.
+    /// This client has changed the key of a tenure, so the server watches it no more. Has the watchdog ask for a new watch soon.
     pub(crate) fn watch_key_soon(&self, tenure: &Arc<Tenure>) {
         self.watch_key_after(tenure, WORTH_WATCHING);
     }
