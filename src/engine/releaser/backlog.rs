@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use tokio::time::Instant;
 
 use crate::engine::releaser::job::{Job, Lane, Outcome};
+use crate::wire::are_enough;
 
 /// The outcome of a request.
 pub(crate) struct Answers {
@@ -21,8 +22,8 @@ pub(crate) struct Answers {
 #[derive(Default)]
 struct LaneJobs {
     ready: VecDeque<Job>,
-    /// Requests in flight.
-    asked: usize,
+    /// How many are part of requests to the server.
+    in_flight: usize,
 }
 
 /// The jobs that are not done.
@@ -82,26 +83,24 @@ impl Backlog {
     }
 
     fn ask(&mut self, lane: Lane) -> Option<Vec<Job>> {
-        let (batch, several) = if self.is_scattered {
-            // As many jobs at once, but no job waits for another job's server.
-            (1, lane.batch() * lane.several())
-        } else {
-            (lane.batch(), lane.several())
-        };
+        // No job waits for another job's server.
+        let batch = if self.is_scattered { 1 } else { lane.batch() };
         let of_lane = self.lane(lane);
-        if of_lane.ready.is_empty() || of_lane.asked >= several {
+        let ready = of_lane.ready.len();
+        let is_ready = ready >= batch || are_enough(ready, of_lane.in_flight);
+        let many = ready.min(batch);
+        if !is_ready || of_lane.in_flight + many > lane.most() {
             return None;
         }
-        of_lane.asked += 1;
-        let most = of_lane.ready.len().min(batch);
-        Some(of_lane.ready.drain(..most).collect())
+        of_lane.in_flight += many;
+        Some(of_lane.ready.drain(..many).collect())
     }
 
     pub(crate) fn answered(&mut self, answered: Answers, now: Instant) {
         let Answers { jobs, generation } = answered;
         // The jobs of one request are of one lane.
         let lane = jobs[0].0.lane();
-        self.lane(lane).asked -= 1;
+        self.lane(lane).in_flight -= jobs.len();
         for (mut job, outcome) in jobs {
             let is_enough = self.is_closing && outcome.is_ok();
             if is_enough || job.is_settled_by(&outcome, generation, now) {
@@ -174,7 +173,7 @@ mod tests {
     #[tokio::test]
     async fn releases_travel_together_and_wait_for_no_count() {
         let (mut backlog, now) = (Backlog::default(), Instant::now());
-        for _ in 0..Lane::Counts.several() + 1 {
+        for _ in 0..Lane::Counts.most() + 1 {
             backlog.put(Job::count(&tenure()));
         }
         let mut asked = Vec::new();
@@ -182,13 +181,18 @@ mod tests {
             assert_eq!((ask[0].lane(), ask.len()), (Lane::Counts, 1));
             asked.push(ask);
         }
-        assert_eq!(asked.len(), Lane::Counts.several());
+        assert_eq!(asked.len(), Lane::Counts.most());
         for _ in 0..130 {
             backlog.put(release());
         }
-        let sizes = [backlog.next(now), backlog.next(now)].map(|ask| ask.unwrap().len());
-        assert_eq!(sizes, [128, 2]);
-        assert!(backlog.next(now).is_none(), "the last count waits for an answer");
+        let full = backlog.next(now).unwrap();
+        assert_eq!(full.len(), 128);
+        assert!(
+            backlog.next(now).is_none(),
+            "two releases wait for company, and the last count for an answer"
+        );
+        answer(&mut backlog, full, &Ok(true), now);
+        assert_eq!(backlog.next(now).unwrap().len(), 2);
         answer(&mut backlog, asked.pop().unwrap(), &Ok(true), now);
         assert_eq!(backlog.next(now).unwrap()[0].lane(), Lane::Counts);
     }

@@ -103,13 +103,10 @@ impl Lane {
         }
     }
 
-    /// The most requests in flight at once. With one request, client and server would idle in turn. With many, few jobs
-    /// would share a request.
-    pub(crate) fn several(self) -> usize {
+    /// The most jobs in flight at once. With more, the last answers might come too late.
+    pub(crate) fn most(self) -> usize {
         match self {
-            Self::Plain => 3,
-            // As many jobs as plain ones.
-            Self::Others => 3 * 128,
+            Self::Plain | Self::Others => 384,
             Self::Counts => 64,
         }
     }

@@ -5,8 +5,8 @@
 //! 1. If nothing is gathered, a caller sends its request at once, on its own task. The task that reads the connection
 //!    passes the answer on.
 //! 2. At most `STRAIGHT` requests that callers have sent themselves are in flight. Further requests gather. The task of the
-//!    gathering sends them in their order of arrival. While `SEVERAL` or more are in flight, it waits until fewer are, a
-//!    batch is full, or one round trip has passed. It never has more than `WINDOW` batches in flight.
+//!    gathering sends them in their order of arrival, as soon as [`are_enough`] wait, or one has waited for `LONGEST_WAIT`. It
+//!    never has more than `WINDOW` batches in flight.
 //! 3. A request belongs to the gathering, never to its caller. A dropped caller strands no other, and a grant to it is
 //!    reported as an orphan ([`Batch::orphan`]).
 //! 4. A gathering limits its requests in flight. Otherwise the last of ten thousand answers would come after its caller's
@@ -15,7 +15,6 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -28,12 +27,18 @@ use crate::mutex::Mutex;
 use crate::pause::sleep_until_if;
 use crate::wire::fault::Fault;
 
-/// With this many batches in flight, further requests wait for company. If they waited with fewer, the server would idle while
-/// the client works, and the client while the server works.
-const SEVERAL: usize = 3;
+/// So many requests are always enough for a batch: to wait for more of them would keep the server idle.
+const ALWAYS_ENOUGH: usize = 16;
 
-/// The longest time that a request waits for company.
-const SLOWEST: Duration = Duration::from_millis(5);
+/// The longest time that a request waits for company: the server may not answer those in flight.
+const LONGEST_WAIT: Duration = Duration::from_millis(5);
+
+/// Whether so many requests that wait are enough for a batch: as many as are in flight. So batches grow with the load, and
+/// the server has one half of the requests while the client prepares the other. If it had all of them, client and server would
+/// idle in turn.
+pub(crate) fn are_enough(waiting: usize, in_flight: usize) -> bool {
+    waiting > 0 && waiting >= in_flight.min(ALWAYS_ENOUGH)
+}
 
 /// A kind of request that can share a batch.
 pub(crate) trait Batch: Send + Sync + 'static {
@@ -77,19 +82,26 @@ pub(crate) struct Gathering<F: Batch> {
     state: Mutex<State<F>>,
     /// Wakes the sender: there may be enough for a batch.
     changed: Notify,
-    /// A smoothed round trip, in microseconds.
-    round_trip: AtomicU64,
 }
 
 struct State<F: Batch> {
     closed: bool,
     /// Requests that their callers have sent themselves.
     alone: usize,
-    /// Requests that the task of the gathering has sent.
+    /// Batches that the task of the gathering has sent, and the requests in them.
+    batches: usize,
     gathered: usize,
     waiting: VecDeque<Pending<F>>,
     /// When the first waiting caller came.
     since: Instant,
+}
+
+impl<F: Batch> State<F> {
+    /// Whether the next batch need not wait for company.
+    fn is_ready(&self) -> bool {
+        let in_flight = self.alone + self.gathered;
+        self.waiting.len() >= F::MOST || are_enough(self.waiting.len(), in_flight)
+    }
 }
 
 struct Pending<F: Batch> {
@@ -102,16 +114,12 @@ impl<F: Batch> Gathering<F> {
         let state = State {
             closed: false,
             alone: 0,
+            batches: 0,
             gathered: 0,
             waiting: VecDeque::new(),
             since: Instant::now(),
         };
-        Self {
-            batch,
-            state: Mutex::new(state),
-            changed: Notify::new(),
-            round_trip: AtomicU64::new(0),
-        }
+        Self { batch, state: Mutex::new(state), changed: Notify::new() }
     }
 
     /// Sends a question, alone or with others, and waits for its answer.
@@ -147,9 +155,9 @@ impl<F: Batch> Gathering<F> {
     }
 
     fn send_alone(self: &Arc<Self>, Pending { question, told }: Pending<F>) {
-        let (gathering, since) = (Arc::clone(self), Instant::now());
+        let gathering = Arc::clone(self);
         self.batch.send_alone(question, move |question, answer| {
-            gathering.landed(since, |state| &mut state.alone);
+            gathering.landed(|state| state.alone -= 1);
             match answer {
                 Some(answer) => tell(&gathering.batch, told, Answered { question, answer }),
                 None => gathering.queue(Pending { question, told }),
@@ -163,29 +171,25 @@ impl<F: Batch> Gathering<F> {
             // The sender is gone, and the question goes with it: there will be no answer.
             return;
         }
-        if state.waiting.is_empty() {
+        let is_first = state.waiting.is_empty();
+        if is_first {
             state.since = Instant::now();
         }
         state.waiting.push_back(pending);
-        let news = state.waiting.len() == 1 || state.waiting.len() == F::MOST;
+        let news = is_first || state.is_ready();
         drop(state);
         if news {
             self.changed.notify_one();
         }
     }
 
-    /// A request that was sent at `since` is no longer in flight.
-    fn landed(&self, since: Instant, count: impl FnOnce(&mut State<F>) -> &mut usize) {
-        // The limit excludes a server that does not answer: that is no round trip.
-        let took = since.elapsed().min(SLOWEST).as_micros() as u64;
-        let before = self.round_trip.load(Ordering::Relaxed);
-        // An eighth of the new to seven of the old, as TCP does (RFC 6298).
-        self.round_trip.store(before - before / 8 + took / 8, Ordering::Relaxed);
+    /// Something is no longer in flight.
+    fn landed(&self, change: impl FnOnce(&mut State<F>)) {
         let mut state = self.state.lock();
-        *count(&mut state) -= 1;
-        let awaited = !state.waiting.is_empty();
+        change(&mut state);
+        let is_ready = state.is_ready();
         drop(state);
-        if awaited {
+        if is_ready {
             self.changed.notify_one();
         }
     }
@@ -212,7 +216,8 @@ impl<F: Batch> Gathering<F> {
         loop {
             let until = match self.board(Instant::now()) {
                 Ok(waiting_for) => {
-                    return (waiting_for, OnItsWay { gathering: self, since: Instant::now() });
+                    let many = waiting_for.len();
+                    return (waiting_for, OnItsWay { gathering: self, many });
                 }
                 Err(until) => until,
             };
@@ -226,18 +231,18 @@ impl<F: Batch> Gathering<F> {
     /// The callers whose batch is sent now, or the latest time at which it is sent.
     fn board(&self, now: Instant) -> Result<Vec<Pending<F>>, Option<Instant>> {
         let mut state = self.state.lock();
-        if state.waiting.is_empty() || state.gathered >= F::WINDOW {
+        if state.waiting.is_empty() || state.batches >= F::WINDOW {
             return Err(None);
         }
-        let until = state.since + Duration::from_micros(self.round_trip.load(Ordering::Relaxed));
-        let on_their_way = state.alone + state.gathered;
-        if on_their_way >= SEVERAL && state.waiting.len() < F::MOST && now < until {
+        let until = state.since + LONGEST_WAIT;
+        if !state.is_ready() && now < until {
             return Err(Some(until));
         }
-        state.gathered += 1;
+        let many = state.waiting.len().min(F::MOST);
+        state.batches += 1;
+        state.gathered += many;
         state.since = now;
-        let most = state.waiting.len().min(F::MOST);
-        Ok(state.waiting.drain(..most).collect())
+        Ok(state.waiting.drain(..many).collect())
     }
 }
 
@@ -272,12 +277,16 @@ impl<F: Batch> Drop for Ticket<'_, F> {
 /// Counts a batch as in flight, until it is dropped.
 struct OnItsWay<'a, F: Batch> {
     gathering: &'a Gathering<F>,
-    since: Instant,
+    /// How many requests are in it.
+    many: usize,
 }
 
 impl<F: Batch> Drop for OnItsWay<'_, F> {
     fn drop(&mut self) {
-        self.gathering.landed(self.since, |state| &mut state.gathered);
+        self.gathering.landed(|state| {
+            state.batches -= 1;
+            state.gathered -= self.many;
+        });
     }
 }
 
@@ -359,12 +368,12 @@ mod tests {
         gathering
     }
 
-    /// Enough batches in flight that the next requests have to gather.
-    fn all_on_their_way(gathering: &Doublings) -> Vec<OnItsWay<'_, Doubling>> {
-        gathering.round_trip.store(60_000_000, Ordering::Relaxed);
-        gathering.state.lock().gathered = SEVERAL;
-        let on_its_way = |_| OnItsWay { gathering, since: Instant::now() };
-        (0..SEVERAL).map(on_its_way).collect()
+    /// So many batches are in flight that only one more may be sent, and so many requests that the next ones have to gather.
+    fn many_on_their_way(gathering: &Doublings) -> Vec<OnItsWay<'_, Doubling>> {
+        let batches = Doubling::WINDOW - 1;
+        let mut state = gathering.state.lock();
+        (state.batches, state.gathered) = (batches, batches * ALWAYS_ENOUGH);
+        (0..batches).map(|_| OnItsWay { gathering, many: ALWAYS_ENOUGH }).collect()
     }
 
     fn ask(gathering: &Doublings, question: u64) -> tokio::task::JoinHandle<u64> {
@@ -430,10 +439,10 @@ mod tests {
         assert_eq!(*gathering.batch.orphans.lock(), [(1, Some(2))]);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_full_window_waits_for_an_answer() {
         let gathering = gathering();
-        let mut others = all_on_their_way(&gathering);
+        let mut others = many_on_their_way(&gathering);
         let full: Vec<_> = (0..Doubling::MOST as u64).map(|n| ask(&gathering, n)).collect();
         let held = gathering.batch.held.lock().await;
         settle().await;
@@ -450,12 +459,12 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_a_gathering_that_has_ended() {
         let gathering = Arc::new(Gathering::new(Doubling::default()));
         let runs = Arc::clone(&gathering);
         let running = tokio::spawn(async move { runs.run().await });
-        let _others = all_on_their_way(&gathering);
+        let _others = many_on_their_way(&gathering);
         let gathered = Arc::clone(&gathering);
         let waiting = tokio::spawn(async move { gathered.ask(1).await.map(drop) });
         settle().await;
@@ -465,10 +474,10 @@ mod tests {
         assert!(!gathering.goes_alone());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn requests_that_wait_for_an_answer_share_a_batch() {
         let gathering = gathering();
-        let others = all_on_their_way(&gathering);
+        let others = many_on_their_way(&gathering);
         let asked: Vec<_> = (0..10).map(|question| ask(&gathering, question)).collect();
         settle().await;
         assert!(gathering.batch.batches.lock().is_empty());
@@ -479,10 +488,36 @@ mod tests {
         assert_eq!(*gathering.batch.batches.lock(), [10]);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
+    async fn requests_go_as_soon_as_as_many_wait_as_are_in_flight() {
+        let gathering = gathering();
+        let held = gathering.batch.held.lock().await;
+        let mut asked = Vec::new();
+        for question in 0..8 {
+            asked.push(ask(&gathering, question));
+            settle().await;
+        }
+        assert_eq!(*gathering.batch.batches.lock(), [1, 1, 2, 4]);
+        drop(held);
+        for (question, asked) in (0..).zip(asked) {
+            assert_eq!(asked.await.unwrap(), question * 2);
+        }
+    }
+
+    /// The server may never answer those in flight.
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_for_company_for_a_while_only() {
+        let gathering = gathering();
+        let _others = many_on_their_way(&gathering);
+        let asked = Instant::now();
+        assert_eq!(ask(&gathering, 1).await.unwrap(), 2);
+        assert!(asked.elapsed() >= LONGEST_WAIT);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_full_batch_does_not_wait_for_an_answer() {
         let gathering = gathering();
-        let _others = all_on_their_way(&gathering);
+        let _others = many_on_their_way(&gathering);
         let asked: Vec<_> =
             (0..Doubling::MOST as u64).map(|question| ask(&gathering, question)).collect();
         for asked in asked {
@@ -491,10 +526,10 @@ mod tests {
         assert_eq!(*gathering.batch.batches.lock(), [Doubling::MOST]);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_caller_that_goes_while_it_gathers_is_not_sent_and_strands_nobody() {
         let gathering = gathering();
-        let others = all_on_their_way(&gathering);
+        let others = many_on_their_way(&gathering);
         let (gone, stays) = (ask(&gathering, 1), ask(&gathering, 2));
         settle().await;
         gone.abort();
