@@ -1,9 +1,12 @@
-//! What decides, as plain values: no I/O, no locks, no tasks, and time is an argument. The engine puts these values into what it
-//! knows of a lock (`engine/entry/state.rs`, `engine/entry/tenure.rs`), tells them what has happened, and does what they say.
+//! What decides, as plain values: no I/O, no mutexes, no tasks, and time is an argument. The engine has a [`lock::Lock`] behind the
+//! mutex of each entry (`engine/entry.rs`), and the other values in its tenures and its watchdog. It tells them what has happened, and
+//! does what they say.
 //!
 //! | value | what it decides |
 //! |---|---|
+//! | [`lock`] | all that a client knows of one lock, and what a change of it leaves to be done |
 //! | [`queue`] | which caller of a client comes next, and which of them do not come |
+//! | [`contest`] | whether the contender is polled when it is woken |
 //! | [`waiting`] | what a contender does next, and for how long it parks; its model is searched exhaustively |
 //! | [`side_by_side`] | which readers and permits of a client share a tenure |
 //! | [`behind`] | which caller of a fair lock gets it from the one before |
@@ -14,7 +17,9 @@
 
 pub(crate) mod behind;
 pub(crate) mod budget;
+pub(crate) mod contest;
 pub(crate) mod lifetime;
+pub(crate) mod lock;
 pub(crate) mod queue;
 pub(crate) mod rhythm;
 pub(crate) mod side_by_side;

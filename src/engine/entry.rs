@@ -1,4 +1,4 @@
-//! One lock within one client: its state (`entry/state.rs`) behind a mutex, and the gate of its contender.
+//! One lock within one client: what the client knows of it (`core/lock.rs`) behind a mutex, and the gate of its contender.
 //!
 //! 1. The contender has the permit of the `queue`, or the tenure that it was granted. Otherwise the permit is free, or a
 //!    caller was called. The work of a contender lies in `contest`, so that the lookout can cancel a contender that
@@ -26,7 +26,6 @@ mod hold;
 mod holds;
 mod lookout;
 mod permit;
-mod state;
 mod table;
 pub(crate) mod tenure;
 mod visit;
@@ -39,11 +38,12 @@ use std::task::{Wake, Waker};
 use tokio::time::Instant;
 
 use crate::compact_instant::CompactInstant;
+use crate::core::lock::{self, Lock, Parts};
 use crate::core::queue::Look;
 use crate::core::side_by_side::SideBySide;
 use crate::core::waiting::{Event, Rules, Turns};
 use crate::engine::ghost::Ghost;
-use crate::engine::keep::Keep;
+use crate::engine::keep::{Ears, may_keep};
 use crate::error::Result;
 use crate::keys::{Keys, TenureId};
 use crate::mutex::Mutex;
@@ -60,7 +60,6 @@ pub(crate) use visit::{InQueue, Visit};
 use contest::Work;
 use gate::Gate;
 use permit::Seat;
-use state::{After, State};
 use table::EntryKey;
 
 /// The place in the table of an entry that is not for a plain lock.
@@ -68,6 +67,27 @@ struct Listed {
     channel: Box<str>,
     key: EntryKey,
 }
+
+/// What an entry leaves with its lock.
+pub(crate) struct Inside;
+
+impl Parts for Inside {
+    type Tenure = Arc<Tenure>;
+    type Ghost = Ghost;
+    type Work = Work;
+    type Ears = Ears;
+
+    fn id(tenure: &Arc<Tenure>) -> TenureId {
+        tenure.id
+    }
+
+    fn lasts_until(ghost: &Ghost) -> Instant {
+        ghost.until
+    }
+}
+
+type State = Lock<Inside>;
+type After = lock::After<Inside>;
 
 /// One lock within one client.
 pub(crate) struct Entry {
@@ -154,7 +174,7 @@ impl Entry {
         self.state().side_by_side.as_deref_mut().map(act)
     }
 
-    /// See [`State::ahead`].
+    /// See [`Lock::ahead`].
     pub(crate) fn ahead(&self) -> usize {
         self.state().ahead()
     }
@@ -174,12 +194,12 @@ impl Entry {
             && self.tenure().is_some_and(|tenure| !tenure.is_over())
     }
 
-    /// See [`State::was_told_to_wait`].
+    /// See [`Lock::was_told_to_wait`].
     pub(crate) fn was_told_to_wait(&self) -> bool {
         self.state().was_told_to_wait()
     }
 
-    /// See [`State::is_far`].
+    /// See [`Lock::is_far`].
     pub(crate) fn is_far(&self) -> bool {
         self.state().is_far()
     }
@@ -231,13 +251,14 @@ impl Entry {
         self.state().notes(Instant::now(), event, rules)
     }
 
-    /// See [`State::ask`].
+    /// See [`Lock::ask`].
     pub(crate) fn ask(
         &self,
         next_id: impl Fn() -> TenureId,
         rules: Rules,
     ) -> (TenureId, u64, Manner) {
-        self.state().ask(self.own_id(), next_id, rules)
+        let (id, place, rests) = self.state().ask(Instant::now(), self.own_id(), next_id, rules);
+        (id, place, if rests { Manner::Rest } else { Manner::Wait })
     }
 
     /// Whether its contender has a place, which it keeps under another owner field.
@@ -245,10 +266,10 @@ impl Entry {
         self.state().waiting.as_ref().is_some_and(|waiting| waiting.place() > 0)
     }
 
-    /// See [`State::hold_back`].
+    /// See [`Lock::hold_back`].
     pub(crate) fn hold_back(&self, ghost: Ghost) {
         // A statement of its own: what is forgotten is dropped when the state is unlocked.
-        let _forgotten = self.state().hold_back(ghost);
+        let _forgotten = self.state().hold_back(Instant::now(), ghost);
     }
 
     /// Removes the owner fields of the ghosts that are [held back](Self::hold_back). Returns whether there was one.
@@ -263,7 +284,7 @@ impl Entry {
         self.state().take_held_back()
     }
 
-    /// See [`State::leave_line`].
+    /// See [`Lock::leave_line`].
     pub(crate) fn leave_line(&self) -> Option<TenureId> {
         self.state().leave_line()
     }
@@ -283,9 +304,9 @@ impl Entry {
         self.state().tenure.clone()
     }
 
-    /// See [`State::show`].
+    /// See [`Lock::show`].
     pub(crate) fn show(self: &Arc<Self>, tenure: &Arc<Tenure>) {
-        self.change(|state, after| state.show(Arc::clone(tenure), after));
+        self.change(|state, after| state.show(Instant::now(), Arc::clone(tenure), after));
     }
 
     /// The client is about to ask for the lock, and may keep what it is granted. `listen` subscribes to the channels.
@@ -295,18 +316,16 @@ impl Entry {
         is_tried: impl FnOnce() -> bool,
     ) {
         // A statement of its own: `listen` joins the channels when the entry is not locked.
-        let is_first = self.state().keep.is_none();
-        let mut first = is_first.then(|| Box::new(Keep::new(listen())));
+        let is_first = self.state().ears.is_none();
+        let mut first = is_first.then(|| Box::new(listen()));
         let mut state = self.state();
-        if state.keep.is_none() {
-            state.keep = first.take();
+        if state.ears.is_none() {
+            state.ears = first.take();
         }
-        if let Some(keep) = &mut state.keep {
-            keep.allow(is_tried);
-        }
+        state.may_keep = state.ears.as_ref().is_some_and(|ears| may_keep(ears, is_tried));
     }
 
-    /// See [`State::forbid_keeping`].
+    /// See [`Lock::forbid_keeping`].
     pub(crate) fn forbid_keeping(&self) -> bool {
         self.state().forbid_keeping()
     }
@@ -319,7 +338,7 @@ impl Entry {
         if !keeps {
             state.forbid_keeping();
         }
-        Some((tenure, state.may_keep()))
+        Some((tenure, state.may_keep))
     }
 
     /// Has the lookout check whether a caller that was notified has come.
@@ -348,7 +367,7 @@ impl Entry {
         });
     }
 
-    /// See [`State::is_awaited`].
+    /// See [`Lock::is_awaited`].
     pub(crate) fn is_awaited(&self) -> bool {
         self.state().is_awaited()
     }
@@ -416,7 +435,7 @@ impl Entry {
         self.state().failing.get_or_insert(now.into()).instant()
     }
 
-    /// See [`State::granted_nothing`].
+    /// See [`Lock::granted_nothing`].
     pub(crate) fn granted_nothing(&self, has_place: bool) -> Vec<Ghost> {
         self.state().granted_nothing(has_place)
     }
@@ -430,9 +449,9 @@ impl Entry {
         self.state().elsewhere = true;
     }
 
-    /// See [`State::has_it`].
+    /// See [`Lock::has_it`].
     pub(crate) fn has_it(&self) -> Vec<Ghost> {
-        self.state().has_it()
+        self.state().has_it(Instant::now())
     }
 
     /// Whether the lock is known to be taken: by a caller of this client, or by whatever makes its contender wait.
@@ -444,7 +463,7 @@ impl Entry {
         elsewhere || tenure.is_some_and(|tenure| !tenure.is_over())
     }
 
-    /// See [`State::note_holder`].
+    /// See [`Lock::note_holder`].
     pub(crate) fn note_holder_since(&self, then: Instant) {
         self.state().note_holder(then.into());
     }

@@ -22,23 +22,13 @@ use crate::compact_instant::CompactInstant;
 use crate::mutex::Mutex;
 use crate::wire::Subscription;
 
-/// Whether a client may keep a lock that none of its callers holds.
-pub(crate) struct Keep {
-    subscriptions: Vec<Subscription>,
-    /// False if another client wants the lock, or this one does not hear it.
-    pub(crate) is_allowed: bool,
-}
+/// By what a client hears that another one wants a lock.
+pub(crate) type Ears = Vec<Subscription>;
 
-impl Keep {
-    pub(crate) fn new(subscriptions: Vec<Subscription>) -> Self {
-        Self { subscriptions, is_allowed: false }
-    }
-
-    /// The client is about to ask for the lock. Whatever it is granted, it may keep, if it hears everything from now on, and
-    /// if no other client has just tried the lock. A connection that breaks later, and a message that arrives later, forbid it.
-    pub(crate) fn allow(&mut self, is_tried: impl FnOnce() -> bool) {
-        self.is_allowed = !is_tried() && self.subscriptions.iter().all(Subscription::is_live);
-    }
+/// The client is about to ask for the lock. Whether it may keep whatever it is granted: if it hears everything from now on, and
+/// if no other client has just tried the lock. A connection that breaks later, and a message that arrives later, forbid it.
+pub(crate) fn may_keep(ears: &Ears, is_tried: impl FnOnce() -> bool) -> bool {
+    !is_tried() && ears.iter().all(Subscription::is_live)
 }
 
 /// How long a `try_lock` pauses before its second request.

@@ -30,7 +30,7 @@
 //! | several locks are taken in one step | `caller/acquire_all.rs` |
 //! | a latch is changed, a condition notified | `orders.rs` repeats the request until it is answered |
 //! | a release is repeated | `holding/unlock.rs` leaves it to `releaser.rs`; `releaser/job.rs` |
-//! | a future is not polled, a caller's runtime does not run | `entry/lookout.rs` and `entry/alarms.rs` say whom to look at; `core/queue.rs` finds a caller in the queue silent, `entry/contest.rs` a contender; `unpolled.rs` skips or cancels |
+//! | a future is not polled, a caller's runtime does not run | `entry/lookout.rs` and `entry/alarms.rs` say whom to look at; `core/queue.rs` finds a caller in the queue silent, `core/contest.rs` a contender, whose work `entry/contest.rs` polls; `unpolled.rs` skips or cancels |
 //! | the client closes | `close.rs`, `debts.rs` |
 
 mod caller;

@@ -25,51 +25,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use tokio::time::Instant;
-
-use crate::compact_instant::CompactInstant;
-use crate::core::queue::{LOOKS, Look};
+use crate::core::contest::Part;
 use crate::engine::entry::{Contested, Entry};
 
 /// The work of a contender.
 pub(crate) type Work = Pin<Box<dyn Future<Output = Contested> + Send>>;
-
-/// The place for the work of the one contender of an entry. Plain state.
-#[derive(Default)]
-pub(crate) struct Contest {
-    number: u64,
-    /// The work, if there is any; taken out while it is polled.
-    work: Option<Work>,
-    /// The caller that polls it.
-    caller: Option<Waker>,
-    /// When that caller came.
-    came: Option<CompactInstant>,
-    /// Whether the work was woken, and not polled since.
-    woken: bool,
-    /// Until when the work sleeps, if it has said so.
-    asleep: Option<CompactInstant>,
-    /// How many polls are in progress. A poll that has passed the permit on may end after the next work is polled.
-    polls: u32,
-    looks: u32,
-    /// Whether these looks found the work woken. Looks at work that waits for an answer say nothing about its caller.
-    found_woken: bool,
-}
-
-/// The state of a caller's work.
-pub(crate) enum Part {
-    /// The work has not been polled yet. Its caller came at this time.
-    New(Work, CompactInstant),
-    /// The work has this number.
-    Begun(u64),
-    Over,
-}
 
 /// Polls the work of a caller, which wakes this waker; `None` if it was dropped because its caller was silent.
 ///
 /// Work that is done at its first poll is never stored.
 pub(crate) fn poll(
     entry: &Arc<Entry>,
-    part: &mut Part,
+    part: &mut Part<Work>,
     waker: &Waker,
     context: &Context<'_>,
 ) -> Poll<Option<Contested>> {
@@ -86,116 +53,6 @@ pub(crate) fn poll(
     Poll::Pending
 }
 
-impl Contest {
-    /// When the caller came whose work is here, if there is work, or a poll of it.
-    pub(crate) fn came(&self) -> Option<CompactInstant> {
-        self.came.filter(|_| self.work.is_some() || self.polls > 0)
-    }
-
-    /// Takes the work out for a poll by this caller. Its number is `None` if it was never here.
-    fn take_out(
-        &mut self,
-        part: &mut Part,
-        caller: &mut Option<Waker>,
-    ) -> Option<(Option<u64>, Work)> {
-        let taken = match std::mem::replace(part, Part::Over) {
-            Part::New(work, came) => {
-                self.came = Some(came);
-                (None, work)
-            }
-            Part::Begun(number) => (Some(number), self.take(number)?),
-            Part::Over => return None,
-        };
-        std::mem::swap(&mut self.caller, caller);
-        self.polls += 1;
-        // Clear the mark before the poll: a wake-up during the poll is for the next one.
-        self.woken = false;
-        Some(taken)
-    }
-
-    fn take(&mut self, number: u64) -> Option<Work> {
-        if self.number == number { self.work.take() } else { None }
-    }
-
-    /// No other caller's work can be here: pending work has the permit, and the caller that had the permit before has
-    /// dropped its own work.
-    fn put_back(&mut self, number: Option<u64>, work: Work) -> u64 {
-        debug_assert!(self.work.is_none(), "two contend for one entry");
-        self.number = number.unwrap_or(self.number + 1);
-        (self.work, self.looks, self.found_woken) = (Some(work), 0, false);
-        self.number
-    }
-
-    /// A caller has left: takes its work out, if that is still here. The drop of the work passes the permit on.
-    #[must_use]
-    pub(crate) fn end(&mut self, part: &mut Part) -> Option<Work> {
-        match std::mem::replace(part, Part::Over) {
-            Part::Begun(number) => self.take(number),
-            Part::New(..) | Part::Over => None,
-        }
-    }
-
-    /// There is an event for the work. Returns the caller to wake.
-    #[must_use]
-    pub(crate) fn wake(&mut self) -> Option<Waker> {
-        self.woken = true;
-        self.caller.take()
-    }
-
-    /// The work sleeps until this time, or until an event; `None`: no longer.
-    pub(crate) fn sleeps_until(&mut self, until: Option<Instant>) {
-        self.asleep = until.map(CompactInstant::from);
-    }
-
-    /// When the lookout has to look at work that sleeps and was not woken.
-    pub(crate) fn look_at(&self) -> Option<Instant> {
-        let is_here = !self.woken && self.work.is_some();
-        self.asleep.filter(|_| is_here).map(CompactInstant::instant)
-    }
-
-    /// Whether the work was woken, and not polled since.
-    pub(crate) fn is_late(&self) -> bool {
-        self.woken && self.work.is_some()
-    }
-
-    fn sleeps(&self, now: Instant) -> bool {
-        self.asleep.is_some_and(|until| until > now.into())
-    }
-
-    /// Checks whether the work was polled since it was woken. Returns the caller to wake, if the work should have been polled
-    /// by now.
-    pub(crate) fn look(&mut self, now: Instant) -> (Look, Option<Waker>) {
-        if self.work.is_none() {
-            // If this look falls into a poll, so may the wake-up, and the poll puts the work back. So the next look
-            // decides. Without a poll, the work is done.
-            let is_polled = self.woken && self.polls > 0;
-            return (if is_polled { Look::Late } else { Look::Well }, None);
-        }
-        if !self.woken && self.sleeps(now) {
-            return (Look::Well, None);
-        }
-        // Each poll restarts the count, and so does the wake-up: from then on the caller has all its looks.
-        if self.found_woken != self.woken {
-            (self.looks, self.found_woken) = (0, self.woken);
-        }
-        self.looks = self.looks.saturating_add(1);
-        if self.woken {
-            return (if self.looks < LOOKS { Look::Late } else { Look::Silent }, None);
-        }
-        let has_overslept = self.asleep.is_some();
-        if has_overslept || self.looks >= LOOKS {
-            self.looks = 0;
-            return (Look::Late, self.wake());
-        }
-        (Look::Late, None)
-    }
-
-    /// Takes out work that was just found silent, unless it was polled since. The caller has to drop it.
-    pub(crate) fn take_silent(&mut self) -> Option<Work> {
-        if self.looks < LOOKS { None } else { self.work.take() }
-    }
-}
-
 /// A poll, until it is over: when the work is done, or was put back.
 struct InPoll<'a>(&'a Arc<Entry>);
 
@@ -206,7 +63,6 @@ impl InPoll<'_> {
         entry.change(|state, after| {
             // The work may never be woken: the lookout has to see for how long it sleeps.
             state.watch(after);
-            state.contest.polls -= 1;
             state.contest.put_back(number, work)
         })
     }
@@ -214,7 +70,7 @@ impl InPoll<'_> {
 
 impl Drop for InPoll<'_> {
     fn drop(&mut self) {
-        self.0.state().contest.polls -= 1;
+        self.0.state().contest.end_poll();
     }
 }
 
@@ -223,8 +79,16 @@ mod tests {
     use std::future::{pending, poll_fn, ready};
     use std::time::Duration;
 
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::compact_instant::CompactInstant;
+    use crate::core::contest;
+    use crate::core::queue::{LOOKS, Look};
     use crate::error::Error;
+
+    type Contest = contest::Contest<Work>;
+    type Part = contest::Part<Work>;
 
     /// A contest in its entry.
     struct Shared(Arc<Entry>);

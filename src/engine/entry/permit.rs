@@ -6,9 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::core::queue::Ticket;
-use crate::engine::entry::state::State;
 use crate::engine::entry::tenure::Inner;
-use crate::engine::entry::{Entry, Tenure, Visit};
+use crate::engine::entry::{Entry, State, Tenure, Visit};
 use crate::engine::grant::{Beginning, Grant};
 use crate::keys::TenureId;
 use crate::kinds::Holders;
@@ -72,7 +71,7 @@ impl EntryPermit {
             if awaited {
                 state.forbid_keeping();
             }
-            state.show(Arc::clone(&tenure), after);
+            state.show(Instant::now(), Arc::clone(&tenure), after);
             state.forget_line(tenure.id)
         });
         tenure
@@ -82,7 +81,7 @@ impl EntryPermit {
     pub(super) fn heirs(&self) -> (bool, bool) {
         let state = self.entry().state();
         // In a line of callers, the caller right behind is one of this client, too.
-        (state.is_awaited() || state.behind.get().is_some(), state.may_keep())
+        (state.is_awaited() || state.behind.get().is_some(), state.may_keep)
     }
 
     /// Passes the permit on. Returns the visit if no caller waits for the permit: then what was left for callers has to be given
@@ -94,8 +93,9 @@ impl EntryPermit {
     /// Same as [`pass_on`](Self::pass_on), for a contender that leaves without the lock: passes its place in line on, too.
     pub(crate) fn give_up(self, next_id: impl Fn() -> TenureId) -> Option<Visit> {
         self.pass_on_with(|state| {
-            state.stop_asking(next_id);
-            state.stop_contending();
+            let now = Instant::now();
+            state.stop_asking(now, next_id);
+            state.stop_contending(now);
         })
     }
 

@@ -557,7 +557,7 @@ mod tests {
         table.stands_behind(&third.entry, TenureId(1));
         assert!(is_behind(&first, &second) && is_behind(&second, &third));
         second.entry.step(Event::Asked, RULES);
-        second.entry.state().stop_asking(|| TenureId(7));
+        second.entry.state().stop_asking(Instant::now(), || TenureId(7));
         assert!(table.one_behind(&first.entry).is_none());
         assert!(table.one_behind(&second.entry).is_none(), "and nobody stands behind it");
     }

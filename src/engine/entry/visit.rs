@@ -9,15 +9,20 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::task::coop::poll_proceed;
 use tokio::time::Instant;
 
+use crate::core::contest::Part;
+use crate::core::lock;
 use crate::core::queue::Ticket;
 use crate::core::waiting::{Next, Rules};
-use crate::engine::entry::contest::{self, Part, Work};
-use crate::engine::entry::state::{After, Forsaken, State};
-use crate::engine::entry::{Contested, Entry, EntryPermit, Seat, Stay, Tenure};
+use crate::engine::entry::contest::{self, Work};
+use crate::engine::entry::{
+    After, Contested, Entry, EntryPermit, Inside, Seat, State, Stay, Tenure,
+};
 use crate::engine::grant::{Beginning, Grant, Lease};
 use crate::error::Result;
 use crate::keys::TenureId;
 use crate::kinds::Holders;
+
+type Forsaken = lock::Forsaken<Inside>;
 
 /// Keeps an entry in the table.
 pub(crate) struct Visit {
@@ -104,7 +109,7 @@ impl Visit {
         (InQueue { visit: self, ticket }, state.tenure.clone())
     }
 
-    /// See [`State::forsake`].
+    /// See [`Lock::forsake`].
     pub(crate) fn forsake(&self) -> Option<(Forsaken, Option<EntryPermit>)> {
         let left = self.entry.state().forsake()?;
         self.stop_watching();
@@ -173,7 +178,7 @@ pub(crate) struct Contesting<'a> {
     visit: &'a Visit,
     /// The waker for the work.
     waker: Waker,
-    part: Part,
+    part: Part<Work>,
 }
 
 impl Future for Contesting<'_> {

@@ -1,0 +1,685 @@
+//! What a client knows of one lock: one plain value. The engine has it behind the mutex of an entry (`engine/entry.rs`).
+//!
+//! No method wakes a task, or drops a waker, a tenure or work. A waker may poll its task at once, and the drop of a tenure may
+//! remove the entry from the table. Both would lock this value again. So a method returns them, or puts them into an [`After`],
+//! and the entry carries that out when the mutex is unlocked.
+
+use std::collections::BTreeSet;
+use std::mem::{replace, take};
+use std::task::Waker;
+
+use tokio::time::Instant;
+
+use crate::compact_instant::CompactInstant;
+use crate::core::behind::Behind;
+use crate::core::contest::Contest;
+use crate::core::queue::{Queue, Ticket};
+use crate::core::side_by_side::SideBySide;
+use crate::core::waiting::{Event, Rules, Waiting};
+use crate::keys::TenureId;
+
+/// With more ghosts than this, a contender forgets those whose leases are over, so that they do not pile up for as long as
+/// its requests get no answer. A hold of theirs has ended. A place of theirs in line gets its grant by message, which finds
+/// no caller, and the listener releases the grant.
+const MOST_HELD_BACK: usize = 256;
+
+/// What the engine leaves with a lock, and the core does not look into.
+pub(crate) trait Parts {
+    /// One grant by Redis.
+    type Tenure: Clone;
+    /// What may have to be released, since a request got no answer.
+    type Ghost;
+    /// The work of the contender.
+    type Work;
+    /// By what the client hears that another one wants the lock, so that it may keep it idle.
+    type Ears;
+
+    /// The owner field of a tenure.
+    fn id(tenure: &Self::Tenure) -> TenureId;
+
+    /// Until when Redis may still have what was granted to a ghost.
+    fn lasts_until(ghost: &Self::Ghost) -> Instant;
+}
+
+/// What a client knows of one lock.
+pub(crate) struct Lock<P: Parts> {
+    /// The callers, and the permit.
+    pub(crate) queue: Queue,
+    /// The work of the caller with the permit.
+    pub(crate) contest: Contest<P::Work>,
+    /// What the contender knows.
+    pub(crate) waiting: Option<Box<Waiting>>,
+    /// The last tenure of this client; it may have ended.
+    pub(crate) tenure: Option<P::Tenure>,
+    /// The tenures that are inside side by side. Not for a plain lock.
+    pub(crate) side_by_side: Option<Box<SideBySide<P::Tenure>>>,
+    pub(crate) behind: Behind,
+    /// The owner fields under which the contender got no answer. They are released once it gets one.
+    pub(crate) held_back: Vec<P::Ghost>,
+    /// Since when every attempt has failed.
+    pub(crate) failing: Option<CompactInstant>,
+    /// When a holder was last known.
+    pub(crate) taken: Option<CompactInstant>,
+    /// When a message last said that somebody has lost the lock.
+    pub(crate) lost: Option<CompactInstant>,
+    /// The contender waits: another client has the lock, or is ahead.
+    pub(crate) elsewhere: bool,
+    /// Whether a caller has lined up under the owner field of the entry.
+    has_used_name: bool,
+    /// `None` in a client that keeps nothing.
+    pub(crate) ears: Option<Box<P::Ears>>,
+    /// Whether the client may keep its tenure idle: it would have heard if another client wanted the lock.
+    pub(crate) may_keep: bool,
+    /// Whether the lookout watches the entry.
+    pub(crate) is_watched: bool,
+    /// When the lookout looks at a contender that sleeps, and the number of that alarm.
+    pub(crate) alarm: Option<(CompactInstant, u64)>,
+}
+
+impl<P: Parts> Default for Lock<P> {
+    fn default() -> Self {
+        Self {
+            queue: Queue::default(),
+            contest: Contest::default(),
+            waiting: None,
+            tenure: None,
+            side_by_side: None,
+            behind: Behind::default(),
+            held_back: Vec::new(),
+            failing: None,
+            taken: None,
+            lost: None,
+            elsewhere: false,
+            has_used_name: false,
+            ears: None,
+            may_keep: false,
+            is_watched: false,
+            alarm: None,
+        }
+    }
+}
+
+/// What a change leaves to be done when the lock's mutex is unlocked.
+pub(crate) struct After<P: Parts> {
+    /// The callers to wake.
+    pub(crate) called: Option<Waker>,
+    pub(crate) all: Vec<Waker>,
+    /// Whether the lookout has to watch the entry from now on.
+    pub(crate) watch: bool,
+    /// To be dropped.
+    pub(crate) tenure: Option<P::Tenure>,
+}
+
+impl<P: Parts> Default for After<P> {
+    fn default() -> Self {
+        Self { called: None, all: Vec::new(), watch: false, tenure: None }
+    }
+}
+
+/// What a client has of a lock that none of its callers needs.
+pub(crate) struct Forsaken<P: Parts> {
+    /// The place in line, by its owner field.
+    pub(crate) place: Option<TenureId>,
+    pub(crate) ghosts: Vec<P::Ghost>,
+    /// It may still be held, or over.
+    pub(crate) tenure: Option<P::Tenure>,
+    /// The permit that was taken with it, so that nobody asks before the release of this tenure is answered.
+    pub(crate) permit: Option<u64>,
+    pub(crate) resting: Vec<P::Tenure>,
+}
+
+impl<P: Parts> Lock<P> {
+    /// Has the lookout watch the entry, if it does not yet.
+    pub(crate) fn watch(&mut self, after: &mut After<P>) {
+        after.watch |= !replace(&mut self.is_watched, true);
+    }
+
+    /// Gives the permit up, and calls the next caller.
+    pub(crate) fn pass_on(&mut self, after: &mut After<P>) {
+        let (next, is_late) = self.queue.pass_on();
+        after.called = next;
+        if is_late {
+            self.watch(after);
+        }
+    }
+
+    /// A caller leaves the queue. Returns its own waker, to be dropped.
+    pub(crate) fn leave_queue(&mut self, ticket: &Ticket, after: &mut After<P>) -> Option<Waker> {
+        let (next, own) = self.queue.leave(ticket);
+        // The entry is watched already, since the caller that leaves was called.
+        after.called = next;
+        own
+    }
+
+    /// The contender was granted the lock: the server has taken it out of the line. Returns whether it stood there.
+    pub(crate) fn forget_line(&mut self, id: TenureId) -> bool {
+        // A tenure of a latch has given up its permit, so the line may belong to the next contender.
+        self.waiting.take_if(|waiting| waiting.id() == id).is_some()
+    }
+
+    /// There is an event for the contender.
+    pub(crate) fn wake(&mut self, after: &mut After<P>) {
+        after.called = self.contest.wake();
+        self.watch(after);
+    }
+
+    /// Rejects all callers.
+    pub(crate) fn close(&mut self, after: &mut After<P>) {
+        after.all = self.queue.close();
+    }
+
+    /// Whether another caller of this client is in the queue, and not known to be silent.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.queue.waiting() > 0
+    }
+
+    /// How many callers of this client ask or wait, and when the first of them came; `None`: nobody does.
+    pub(crate) fn waiters(&self) -> Option<(usize, CompactInstant)> {
+        let contender = self.contest.came();
+        let first = contender.into_iter().chain(self.queue.first_came()).min()?;
+        Some((self.queue.waiting() + usize::from(contender.is_some()), first))
+    }
+
+    /// The client must not keep the tenure that it has or is about to get. Returns `false` if it keeps no locks.
+    pub(crate) fn forbid_keeping(&mut self) -> bool {
+        self.may_keep = false;
+        self.ears.is_some()
+    }
+
+    /// Whether any caller of this client asks or waits.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_awaited() || !self.queue.is_permit_free()
+    }
+
+    /// Whether the server has told the contender to wait.
+    pub(crate) fn was_told_to_wait(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| waiting.was_told_to_wait())
+    }
+
+    /// The number of callers of this client for which resting tenures are reserved: those in the queue, and the contender,
+    /// if the server has told it to wait.
+    pub(crate) fn ahead(&self) -> usize {
+        self.queue.waiting() + usize::from(self.was_told_to_wait())
+    }
+
+    /// Whether the caller that stood right behind another one of its client still waits at that place.
+    pub(crate) fn is_still_behind(&self) -> bool {
+        self.behind != Behind::Moved && self.was_told_to_wait()
+    }
+
+    pub(crate) fn is_far(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| waiting.is_far())
+    }
+
+    /// Whether a caller waits or holds under this owner field.
+    pub(crate) fn is_known_as(&self, id: TenureId) -> bool {
+        self.own_ids().any(|own| own == id)
+            || self.side_by_side.as_ref().is_some_and(|shared| shared.has(id))
+    }
+
+    /// Which of these owner fields a caller waits or holds under.
+    pub(crate) fn known_among(&self, ids: &BTreeSet<TenureId>) -> Vec<TenureId> {
+        let own = self.own_ids().filter(|id| ids.contains(id));
+        let together = self.side_by_side.iter().flat_map(|shared| shared.known_among(ids));
+        own.chain(together).collect()
+    }
+
+    /// The owner fields of its contender and of its last tenure.
+    fn own_ids(&self) -> impl Iterator<Item = TenureId> {
+        let waiting = self.waiting.iter().map(|waiting| waiting.id());
+        waiting.chain(self.tenure.iter().map(|tenure| P::id(tenure)))
+    }
+
+    /// Passes an event to the contender. Returns whether there is one.
+    pub(crate) fn notes(&mut self, now: Instant, event: Event, rules: Rules) -> bool {
+        self.waiting.as_mut().map(|waiting| waiting.step(now, event, rules)).is_some()
+    }
+
+    /// The contender is about to ask: under this owner field, for this place. The last result: whether it rests. `own`: the owner
+    /// field of the entry, if it has one.
+    pub(crate) fn ask(
+        &mut self,
+        now: Instant,
+        own: Option<TenureId>,
+        next_id: impl Fn() -> TenureId,
+        rules: Rules,
+    ) -> (TenureId, u64, bool) {
+        if self.waiting.is_none() {
+            let id = self.new_id(own, &next_id);
+            self.waiting = Some(Box::new(Waiting::new(id, now)));
+        }
+        self.stop_asking(now, next_id);
+        let waiting = self.waiting.as_mut().expect("it waits from now on");
+        waiting.step(now, Event::Asked, rules);
+        (waiting.id(), waiting.place(), waiting.rests())
+    }
+
+    /// One of its requests may still run. So the contender, or the next one, keeps the place under another owner field.
+    pub(crate) fn stop_asking(&mut self, now: Instant, next_id: impl Fn() -> TenureId) {
+        if let Some(waiting) = self.waiting.as_mut().filter(|waiting| waiting.may_still_run()) {
+            waiting.rename(next_id(), now);
+            self.behind = Behind::Moved;
+        }
+    }
+
+    /// A caller with its own entry first lines up under the owner field of the entry. If it is cancelled, its requests
+    /// may still run late, and the client cleans up after them. That would also remove a later place under the same
+    /// owner field. So the caller never lines up under that owner field again.
+    fn new_id(&mut self, own: Option<TenureId>, next_id: impl Fn() -> TenureId) -> TenureId {
+        if let Some(own) = own.filter(|_| !replace(&mut self.has_used_name, true)) {
+            return own;
+        }
+        self.behind = Behind::Moved;
+        next_id()
+    }
+
+    /// A request was answered, and granted nothing. Returns the ghosts of a contender that had a place: they need not be held back
+    /// any more. A caller that asks beside the contender says nothing about the place of the contender.
+    pub(crate) fn granted_nothing(&mut self, has_place: bool) -> Vec<P::Ghost> {
+        self.failing = None;
+        if let Some(shared) = &mut self.side_by_side {
+            shared.others_come_first();
+        }
+        if has_place { self.take_held_back() } else { Vec::new() }
+    }
+
+    /// The contender has the lock, whether the server has granted it or another caller of this client has left it. Returns the
+    /// ghosts that were held back.
+    pub(crate) fn has_it(&mut self, now: Instant) -> Vec<P::Ghost> {
+        self.stop_contending(now);
+        self.take_held_back()
+    }
+
+    /// Keeps a ghost until [`take_held_back`](Self::take_held_back), which the caller that ends the wait has to call. Returns
+    /// those that are forgotten, to be dropped.
+    pub(crate) fn hold_back(&mut self, now: Instant, ghost: P::Ghost) -> Vec<P::Ghost> {
+        let mut forgotten = Vec::new();
+        if self.held_back.len() >= MOST_HELD_BACK {
+            forgotten.extend(self.held_back.extract_if(.., |former| now >= P::lasts_until(former)));
+        }
+        self.held_back.push(ghost);
+        forgotten
+    }
+
+    pub(crate) fn take_held_back(&mut self) -> Vec<P::Ghost> {
+        take(&mut self.held_back)
+    }
+
+    /// Whether the contender only stands in line: its last request was answered, and it was granted nothing, neither by a
+    /// message nor by an earlier request whose answer was lost.
+    pub(crate) fn is_parked(&self) -> bool {
+        let stands = self.waiting.as_ref().is_some_and(|waiting| waiting.only_stands());
+        stands && self.held_back.is_empty()
+    }
+
+    /// Takes out everything that was left for callers of this client, unless one waits or contends.
+    pub(crate) fn forsake(&mut self) -> Option<Forsaken<P>> {
+        let is_closed = self.queue.is_closed();
+        if self.is_awaited() || !(is_closed || self.queue.is_permit_free()) {
+            return None;
+        }
+        let place = self.leave_line();
+        let resting = self.side_by_side.as_ref().filter(|_| !self.is_wanted());
+        let resting = resting.map_or_else(Vec::new, |shared| shared.forgotten());
+        let tenure = self.tenure.clone();
+        let permit = tenure.as_ref().and_then(|_| self.queue.try_take());
+        Some(Forsaken { place, ghosts: self.take_held_back(), tenure, permit, resting })
+    }
+
+    /// No caller contends any more. Returns the owner field to take out of the line, if there is one.
+    pub(crate) fn leave_line(&mut self) -> Option<TenureId> {
+        let waiting = self.waiting.take()?;
+        waiting.stands().then(|| waiting.id())
+    }
+
+    /// Shows a tenure to its owner, which may nest in it, and to the next caller in the queue.
+    pub(crate) fn show(&mut self, now: Instant, tenure: P::Tenure, after: &mut After<P>) {
+        self.note_holder(now.into());
+        after.tenure = self.tenure.replace(tenure);
+    }
+
+    /// The contender no longer waits.
+    pub(crate) fn stop_contending(&mut self, now: Instant) {
+        if take(&mut self.elsewhere) {
+            self.note_holder(now.into());
+        }
+    }
+
+    /// Records that the lock had a holder at this time or later.
+    pub(crate) fn note_holder(&mut self, then: CompactInstant) {
+        self.taken = self.taken.max(Some(then));
+    }
+
+    /// Whether a message has said at this time or later that somebody has lost the lock.
+    pub(crate) fn was_lost_since(&self, then: CompactInstant) -> bool {
+        self.lost.is_some_and(|lost| lost >= then)
+    }
+}
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::task::{Poll, Wake};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::core::contest::Part;
+    use crate::core::queue::{LOOKS, Look};
+
+    /// Numbers in place of what the engine has.
+    struct Numbers;
+
+    impl Parts for Numbers {
+        type Tenure = u64;
+        type Ghost = (u64, Instant);
+        /// Whose work it is.
+        type Work = usize;
+        type Ears = ();
+
+        fn id(tenure: &u64) -> TenureId {
+            TenureId(*tenure)
+        }
+
+        fn lasts_until(ghost: &(u64, Instant)) -> Instant {
+            ghost.1
+        }
+    }
+
+    #[test]
+    fn of_many_ghosts_those_are_kept_that_may_still_hold_the_lock() {
+        let (mut lock, now) = (Lock::<Numbers>::default(), Instant::now());
+        let mut forgotten = lock.hold_back(now, (0, now + Duration::from_secs(3600))).len();
+        for id in 1..=MOST_HELD_BACK as u64 {
+            forgotten += lock.hold_back(now, (id, now)).len();
+        }
+        assert_eq!(forgotten, MOST_HELD_BACK - 1);
+        let kept: Vec<_> = lock.take_held_back().into_iter().map(|(id, _)| id).collect();
+        assert_eq!(kept, [0, MOST_HELD_BACK as u64]);
+    }
+
+    const CALLERS: usize = 3;
+
+    /// The most events that are played in every order, before all callers that run come to their ends.
+    const MOST: usize = 8;
+
+    #[derive(Debug, Clone, Copy)]
+    enum Step {
+        /// A caller wants the lock.
+        Come(usize),
+        /// Its future is polled.
+        Poll(usize),
+        /// Its work is polled, and done: it holds the lock.
+        Finish(usize),
+        /// Its future is dropped, or its guard.
+        Drop(usize),
+        /// There is an event for the contender.
+        Wake,
+        /// The lookout looks until it finds nobody late, or somebody silent.
+        Look,
+        Close,
+    }
+
+    enum At {
+        Away,
+        Queued(Ticket),
+        /// It had the permit under this number. The lookout may have cancelled its work since.
+        Contends(u64, Part<usize>),
+        Holds,
+    }
+
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Relaxed);
+        }
+    }
+
+    /// Some callers of one client that want one lock.
+    struct Client {
+        lock: Lock<Numbers>,
+        callers: [At; CALLERS],
+        woken: [Arc<Woken>; CALLERS],
+        came: [bool; CALLERS],
+        /// How many have the permit.
+        permits: usize,
+        now: Instant,
+    }
+
+    impl Client {
+        fn new(now: Instant) -> Self {
+            Self {
+                lock: Lock::default(),
+                callers: [const { At::Away }; CALLERS],
+                woken: std::array::from_fn(|_| Arc::new(Woken(AtomicBool::new(false)))),
+                came: [false; CALLERS],
+                permits: 0,
+                now,
+            }
+        }
+
+        fn change<R>(
+            &mut self,
+            change: impl FnOnce(&mut Lock<Numbers>, &mut After<Numbers>) -> R,
+        ) -> R {
+            let mut after = After::default();
+            let result = change(&mut self.lock, &mut after);
+            after.called.into_iter().chain(after.all).for_each(Waker::wake);
+            result
+        }
+
+        /// A caller has the permit, and its work is polled in the same poll.
+        fn contends(&mut self, who: usize, number: u64) -> At {
+            self.permits += 1;
+            assert_eq!(self.permits, 1, "two callers have the permit");
+            let at = At::Contends(number, Part::New(who, self.now.into()));
+            self.polled(who, at, false)
+        }
+
+        fn pass_on(&mut self) {
+            self.permits -= 1;
+            self.change(Lock::pass_on);
+        }
+
+        fn queues(&mut self, ticket: Ticket) -> At {
+            self.lock.queue.wait();
+            At::Queued(ticket)
+        }
+
+        /// Plays a step. Returns whether it can be.
+        fn play(&mut self, step: Step) -> bool {
+            match step {
+                Step::Come(who) => {
+                    // Callers are alike, so each one is the first to come before the next one.
+                    let has_come = |who: usize| self.came[who];
+                    if !matches!(self.callers[who], At::Away) || !(0..who).all(has_come) {
+                        return false;
+                    }
+                    self.came[who] = true;
+                    self.callers[who] = match self.lock.queue.try_take() {
+                        Some(number) => self.contends(who, number),
+                        None => {
+                            let at = self.queues(Ticket::default());
+                            self.polled(who, at, false)
+                        }
+                    };
+                }
+                Step::Poll(who) | Step::Finish(who) => {
+                    let finishes = matches!(step, Step::Finish(_));
+                    if !finishes && !self.is_woken(who) {
+                        return false;
+                    }
+                    let at = replace(&mut self.callers[who], At::Away);
+                    if matches!(&at, At::Away | At::Holds)
+                        || finishes && matches!(&at, At::Queued(_))
+                    {
+                        self.callers[who] = at;
+                        return false;
+                    }
+                    self.woken[who].0.store(false, Relaxed);
+                    self.callers[who] = self.polled(who, at, finishes);
+                }
+                Step::Drop(who) => match replace(&mut self.callers[who], At::Away) {
+                    At::Away => return false,
+                    At::Queued(ticket) => {
+                        _ = self.change(|lock, after| lock.leave_queue(&ticket, after))
+                    }
+                    At::Contends(_, mut part) => {
+                        if self.lock.contest.end(&mut part).is_some() {
+                            self.pass_on();
+                        }
+                    }
+                    At::Holds => self.pass_on(),
+                },
+                Step::Wake => {
+                    if self.lock.contest.came().is_none() {
+                        return false;
+                    }
+                    self.change(Lock::wake);
+                }
+                Step::Look => {
+                    if !self.lock.is_watched {
+                        return false;
+                    }
+                    self.look();
+                }
+                Step::Close => {
+                    if self.lock.queue.is_closed() {
+                        return false;
+                    }
+                    self.change(Lock::close);
+                }
+            }
+            true
+        }
+
+        fn polled(&mut self, who: usize, at: At, finishes: bool) -> At {
+            let waker = Waker::from(Arc::clone(&self.woken[who]));
+            match at {
+                At::Away | At::Holds => at,
+                At::Queued(mut ticket) => {
+                    let polled = self.lock.queue.poll(&mut ticket, &waker, true, &mut None);
+                    let Poll::Ready(polled) = polled else { return At::Queued(ticket) };
+                    self.change(|lock, after| lock.leave_queue(&ticket, after));
+                    polled.map_or(At::Away, |number| self.contends(who, number))
+                }
+                At::Contends(number, mut part) => {
+                    match self.lock.contest.take_out(&mut part, &mut Some(waker)) {
+                        None => {
+                            let at = self.queues(Ticket::again(number));
+                            self.polled(who, at, false)
+                        }
+                        Some((_, work)) if finishes => {
+                            assert_eq!(work, who, "a caller polls the work of another one");
+                            self.lock.contest.end_poll();
+                            At::Holds
+                        }
+                        Some((its_number, work)) => {
+                            let later = self.now + Duration::from_secs(3600);
+                            let begun = self.change(|lock, after| {
+                                // The work of the first caller waits for an answer, that of the others sleeps.
+                                lock.contest.sleeps_until((who > 0).then_some(later));
+                                lock.watch(after);
+                                lock.contest.put_back(its_number, work)
+                            });
+                            At::Contends(number, Part::Begun(begun))
+                        }
+                    }
+                }
+            }
+        }
+
+        /// The lookout looks at a lock only while it is watched: see `engine/unpolled.rs`.
+        fn look(&mut self) {
+            for _ in 0..LOOKS {
+                if !replace(&mut self.lock.is_watched, false) {
+                    return;
+                }
+                let called = self.change(|lock, after| {
+                    let (look, silent) = lock.queue.look();
+                    after.all = silent;
+                    look
+                });
+                let now = self.now;
+                let contender = self.change(|lock, after| {
+                    let (look, late) = lock.contest.look(now);
+                    after.called = late;
+                    look
+                });
+                if contender == Look::Silent && self.lock.contest.take_silent().is_some() {
+                    self.pass_on();
+                }
+                if called != Look::Well || contender != Look::Well {
+                    self.change(Lock::watch);
+                }
+            }
+        }
+
+        /// Every caller that still runs, which is every one but `frozen`, comes to its end. The work of a contender is done by
+        /// itself, and whoever is in the queue has to be woken. A frozen contender that sleeps does not see that its time has come.
+        fn end(&mut self, frozen: Option<usize>) {
+            if frozen.is_some_and(|who| who > 0 && matches!(self.callers[who], At::Contends(..))) {
+                self.play(Step::Wake);
+            }
+            for _ in 0..4 * CALLERS {
+                for who in (0..CALLERS).filter(|who| Some(*who) != frozen) {
+                    match self.callers[who] {
+                        At::Queued(_) if self.is_woken(who) => _ = self.play(Step::Poll(who)),
+                        At::Contends(..) => _ = self.play(Step::Finish(who)),
+                        At::Holds => _ = self.play(Step::Drop(who)),
+                        At::Queued(_) | At::Away => {}
+                    }
+                }
+                if frozen.is_some() {
+                    self.look();
+                }
+            }
+        }
+
+        fn is_woken(&self, who: usize) -> bool {
+            self.woken[who].0.load(Relaxed)
+        }
+    }
+
+    fn play(steps: &[Step], now: Instant) -> Option<Client> {
+        let mut client = Client::new(now);
+        steps.iter().all(|step| client.play(*step)).then_some(client)
+    }
+
+    /// Plays every order of events that begins with these. Returns how many orders there are.
+    fn play_all(steps: &mut Vec<Step>, now: Instant) -> usize {
+        if play(steps, now).is_none() {
+            return 0;
+        }
+        for frozen in (0..CALLERS).map(Some).chain([None]) {
+            let mut client = play(steps, now).expect("it was just played");
+            if frozen.is_some_and(|who| matches!(client.callers[who], At::Holds)) {
+                continue;
+            }
+            client.end(frozen);
+            for (who, at) in client.callers.iter().enumerate() {
+                let is_over = matches!(at, At::Away) || frozen == Some(who);
+                assert!(is_over, "caller {who} waits forever after {steps:?}; frozen: {frozen:?}");
+            }
+        }
+        let mut played = 1;
+        if steps.len() < MOST {
+            let of_one =
+                |who| [Step::Come(who), Step::Poll(who), Step::Finish(who), Step::Drop(who)];
+            let of_all = [Step::Wake, Step::Look, Step::Close];
+            for step in (0..CALLERS).flat_map(of_one).chain(of_all) {
+                steps.push(step);
+                played += play_all(steps, now);
+                steps.pop();
+            }
+        }
+        played
+    }
+
+    /// Callers may be dropped, cancelled, called and not polled, in any order.
+    #[test]
+    fn in_every_order_of_events_one_caller_has_the_permit_and_nobody_waits_forever() {
+        let played = play_all(&mut Vec::new(), Instant::now());
+        println!("{CALLERS} callers, at most {MOST} events: {played} orders");
+    }
+}
