@@ -86,22 +86,22 @@ impl Releaser {
             // connection. Also do so when a slot has another primary: the client may be connected to that one already.
             if changes.has_changed().unwrap_or(false) {
                 changes.mark_unchanged();
-                backlog.hasten();
+                backlog.hasten(Instant::now());
             }
             while let Some(jobs) = backlog.next(Instant::now()) {
                 asked.push(ask(&commands, &timetable, jobs));
             }
             tokio::select! {
                 Some(job) = jobs.recv() => {
-                    backlog.put(job);
+                    backlog.put(job, Instant::now());
                     while let Ok(job) = jobs.try_recv() {
-                        backlog.put(job);
+                        backlog.put(job, Instant::now());
                     }
                 }
                 Some(answered) = asked.next() => backlog.answered(answered, Instant::now()),
                 () = sleep_until_if(backlog.wakes_at()) => {}
-                Ok(()) = changes.changed(), if backlog.wakes_at().is_some() => backlog.hasten(),
-                () = &mut closed, if !backlog.is_closing() => backlog.close(),
+                Ok(()) = changes.changed(), if backlog.wakes_at().is_some() => backlog.hasten(Instant::now()),
+                () = &mut closed, if !backlog.is_closing() => backlog.close(Instant::now()),
                 () = &mut settled => return,
             }
         }

@@ -1,6 +1,7 @@
 //! Each script as one typed call. No call has a time limit here: `address.rs` limits each answer, and `engine/caller.rs`
 //! how long a caller waits.
 
+mod company;
 mod gathering;
 mod marks;
 mod orders;
@@ -30,7 +31,8 @@ use crate::wire::proof::Secret;
 use crate::wire::replies::{entry, items, number, released, strange, time_left};
 use crate::wire::scripts::{COUNT, RENEW, RENEW_IN_SESSION, Script};
 
-pub(crate) use gathering::{Answered, Batch, Gathering, are_enough};
+pub(crate) use company::Company;
+pub(crate) use gathering::{Answered, Batch, Gathering};
 pub(crate) use marks::Claim;
 pub(crate) use orders::Order;
 pub(crate) use questions::Status;

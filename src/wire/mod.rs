@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a URL is read, a connection is made and made again | `target.rs`, `address.rs`, `address/dial.rs`, `address/encryption.rs`, `address/hello.rs`, `link.rs` |
 //! | the connection of a lock is found | `commands.rs`, `cluster.rs`, `shard.rs` |
-//! | a script is called | `calls.rs` and `calls/questions.rs` write the call, word by word into the bytes of `args.rs`; `connection.rs` finds the way, sends the text of a script that the server has forgotten, and follows redirections; `socket.rs` sends the bytes. Callers that share one: `calls/gathering.rs`. A call that takes effect once, however often it is sent: `calls/orders.rs` |
+//! | a script is called | `calls.rs` and `calls/questions.rs` write the call, word by word into the bytes of `args.rs`; `connection.rs` finds the way, sends the text of a script that the server has forgotten, and follows redirections; `socket.rs` sends the bytes. Callers that share one: `calls/gathering.rs`, and when: `calls/company.rs`. A call that takes effect once, however often it is sent: `calls/orders.rs` |
 //! | the server's time is known | `shard/clock.rs` |
 //! | a leader or an interval is marked | `calls/marks.rs` |
 //! | the client describes itself | `card.rs` |
@@ -50,8 +50,8 @@ pub(crate) use address::{Address, Addresses};
 #[cfg(feature = "streams")]
 pub use address::{Dial, Stream};
 pub(crate) use calls::{
-    Acquire, Acquired, Answer, Answered, Batch, Claim, Gathering, Manner, Order, Release, Renewal,
-    Requests, Status, are_enough,
+    Acquire, Acquired, Answer, Answered, Batch, Claim, Company, Gathering, Manner, Order, Release,
+    Renewal, Requests, Status,
 };
 pub(crate) use card::Card;
 pub(crate) use cluster::{Cluster, Crew};

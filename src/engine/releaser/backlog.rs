@@ -9,7 +9,10 @@ use std::collections::{BTreeMap, VecDeque};
 use tokio::time::Instant;
 
 use crate::engine::releaser::job::{Job, Lane, Outcome};
-use crate::wire::are_enough;
+use crate::wire::Company;
+
+/// Releases come first, since other callers may wait for them.
+const LANES: [Lane; 3] = [Lane::Plain, Lane::Others, Lane::Counts];
 
 /// The outcome of a request.
 pub(crate) struct Answers {
@@ -22,8 +25,8 @@ pub(crate) struct Answers {
 #[derive(Default)]
 struct LaneJobs {
     ready: VecDeque<Job>,
-    /// How many are part of requests to the server.
-    in_flight: usize,
+    /// Those that are part of requests to the server.
+    company: Company,
 }
 
 /// The jobs that are not done.
@@ -46,61 +49,73 @@ impl Backlog {
         Self { is_scattered, ..Self::default() }
     }
 
-    pub(crate) fn put(&mut self, job: Job) {
-        self.lane(job.lane()).ready.push_back(job);
+    pub(crate) fn put(&mut self, job: Job, now: Instant) {
+        let LaneJobs { ready, company } = self.lane(job.lane());
+        company.comes(!ready.is_empty(), now);
+        ready.push_back(job);
     }
 
-    /// When the next job becomes ready, if any waits for its time.
+    /// When the next job becomes ready, if any waits for its time, or has waited for company for long enough.
     pub(crate) fn wakes_at(&self) -> Option<Instant> {
-        self.later.first_key_value().map(|((due, _), _)| *due)
+        let later = self.later.first_key_value().map(|((due, _), _)| *due);
+        LANES.into_iter().filter_map(|lane| self.goes_at(lane)).chain(later).min()
     }
 
     /// Makes the waiting jobs ready that may succeed now.
-    pub(crate) fn hasten(&mut self) {
+    pub(crate) fn hasten(&mut self, now: Instant) {
         let later = std::mem::take(&mut self.later).into_iter();
         let (ready, later): (BTreeMap<_, _>, _) = later.partition(|(_, job)| job.can_be_hastened());
         self.later = later;
-        ready.into_values().for_each(|job| self.put(job));
+        ready.into_values().for_each(|job| self.put(job, now));
     }
 
     /// The client closes: asks for each job once more, and takes any answer.
-    pub(crate) fn close(&mut self) {
+    pub(crate) fn close(&mut self, now: Instant) {
         self.is_closing = true;
-        self.hasten();
+        self.hasten(now);
     }
 
     pub(crate) fn is_closing(&self) -> bool {
         self.is_closing
     }
 
-    /// The jobs of the next request, until [`answered`](Self::answered). Releases come first, since other callers may wait for them.
+    /// The jobs of the next request, until [`answered`](Self::answered).
     pub(crate) fn next(&mut self, now: Instant) -> Option<Vec<Job>> {
         let later = self.later.split_off(&(now, u64::MAX));
         for job in std::mem::replace(&mut self.later, later).into_values() {
-            self.put(job);
+            self.put(job, now);
         }
-        [Lane::Plain, Lane::Others, Lane::Counts].into_iter().find_map(|lane| self.ask(lane))
+        LANES.into_iter().find_map(|lane| self.ask(lane, now))
     }
 
-    fn ask(&mut self, lane: Lane) -> Option<Vec<Job>> {
+    fn ask(&mut self, lane: Lane, now: Instant) -> Option<Vec<Job>> {
+        self.goes_at(lane).filter(|at| *at <= now)?;
+        let most = self.batch(lane);
+        let LaneJobs { ready, company } = self.lane(lane);
+        let many = ready.len().min(most);
+        company.goes(many, now);
+        Some(ready.drain(..many).collect())
+    }
+
+    /// When the next request of a lane goes, if nothing happens before.
+    fn goes_at(&self, lane: Lane) -> Option<Instant> {
+        let LaneJobs { ready, company } = &self.lanes[lane as usize];
+        let most = self.batch(lane);
+        let has_room = company.in_flight() + ready.len().min(most) <= lane.most();
+        company.goes_at(ready.len(), most).filter(|_| has_room)
+    }
+
+    /// The most jobs in one request.
+    fn batch(&self, lane: Lane) -> usize {
         // No job waits for another job's server.
-        let batch = if self.is_scattered { 1 } else { lane.batch() };
-        let of_lane = self.lane(lane);
-        let ready = of_lane.ready.len();
-        let is_ready = ready >= batch || are_enough(ready, of_lane.in_flight);
-        let many = ready.min(batch);
-        if !is_ready || of_lane.in_flight + many > lane.most() {
-            return None;
-        }
-        of_lane.in_flight += many;
-        Some(of_lane.ready.drain(..many).collect())
+        if self.is_scattered { 1 } else { lane.batch() }
     }
 
     pub(crate) fn answered(&mut self, answered: Answers, now: Instant) {
         let Answers { jobs, generation } = answered;
         // The jobs of one request are of one lane.
         let lane = jobs[0].0.lane();
-        self.lane(lane).in_flight -= jobs.len();
+        self.lane(lane).company.lands(jobs.len());
         for (mut job, outcome) in jobs {
             let is_enough = self.is_closing && outcome.is_ok();
             if is_enough || job.is_settled_by(&outcome, generation, now) {
@@ -174,7 +189,7 @@ mod tests {
     async fn releases_travel_together_and_wait_for_no_count() {
         let (mut backlog, now) = (Backlog::default(), Instant::now());
         for _ in 0..Lane::Counts.most() + 1 {
-            backlog.put(Job::count(&tenure()));
+            backlog.put(Job::count(&tenure()), now);
         }
         let mut asked = Vec::new();
         while let Some(ask) = backlog.next(now) {
@@ -183,7 +198,7 @@ mod tests {
         }
         assert_eq!(asked.len(), Lane::Counts.most());
         for _ in 0..130 {
-            backlog.put(release());
+            backlog.put(release(), now);
         }
         let full = backlog.next(now).unwrap();
         assert_eq!(full.len(), 128);
@@ -191,8 +206,9 @@ mod tests {
             backlog.next(now).is_none(),
             "two releases wait for company, and the last count for an answer"
         );
-        answer(&mut backlog, full, &Ok(true), now);
-        assert_eq!(backlog.next(now).unwrap().len(), 2);
+        let later = backlog.wakes_at().expect("they do not wait for long");
+        assert!(later > now);
+        assert_eq!(backlog.next(later).unwrap().len(), 2);
         answer(&mut backlog, asked.pop().unwrap(), &Ok(true), now);
         assert_eq!(backlog.next(now).unwrap()[0].lane(), Lane::Counts);
     }
@@ -200,7 +216,7 @@ mod tests {
     #[tokio::test]
     async fn releases_of_several_servers_do_not_wait_for_each_other() {
         let (mut backlog, now) = (Backlog::scattered(true), Instant::now());
-        (0..400).for_each(|_| backlog.put(release()));
+        (0..400).for_each(|_| backlog.put(release(), now));
         let asked: Vec<_> = std::iter::from_fn(|| backlog.next(now)).collect();
         assert_eq!(asked.len(), 3 * 128);
         assert!(asked.iter().all(|ask| ask.len() == 1));
@@ -210,7 +226,7 @@ mod tests {
     async fn a_job_without_an_answer_is_asked_for_again_until_redis_has_freed_the_lock() {
         let (mut backlog, mut now) = (Backlog::default(), Instant::now());
         let (debts, tenure) = (Debts::default(), tenure());
-        backlog.put(Job::leave_line(&tenure.keys, tenure.id, debts.tidying()));
+        backlog.put(Job::leave_line(&tenure.keys, tenure.id, debts.tidying()), now);
         let (began, mut asked) = (now, 0);
         while debts.len() > 0 {
             let ask = backlog.next(now).expect("it is due");
@@ -234,7 +250,7 @@ mod tests {
             (unsent(), over, false),
         ] {
             let (mut backlog, (job, mut told)) = (Backlog::default(), unlock(&fault));
-            backlog.put(job);
+            backlog.put(job, now);
             let ask = backlog.next(now).unwrap();
             answer(&mut backlog, ask, &Ok(false), answered);
             assert_eq!(told.try_recv().unwrap().unwrap(), found, "{fault:?}");
@@ -245,7 +261,7 @@ mod tests {
     async fn a_repetition_without_an_answer_may_have_run_too() {
         let (mut backlog, now) = (Backlog::default(), Instant::now());
         let (job, mut told) = unlock(&unsent());
-        backlog.put(job);
+        backlog.put(job, now);
         let ask = backlog.next(now).unwrap();
         answer(&mut backlog, ask, &Err(unanswered()), now);
         assert!(told.try_recv().is_err(), "nothing is known");
@@ -259,11 +275,11 @@ mod tests {
     #[tokio::test]
     async fn a_new_connection_makes_a_postponed_job_ready_at_once() {
         let (mut backlog, now) = (Backlog::default(), Instant::now());
-        backlog.put(release());
+        backlog.put(release(), now);
         let ask = backlog.next(now).unwrap();
         answer(&mut backlog, ask, &Err(unsent()), now);
         assert!(backlog.next(now).is_none(), "it waits for its time");
-        backlog.hasten();
+        backlog.hasten(now);
         assert!(backlog.next(now).is_some());
         assert!(backlog.wakes_at().is_none());
     }
@@ -272,7 +288,7 @@ mod tests {
     async fn after_an_outage_a_cluster_that_is_down_is_asked_again_soon() {
         let (mut backlog, mut now) = (Backlog::default(), Instant::now());
         let (debts, tenure) = (Debts::default(), tenure());
-        backlog.put(Job::leave_line(&tenure.keys, tenure.id, debts.tidying()));
+        backlog.put(Job::leave_line(&tenure.keys, tenure.id, debts.tidying()), now);
         // By then its pauses are as long as they get, and the job still has some seconds.
         for _ in 0..7 {
             let ask = backlog.next(now).unwrap();
@@ -284,7 +300,7 @@ mod tests {
         answer(&mut backlog, ask, &Err(down), now);
         let pause = backlog.wakes_at().unwrap() - now;
         assert!(pause <= Duration::from_millis(150), "it waits for {pause:?}");
-        backlog.hasten();
+        backlog.hasten(now);
         assert!(backlog.next(now).is_none(), "a new connection changes nothing for it");
     }
 
@@ -292,7 +308,7 @@ mod tests {
     async fn a_job_is_a_debt_until_it_is_answered() {
         let (mut backlog, now) = (Backlog::default(), Instant::now());
         let (debts, tenure) = (Debts::default(), tenure());
-        backlog.put(Job::leave_line(&tenure.keys, tenure.id, debts.tidying()));
+        backlog.put(Job::leave_line(&tenure.keys, tenure.id, debts.tidying()), now);
         assert_eq!(debts.len(), 1);
         let ask = backlog.next(now).unwrap();
         assert_eq!(debts.len(), 1);

@@ -5,8 +5,7 @@
 //! 1. If nothing is gathered, a caller sends its request at once, on its own task. The task that reads the connection
 //!    passes the answer on.
 //! 2. At most `STRAIGHT` requests that callers have sent themselves are in flight. Further requests gather. The task of the
-//!    gathering sends them in their order of arrival, as soon as [`are_enough`] wait, or one has waited for `LONGEST_WAIT`. It
-//!    never has more than `WINDOW` batches in flight.
+//!    gathering sends them in their order of arrival, as `company.rs` says. It never has more than `WINDOW` batches in flight.
 //! 3. A request belongs to the gathering, never to its caller. A dropped caller strands no other, and a grant to it is
 //!    reported as an orphan ([`Batch::orphan`]).
 //! 4. A gathering limits its requests in flight. Otherwise the last of ten thousand answers would come after its caller's
@@ -15,7 +14,6 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -25,20 +23,8 @@ use tokio::time::Instant;
 
 use crate::mutex::Mutex;
 use crate::pause::sleep_until_if;
+use crate::wire::calls::company::Company;
 use crate::wire::fault::Fault;
-
-/// So many requests are always enough for a batch: to wait for more of them would keep the server idle.
-const ALWAYS_ENOUGH: usize = 16;
-
-/// The longest time that a request waits for company: the server may not answer those in flight.
-const LONGEST_WAIT: Duration = Duration::from_millis(5);
-
-/// Whether so many requests that wait are enough for a batch: as many as are in flight. So batches grow with the load, and
-/// the server has one half of the requests while the client prepares the other. If it had all of them, client and server would
-/// idle in turn.
-pub(crate) fn are_enough(waiting: usize, in_flight: usize) -> bool {
-    waiting > 0 && waiting >= in_flight.min(ALWAYS_ENOUGH)
-}
 
 /// A kind of request that can share a batch.
 pub(crate) trait Batch: Send + Sync + 'static {
@@ -88,19 +74,16 @@ struct State<F: Batch> {
     closed: bool,
     /// Requests that their callers have sent themselves.
     alone: usize,
-    /// Batches that the task of the gathering has sent, and the requests in them.
+    /// Batches that the task of the gathering has sent.
     batches: usize,
-    gathered: usize,
     waiting: VecDeque<Pending<F>>,
-    /// When the first waiting caller came.
-    since: Instant,
+    company: Company,
 }
 
 impl<F: Batch> State<F> {
     /// Whether the next batch need not wait for company.
     fn is_ready(&self) -> bool {
-        let in_flight = self.alone + self.gathered;
-        self.waiting.len() >= F::MOST || are_enough(self.waiting.len(), in_flight)
+        self.company.is_enough(self.waiting.len(), F::MOST)
     }
 }
 
@@ -115,9 +98,8 @@ impl<F: Batch> Gathering<F> {
             closed: false,
             alone: 0,
             batches: 0,
-            gathered: 0,
             waiting: VecDeque::new(),
-            since: Instant::now(),
+            company: Company::default(),
         };
         Self { batch, state: Mutex::new(state), changed: Notify::new() }
     }
@@ -146,10 +128,11 @@ impl<F: Batch> Gathering<F> {
     /// still have an earlier request to send: then a caller does not send before it.
     fn goes_alone(&self) -> bool {
         let mut state = self.state.lock();
-        let is_first = state.gathered == 0 && state.waiting.is_empty();
+        let is_first = state.batches == 0 && state.waiting.is_empty();
         let goes = is_first && state.alone < F::STRAIGHT && !state.closed;
         if goes {
             state.alone += 1;
+            state.company.goes(1, Instant::now());
         }
         goes
     }
@@ -157,7 +140,7 @@ impl<F: Batch> Gathering<F> {
     fn send_alone(self: &Arc<Self>, Pending { question, told }: Pending<F>) {
         let gathering = Arc::clone(self);
         self.batch.send_alone(question, move |question, answer| {
-            gathering.landed(|state| state.alone -= 1);
+            gathering.landed(1, |state| state.alone -= 1);
             match answer {
                 Some(answer) => tell(&gathering.batch, told, Answered { question, answer }),
                 None => gathering.queue(Pending { question, told }),
@@ -172,9 +155,7 @@ impl<F: Batch> Gathering<F> {
             return;
         }
         let is_first = state.waiting.is_empty();
-        if is_first {
-            state.since = Instant::now();
-        }
+        state.company.comes(!is_first, Instant::now());
         state.waiting.push_back(pending);
         let news = is_first || state.is_ready();
         drop(state);
@@ -183,9 +164,10 @@ impl<F: Batch> Gathering<F> {
         }
     }
 
-    /// Something is no longer in flight.
-    fn landed(&self, change: impl FnOnce(&mut State<F>)) {
+    /// So many requests are no longer in flight.
+    fn landed(&self, many: usize, change: impl FnOnce(&mut State<F>)) {
         let mut state = self.state.lock();
+        state.company.lands(many);
         change(&mut state);
         let is_ready = state.is_ready();
         drop(state);
@@ -231,17 +213,16 @@ impl<F: Batch> Gathering<F> {
     /// The callers whose batch is sent now, or the latest time at which it is sent.
     fn board(&self, now: Instant) -> Result<Vec<Pending<F>>, Option<Instant>> {
         let mut state = self.state.lock();
-        if state.waiting.is_empty() || state.batches >= F::WINDOW {
+        if state.batches >= F::WINDOW {
             return Err(None);
         }
-        let until = state.since + LONGEST_WAIT;
-        if !state.is_ready() && now < until {
-            return Err(Some(until));
+        let goes_at = state.company.goes_at(state.waiting.len(), F::MOST);
+        if goes_at.is_none_or(|at| now < at) {
+            return Err(goes_at);
         }
         let many = state.waiting.len().min(F::MOST);
         state.batches += 1;
-        state.gathered += many;
-        state.since = now;
+        state.company.goes(many, now);
         Ok(state.waiting.drain(..many).collect())
     }
 }
@@ -283,10 +264,7 @@ struct OnItsWay<'a, F: Batch> {
 
 impl<F: Batch> Drop for OnItsWay<'_, F> {
     fn drop(&mut self) {
-        self.gathering.landed(|state| {
-            state.batches -= 1;
-            state.gathered -= self.many;
-        });
+        self.gathering.landed(self.many, |state| state.batches -= 1);
     }
 }
 
@@ -321,6 +299,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     use super::*;
+    use crate::wire::calls::company::LONGEST_WAIT;
 
     /// Answers each number with its double, and counts the questions.
     #[derive(Default)]
@@ -370,10 +349,11 @@ mod tests {
 
     /// So many batches are in flight that only one more may be sent, and so many requests that the next ones have to gather.
     fn many_on_their_way(gathering: &Doublings) -> Vec<OnItsWay<'_, Doubling>> {
-        let batches = Doubling::WINDOW - 1;
+        let (batches, many) = (Doubling::WINDOW - 1, Doubling::MOST);
         let mut state = gathering.state.lock();
-        (state.batches, state.gathered) = (batches, batches * ALWAYS_ENOUGH);
-        (0..batches).map(|_| OnItsWay { gathering, many: ALWAYS_ENOUGH }).collect()
+        state.batches = batches;
+        state.company.goes(batches * many, Instant::now());
+        (0..batches).map(|_| OnItsWay { gathering, many }).collect()
     }
 
     fn ask(gathering: &Doublings, question: u64) -> tokio::task::JoinHandle<u64> {
@@ -511,7 +491,7 @@ mod tests {
         let _others = many_on_their_way(&gathering);
         let asked = Instant::now();
         assert_eq!(ask(&gathering, 1).await.unwrap(), 2);
-        assert!(asked.elapsed() >= LONGEST_WAIT);
+        assert!(asked.elapsed() >= LONGEST_WAIT, "it waits, in vain");
     }
 
     #[tokio::test(start_paused = true)]

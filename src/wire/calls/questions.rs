@@ -12,7 +12,7 @@ use crate::wire::connection::{CommonArgs, Connection};
 use crate::wire::family::{Renew, existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
 use crate::wire::replies::{number, numbers, released, strange};
-use crate::wire::scripts::{LINE_RENEW_IN_SESSION, RENEW, Script};
+use crate::wire::scripts::{LINE_RENEW_IN_SESSION, Script};
 
 /// How much of a lock, semaphore or latch is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,24 +92,13 @@ impl Connection<'_> {
         let renew = existing(scripts_of(keys).renew, keys)?;
         match (renew, found(self.ask_to_renew(renew, keys, fill).await)) {
             (Renew::HoldersAndLine(_), Err(Fault::Redirected(Redirect::TryAgain, _))) => {
-                self.renew_holders(renewal).await
+                // The keys are at two nodes of a cluster, while their slot moves. Renew the holders alone, at the owner of the slot:
+                // the lock may not have moved yet.
+                self.go_back(keys)?;
+                self.renew_batch(std::slice::from_ref(renewal)).await.and_then(only)
             }
             (_, is_ours) => self.kept(is_ours?),
         }
-    }
-
-    /// Renews a Redisson lock whose keys are at two nodes of a cluster, while their slot moves. Its queue stays
-    /// unchanged.
-    async fn renew_holders(&mut self, renewal: &Renewal<'_>) -> Result<bool, Fault> {
-        let (keys, common) = (renewal.keys, self.common());
-        let fill = |words: &mut Words<'_>, _: u64| {
-            words.arg(1).arg(keys.lock());
-            words.arg(renewal.id.of(&common.client)).arg(millis(renewal.ttl));
-        };
-        // Ask the owner of the slot: the lock may not have moved yet.
-        self.go_back(keys)?;
-        let is_ours = found(self.call(&RENEW, &fill).await)?;
-        self.kept(is_ours)
     }
 
     /// Same as [`Self::release_together`].

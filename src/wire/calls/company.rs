@@ -1,0 +1,92 @@
+//! When requests that wait go to the server together: acquires in `gathering.rs`, releases in `engine/releaser/backlog.rs`.
+//!
+//! A batch goes when as many requests wait as are in flight. So batches grow with the load, and the server has one half of the
+//! requests while the client prepares the other. If it had all of them, client and server would idle in turn.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// So many requests are always enough for a batch: to wait for more of them would keep the server idle.
+const ALWAYS_ENOUGH: usize = 16;
+
+/// The longest time that a request waits for company: the server may be far away, or may not answer those in flight.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(5);
+
+/// The requests of one kind: how many are in flight, and since when others wait. Plain state.
+#[derive(Debug, Default)]
+pub(crate) struct Company {
+    in_flight: usize,
+    /// Since when the first one waits; while none does, when the last batch went.
+    since: Option<Instant>,
+}
+
+impl Company {
+    /// One more request waits. It is the first that does so if no other `waits`.
+    pub(crate) fn comes(&mut self, waits: bool, now: Instant) {
+        if !waits {
+            self.since = Some(now);
+        }
+    }
+
+    /// When the next batch goes, of at most so many requests, if so many wait for it. It is sent at once if that time has passed.
+    pub(crate) fn goes_at(&self, waiting: usize, most: usize) -> Option<Instant> {
+        let since = self.since.filter(|_| waiting > 0)?;
+        Some(if self.is_enough(waiting, most) { since } else { since + LONGEST_WAIT })
+    }
+
+    /// Whether the next batch need not wait for company.
+    pub(crate) fn is_enough(&self, waiting: usize, most: usize) -> bool {
+        waiting >= self.in_flight.min(ALWAYS_ENOUGH).min(most).max(1)
+    }
+
+    /// So many requests go.
+    pub(crate) fn goes(&mut self, many: usize, now: Instant) {
+        self.in_flight += many;
+        self.since = Some(now);
+    }
+
+    /// So many requests are answered, or have failed.
+    pub(crate) fn lands(&mut self, many: usize) {
+        self.in_flight -= many;
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_goes_when_as_many_wait_as_are_in_flight() {
+        let (mut company, now) = (Company::default(), Instant::now());
+        let (mut waiting, mut went) = (0, Vec::new());
+        for _ in 0..100 {
+            company.comes(waiting > 0, now);
+            waiting += 1;
+            if company.is_enough(waiting, 64) {
+                company.goes(waiting, now);
+                went.push(std::mem::take(&mut waiting));
+            }
+        }
+        assert_eq!(went, [1, 1, 2, 4, 8, 16, 16, 16, 16, 16]);
+        company.lands(92);
+        assert!(company.is_enough(4, 64) && !company.is_enough(3, 64), "four are in flight");
+        assert!(company.is_enough(1, 1), "it is a full batch");
+    }
+
+    #[test]
+    fn a_request_does_not_wait_for_company_for_long() {
+        let (mut company, now) = (Company::default(), Instant::now());
+        assert_eq!(company.goes_at(0, 64), None);
+        company.goes(10, now);
+        let later = now + LONGEST_WAIT;
+        company.comes(false, later);
+        company.comes(true, later + LONGEST_WAIT);
+        assert_eq!(company.goes_at(2, 64), Some(later + LONGEST_WAIT));
+        assert_eq!(company.goes_at(10, 64), Some(later));
+    }
+}
