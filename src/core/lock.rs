@@ -146,7 +146,7 @@ impl<P: Parts> Lock<P> {
     /// A caller leaves the queue. Returns its own waker, to be dropped.
     pub(crate) fn leave_queue(&mut self, ticket: &Ticket, after: &mut After<P>) -> Option<Waker> {
         let (next, own) = self.queue.leave(ticket);
-        // The entry is watched already, since the caller that leaves was called.
+        // The entry is watched as long as a caller is called and has not come: `pass_on` has it watched, and each look again.
         after.called = next;
         own
     }
@@ -400,7 +400,7 @@ mod tests {
     const CALLERS: usize = 3;
 
     /// The most events that are played in every order, before all callers that run come to their ends.
-    const MOST: usize = 8;
+    const MOST: usize = 7;
 
     #[derive(Debug, Clone, Copy)]
     enum Step {
@@ -414,8 +414,10 @@ mod tests {
         Drop(usize),
         /// There is an event for the contender.
         Wake,
-        /// The lookout looks until it finds nobody late, or somebody silent.
+        /// The lookout begins a look, or goes on with it.
         Look,
+        /// It looks until somebody who is late is silent.
+        Looks,
         Close,
     }
 
@@ -425,6 +427,14 @@ mod tests {
         /// It had the permit under this number. The lookout may have cancelled its work since.
         Contends(u64, Part<usize>),
         Holds,
+    }
+
+    /// How far the lookout has come: see `engine/unpolled.rs`. Anything may happen in between.
+    enum Looking {
+        No,
+        Begun,
+        /// It has looked at the queue.
+        Half(Look),
     }
 
     struct Woken(AtomicBool);
@@ -441,18 +451,26 @@ mod tests {
         callers: [At; CALLERS],
         woken: [Arc<Woken>; CALLERS],
         came: [bool; CALLERS],
+        /// Whether the lookout has the entry in its list.
+        listed: bool,
+        looking: Looking,
+        /// Whether work sleeps until some time. Otherwise it waits for an answer.
+        sleeps: bool,
         /// How many have the permit.
         permits: usize,
         now: Instant,
     }
 
     impl Client {
-        fn new(now: Instant) -> Self {
+        fn new(now: Instant, sleeps: bool) -> Self {
             Self {
                 lock: Lock::default(),
                 callers: [const { At::Away }; CALLERS],
                 woken: std::array::from_fn(|_| Arc::new(Woken(AtomicBool::new(false)))),
                 came: [false; CALLERS],
+                listed: false,
+                looking: Looking::No,
+                sleeps,
                 permits: 0,
                 now,
             }
@@ -464,6 +482,7 @@ mod tests {
         ) -> R {
             let mut after = After::default();
             let result = change(&mut self.lock, &mut after);
+            self.listed |= after.watch;
             after.called.into_iter().chain(after.all).for_each(Waker::wake);
             result
         }
@@ -490,7 +509,7 @@ mod tests {
         fn play(&mut self, step: Step) -> bool {
             match step {
                 Step::Come(who) => {
-                    // Callers are alike, so each one is the first to come before the next one.
+                    // Callers are alike, so they come in their order.
                     let has_come = |who: usize| self.came[who];
                     if !matches!(self.callers[who], At::Away) || !(0..who).all(has_come) {
                         return false;
@@ -537,11 +556,10 @@ mod tests {
                     }
                     self.change(Lock::wake);
                 }
-                Step::Look => {
-                    if !self.lock.is_watched {
-                        return false;
-                    }
-                    self.look();
+                Step::Look => return self.look(),
+                Step::Looks => {
+                    let looks = (0..3 * LOOKS).map(|_| self.look());
+                    return looks.filter(|looks| *looks).count() > 3;
                 }
                 Step::Close => {
                     if self.lock.queue.is_closed() {
@@ -575,10 +593,10 @@ mod tests {
                             At::Holds
                         }
                         Some((its_number, work)) => {
-                            let later = self.now + Duration::from_secs(3600);
+                            let (sleeps, later) =
+                                (self.sleeps, self.now + Duration::from_secs(3600));
                             let begun = self.change(|lock, after| {
-                                // The work of the first caller waits for an answer, that of the others sleeps.
-                                lock.contest.sleeps_until((who > 0).then_some(later));
+                                lock.contest.sleeps_until(sleeps.then_some(later));
                                 lock.watch(after);
                                 lock.contest.put_back(its_number, work)
                             });
@@ -589,49 +607,60 @@ mod tests {
             }
         }
 
-        /// The lookout looks at a lock only while it is watched: see `engine/unpolled.rs`.
-        fn look(&mut self) {
-            for _ in 0..LOOKS {
-                if !replace(&mut self.lock.is_watched, false) {
-                    return;
+        fn look(&mut self) -> bool {
+            match replace(&mut self.looking, Looking::No) {
+                Looking::No if !self.listed => return false,
+                Looking::No => {
+                    (self.listed, self.lock.is_watched) = (false, false);
+                    self.looking = Looking::Begun;
                 }
-                let called = self.change(|lock, after| {
-                    let (look, silent) = lock.queue.look();
-                    after.all = silent;
-                    look
-                });
-                let now = self.now;
-                let contender = self.change(|lock, after| {
-                    let (look, late) = lock.contest.look(now);
-                    after.called = late;
-                    look
-                });
-                if contender == Look::Silent && self.lock.contest.take_silent().is_some() {
-                    self.pass_on();
+                Looking::Begun => {
+                    let called = self.change(|lock, after| {
+                        let (look, silent) = lock.queue.look();
+                        after.all = silent;
+                        look
+                    });
+                    self.looking = Looking::Half(called);
                 }
-                if called != Look::Well || contender != Look::Well {
-                    self.change(Lock::watch);
+                Looking::Half(called) => {
+                    let now = self.now;
+                    let contender = self.change(|lock, after| {
+                        let (look, late) = lock.contest.look(now);
+                        after.called = late;
+                        look
+                    });
+                    if contender == Look::Silent && self.lock.contest.take_silent().is_some() {
+                        self.pass_on();
+                    }
+                    if called != Look::Well || contender != Look::Well {
+                        self.change(Lock::watch);
+                    }
                 }
             }
+            true
         }
 
-        /// Every caller that still runs, which is every one but `frozen`, comes to its end. The work of a contender is done by
-        /// itself, and whoever is in the queue has to be woken. A frozen contender that sleeps does not see that its time has come.
+        /// Every caller that still runs, which is every one but `frozen`, comes to its end. There is an event for each contender
+        /// in turn, and after that a caller is polled only if it is woken.
         fn end(&mut self, frozen: Option<usize>) {
-            if frozen.is_some_and(|who| who > 0 && matches!(self.callers[who], At::Contends(..))) {
-                self.play(Step::Wake);
-            }
             for _ in 0..4 * CALLERS {
+                let contends = |who: &Option<usize>| {
+                    who.is_some_and(|who| matches!(self.callers[who], At::Contends(..)))
+                };
+                // A frozen contender that waits for an answer may wait forever.
+                if self.sleeps || !contends(&frozen) {
+                    self.play(Step::Wake);
+                }
                 for who in (0..CALLERS).filter(|who| Some(*who) != frozen) {
                     match self.callers[who] {
                         At::Queued(_) if self.is_woken(who) => _ = self.play(Step::Poll(who)),
-                        At::Contends(..) => _ = self.play(Step::Finish(who)),
+                        At::Contends(..) if self.is_woken(who) => _ = self.play(Step::Finish(who)),
                         At::Holds => _ = self.play(Step::Drop(who)),
-                        At::Queued(_) | At::Away => {}
+                        _ => {}
                     }
                 }
                 if frozen.is_some() {
-                    self.look();
+                    self.play(Step::Looks);
                 }
             }
         }
@@ -641,18 +670,18 @@ mod tests {
         }
     }
 
-    fn play(steps: &[Step], now: Instant) -> Option<Client> {
-        let mut client = Client::new(now);
+    fn play(steps: &[Step], now: Instant, sleeps: bool) -> Option<Client> {
+        let mut client = Client::new(now, sleeps);
         steps.iter().all(|step| client.play(*step)).then_some(client)
     }
 
     /// Plays every order of events that begins with these. Returns how many orders there are.
-    fn play_all(steps: &mut Vec<Step>, now: Instant) -> usize {
-        if play(steps, now).is_none() {
+    fn play_all(steps: &mut Vec<Step>, now: Instant, sleeps: bool) -> usize {
+        if play(steps, now, sleeps).is_none() {
             return 0;
         }
         for frozen in (0..CALLERS).map(Some).chain([None]) {
-            let mut client = play(steps, now).expect("it was just played");
+            let mut client = play(steps, now, sleeps).expect("it was just played");
             if frozen.is_some_and(|who| matches!(client.callers[who], At::Holds)) {
                 continue;
             }
@@ -666,10 +695,10 @@ mod tests {
         if steps.len() < MOST {
             let of_one =
                 |who| [Step::Come(who), Step::Poll(who), Step::Finish(who), Step::Drop(who)];
-            let of_all = [Step::Wake, Step::Look, Step::Close];
+            let of_all = [Step::Wake, Step::Look, Step::Looks, Step::Close];
             for step in (0..CALLERS).flat_map(of_one).chain(of_all) {
                 steps.push(step);
-                played += play_all(steps, now);
+                played += play_all(steps, now, sleeps);
                 steps.pop();
             }
         }
@@ -679,7 +708,9 @@ mod tests {
     /// Callers may be dropped, cancelled, called and not polled, in any order.
     #[test]
     fn in_every_order_of_events_one_caller_has_the_permit_and_nobody_waits_forever() {
-        let played = play_all(&mut Vec::new(), Instant::now());
-        println!("{CALLERS} callers, at most {MOST} events: {played} orders");
+        for sleeps in [false, true] {
+            let played = play_all(&mut Vec::new(), Instant::now(), sleeps);
+            println!("{CALLERS} callers, at most {MOST} events: {played} orders");
+        }
     }
 }

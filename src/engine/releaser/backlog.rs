@@ -92,17 +92,16 @@ impl Backlog {
         self.goes_at(lane).filter(|at| *at <= now)?;
         let most = self.batch(lane);
         let LaneJobs { ready, company } = self.lane(lane);
-        let many = ready.len().min(most);
-        company.goes(many, now);
+        let many = ready.len().min(most).min(lane.most() - company.in_flight());
+        company.goes(many);
         Some(ready.drain(..many).collect())
     }
 
     /// When the next request of a lane goes, if nothing happens before.
     fn goes_at(&self, lane: Lane) -> Option<Instant> {
         let LaneJobs { ready, company } = &self.lanes[lane as usize];
-        let most = self.batch(lane);
-        let has_room = company.in_flight() + ready.len().min(most) <= lane.most();
-        company.goes_at(ready.len(), most).filter(|_| has_room)
+        let has_room = company.in_flight() < lane.most();
+        company.goes_at(ready.len(), self.batch(lane)).filter(|_| has_room)
     }
 
     /// The most jobs in one request.

@@ -17,7 +17,7 @@ pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(5);
 #[derive(Debug, Default)]
 pub(crate) struct Company {
     in_flight: usize,
-    /// Since when the first one waits; while none does, when the last batch went.
+    /// When the first one came of those that wait, or of those that waited with it and have gone.
     since: Option<Instant>,
 }
 
@@ -41,9 +41,8 @@ impl Company {
     }
 
     /// So many requests go.
-    pub(crate) fn goes(&mut self, many: usize, now: Instant) {
+    pub(crate) fn goes(&mut self, many: usize) {
         self.in_flight += many;
-        self.since = Some(now);
     }
 
     /// So many requests are answered, or have failed.
@@ -68,7 +67,7 @@ mod tests {
             company.comes(waiting > 0, now);
             waiting += 1;
             if company.is_enough(waiting, 64) {
-                company.goes(waiting, now);
+                company.goes(waiting);
                 went.push(std::mem::take(&mut waiting));
             }
         }
@@ -82,11 +81,10 @@ mod tests {
     fn a_request_does_not_wait_for_company_for_long() {
         let (mut company, now) = (Company::default(), Instant::now());
         assert_eq!(company.goes_at(0, 64), None);
-        company.goes(10, now);
-        let later = now + LONGEST_WAIT;
-        company.comes(false, later);
-        company.comes(true, later + LONGEST_WAIT);
-        assert_eq!(company.goes_at(2, 64), Some(later + LONGEST_WAIT));
-        assert_eq!(company.goes_at(10, 64), Some(later));
+        company.goes(10);
+        company.comes(false, now);
+        company.comes(true, now + LONGEST_WAIT / 2);
+        assert_eq!(company.goes_at(2, 64), Some(now + LONGEST_WAIT));
+        assert_eq!(company.goes_at(10, 64), Some(now), "they are enough");
     }
 }

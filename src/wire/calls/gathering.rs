@@ -81,9 +81,9 @@ struct State<F: Batch> {
 }
 
 impl<F: Batch> State<F> {
-    /// Whether the next batch need not wait for company.
+    /// Whether the next batch can go now.
     fn is_ready(&self) -> bool {
-        self.company.is_enough(self.waiting.len(), F::MOST)
+        self.batches < F::WINDOW && self.company.is_enough(self.waiting.len(), F::MOST)
     }
 }
 
@@ -132,7 +132,7 @@ impl<F: Batch> Gathering<F> {
         let goes = is_first && state.alone < F::STRAIGHT && !state.closed;
         if goes {
             state.alone += 1;
-            state.company.goes(1, Instant::now());
+            state.company.goes(1);
         }
         goes
     }
@@ -222,7 +222,7 @@ impl<F: Batch> Gathering<F> {
         }
         let many = state.waiting.len().min(F::MOST);
         state.batches += 1;
-        state.company.goes(many, now);
+        state.company.goes(many);
         Ok(state.waiting.drain(..many).collect())
     }
 }
@@ -352,7 +352,7 @@ mod tests {
         let (batches, many) = (Doubling::WINDOW - 1, Doubling::MOST);
         let mut state = gathering.state.lock();
         state.batches = batches;
-        state.company.goes(batches * many, Instant::now());
+        state.company.goes(batches * many);
         (0..batches).map(|_| OnItsWay { gathering, many }).collect()
     }
 
