@@ -93,9 +93,10 @@ impl Releaser {
             }
             tokio::select! {
                 Some(job) = jobs.recv() => {
-                    backlog.put(job, Instant::now());
+                    let now = Instant::now();
+                    backlog.put(job, now);
                     while let Ok(job) = jobs.try_recv() {
-                        backlog.put(job, Instant::now());
+                        backlog.put(job, now);
                     }
                 }
                 Some(answered) = asked.next() => backlog.answered(answered, Instant::now()),

@@ -51,7 +51,9 @@ impl Backlog {
 
     pub(crate) fn put(&mut self, job: Job, now: Instant) {
         let LaneJobs { ready, company } = self.lane(job.lane());
-        company.comes(!ready.is_empty(), now);
+        if ready.is_empty() {
+            company.first_comes(now);
+        }
         ready.push_back(job);
     }
 

@@ -1,11 +1,15 @@
 //! When requests that wait go to the server together: acquires in `gathering.rs`, releases in `engine/releaser/backlog.rs`.
 //!
 //! A batch goes when as many requests wait as are in flight. So batches grow with the load, and the server has one half of the
-//! requests while the client prepares the other. If it had all of them, client and server would idle in turn.
+//! requests while the client prepares the other. If it had all of them, client and server would idle in turn. A request
+//! need not wait if hardly any are in flight.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+/// With fewer requests in flight, nobody waits.
+const FEW: usize = 3;
 
 /// So many requests are always enough for a batch: to wait for more of them would keep the server idle.
 const ALWAYS_ENOUGH: usize = 16;
@@ -22,11 +26,9 @@ pub(crate) struct Company {
 }
 
 impl Company {
-    /// One more request waits. It is the first that does so if no other `waits`.
-    pub(crate) fn comes(&mut self, waits: bool, now: Instant) {
-        if !waits {
-            self.since = Some(now);
-        }
+    /// A request waits, and no other does.
+    pub(crate) fn first_comes(&mut self, now: Instant) {
+        self.since = Some(now);
     }
 
     /// When the next batch goes, of at most so many requests, if so many wait for it. It is sent at once if that time has passed.
@@ -37,7 +39,8 @@ impl Company {
 
     /// Whether the next batch need not wait for company.
     pub(crate) fn is_enough(&self, waiting: usize, most: usize) -> bool {
-        waiting >= self.in_flight.min(ALWAYS_ENOUGH).min(most).max(1)
+        waiting > 0
+            && (self.in_flight < FEW || waiting >= self.in_flight.min(ALWAYS_ENOUGH).min(most))
     }
 
     /// So many requests go.
@@ -64,15 +67,17 @@ mod tests {
         let (mut company, now) = (Company::default(), Instant::now());
         let (mut waiting, mut went) = (0, Vec::new());
         for _ in 0..100 {
-            company.comes(waiting > 0, now);
+            if waiting == 0 {
+                company.first_comes(now);
+            }
             waiting += 1;
             if company.is_enough(waiting, 64) {
                 company.goes(waiting);
                 went.push(std::mem::take(&mut waiting));
             }
         }
-        assert_eq!(went, [1, 1, 2, 4, 8, 16, 16, 16, 16, 16]);
-        company.lands(92);
+        assert_eq!(went, [1, 1, 1, 3, 6, 12, 16, 16, 16, 16]);
+        company.lands(84);
         assert!(company.is_enough(4, 64) && !company.is_enough(3, 64), "four are in flight");
         assert!(company.is_enough(1, 1), "it is a full batch");
     }
@@ -82,8 +87,7 @@ mod tests {
         let (mut company, now) = (Company::default(), Instant::now());
         assert_eq!(company.goes_at(0, 64), None);
         company.goes(10);
-        company.comes(false, now);
-        company.comes(true, now + LONGEST_WAIT / 2);
+        company.first_comes(now);
         assert_eq!(company.goes_at(2, 64), Some(now + LONGEST_WAIT));
         assert_eq!(company.goes_at(10, 64), Some(now), "they are enough");
     }

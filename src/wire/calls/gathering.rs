@@ -155,7 +155,9 @@ impl<F: Batch> Gathering<F> {
             return;
         }
         let is_first = state.waiting.is_empty();
-        state.company.comes(!is_first, Instant::now());
+        if is_first {
+            state.company.first_comes(Instant::now());
+        }
         state.waiting.push_back(pending);
         let news = is_first || state.is_ready();
         drop(state);
@@ -473,11 +475,11 @@ mod tests {
         let gathering = gathering();
         let held = gathering.batch.held.lock().await;
         let mut asked = Vec::new();
-        for question in 0..8 {
+        for question in 0..6 {
             asked.push(ask(&gathering, question));
             settle().await;
         }
-        assert_eq!(*gathering.batch.batches.lock(), [1, 1, 2, 4]);
+        assert_eq!(*gathering.batch.batches.lock(), [1, 1, 1, 3]);
         drop(held);
         for (question, asked) in (0..).zip(asked) {
             assert_eq!(asked.await.unwrap(), question * 2);
