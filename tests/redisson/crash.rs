@@ -60,7 +60,7 @@ async fn rust_follows_a_jvm_that_was_killed() {
         tokio::spawn(async move { lock.lock().await.map(|guard| (guard, Instant::now())) });
     scene.awaited_by("a", 1).await;
 
-    scene.jvm.kill9();
+    scene.jvm.kill9().await;
 
     let rest = rest_of_lease(&scene).await;
     let (guard, at) = waiter.await.unwrap().unwrap();
@@ -78,7 +78,7 @@ async fn a_jvm_that_is_killed_while_it_waits_is_not_waited_for() {
     scene.thread("java").order("lock a").await;
     scene.awaited_by("a", 1).await;
 
-    scene.jvm.kill9();
+    scene.jvm.kill9().await;
 
     guard.unlock().await.unwrap();
     let free = lock.try_lock().await.unwrap();

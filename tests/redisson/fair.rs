@@ -383,7 +383,7 @@ async fn a_jvm_that_was_killed_while_it_waited_costs_rust_its_wait_and_no_lease(
     let second = scene.rust_comes(&lock).await;
     let _java = scene.java_comes(scene.thread("java")).await;
     let last = scene.rust_comes(&lock).await;
-    scene.jvm.kill9();
+    scene.jvm.kill9().await;
     first.unlock().await.unwrap();
     let second = second.granted().await;
     second.unlock().await;
@@ -451,7 +451,7 @@ async fn rust_follows_a_jvm_that_was_killed_while_it_held() {
     let lock = scene.fair_lock().await;
     scene.thread("java").ask("fairlock a").await;
     let waiter = scene.rust_comes(&lock).await;
-    scene.jvm.kill9();
+    scene.jvm.kill9().await;
     let (killed, rest) = (Instant::now(), rest_of_lease(&scene).await);
     let Waiter::Rust(waiter) = waiter else { return };
     let guard = timeout(SOON, waiter).await.expect("the lease ends").unwrap().unwrap();

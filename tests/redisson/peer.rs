@@ -14,6 +14,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
 use crate::common::child::{self, Child};
 use crate::common::fixture::A_WHILE;
@@ -235,9 +236,13 @@ impl Jvm {
         self.watch.lock().await.ask(&format!("parked {threads}")).await;
     }
 
-    /// SIGKILL; the process is gone when this returns.
-    pub(crate) fn kill9(&mut self) {
-        self.process.kill();
+    /// SIGKILL; the process is gone when this returns. On a busy machine a JVM takes seconds to die, and whoever holds a lock
+    /// has to renew it meanwhile.
+    pub(crate) async fn kill9(&mut self) {
+        self.process.signal("KILL");
+        while self.process.is_running() {
+            sleep(Duration::from_millis(5)).await;
+        }
     }
 }
 

@@ -80,7 +80,7 @@ async fn rust_follows_a_reader_of_java_that_was_killed() {
     let writer = writing(somebody(&client));
     scene.rw_awaited_by(1).await;
 
-    scene.jvm.kill9();
+    scene.jvm.kill9().await;
 
     tokio::time::sleep(QUICK * 2).await;
     assert!(!writer.is_finished() && alive.is_valid());
@@ -103,7 +103,7 @@ async fn rust_follows_a_writer_of_java_that_was_killed() {
     tokio::time::sleep(A_WHILE).await;
     assert!(!waiting.is_finished());
 
-    scene.jvm.kill9();
+    scene.jvm.kill9().await;
 
     let rest = rest_of_lease(&scene).await;
     let read = waiting.await.unwrap().unwrap();

@@ -185,7 +185,7 @@ async fn rust_gets_the_permits_of_a_jvm_that_was_killed_when_their_leases_are_ov
     let taken = Instant::now();
     let one = waiter(&two, 1);
     awaited_by(&scene, 1).await;
-    scene.jvm.kill9();
+    scene.jvm.kill9().await;
 
     let one = timeout(QUICK + AT_ONCE, one).await.expect("it is not for ever").unwrap().unwrap();
 
@@ -204,7 +204,7 @@ async fn permits_of_a_dead_jvm_stay_away_until_somebody_adds_them() {
     let mut java = scene.thread("java");
     java.ask("semset a 2").await;
     java.ask("semacquire a").await;
-    scene.jvm.kill9();
+    scene.jvm.kill9().await;
     assert!(!two.force_unlock().await.unwrap());
     assert_eq!(two.available_permits().await.unwrap(), 1);
 }
