@@ -31,7 +31,7 @@ pub(crate) trait Parts {
     type Ghost;
     /// The work of the contender.
     type Work;
-    /// By what the client hears that another one wants the lock, so that it may keep it idle.
+    /// The subscriptions by which the client hears that another one wants the lock. Without them it may not keep the lock idle.
     type Ears;
 
     /// The owner field of a tenure.
@@ -40,6 +40,9 @@ pub(crate) trait Parts {
     /// Until when Redis may still have what was granted to a ghost.
     fn lasts_until(ghost: &Self::Ghost) -> Instant;
 }
+
+/// The alarm for a contender that sleeps: for when, and its number. `None`: it has rung, or was never set.
+pub(crate) type Alarm = Option<(CompactInstant, u64)>;
 
 /// What a client knows of one lock.
 pub(crate) struct Lock<P: Parts> {
@@ -72,8 +75,7 @@ pub(crate) struct Lock<P: Parts> {
     pub(crate) may_keep: bool,
     /// Whether the lookout watches the entry.
     pub(crate) is_watched: bool,
-    /// When the lookout looks at a contender that sleeps, and the number of that alarm.
-    pub(crate) alarm: Option<(CompactInstant, u64)>,
+    pub(crate) alarm: Alarm,
 }
 
 impl<P: Parts> Default for Lock<P> {

@@ -22,11 +22,11 @@ use crate::compact_instant::CompactInstant;
 use crate::mutex::Mutex;
 use crate::wire::Subscription;
 
-/// By what a client hears that another one wants a lock.
+/// The subscriptions by which a client hears that another one wants a lock.
 pub(crate) type Ears = Vec<Subscription>;
 
-/// The client is about to ask for the lock. Whether it may keep whatever it is granted: if it hears everything from now on, and
-/// if no other client has just tried the lock. A connection that breaks later, and a message that arrives later, forbid it.
+/// Whether a client that is about to ask for the lock may keep what it is granted. It may if it hears everything from now on, and
+/// no other client has just tried the lock. A connection that breaks later, and a message that arrives later, forbid it.
 pub(crate) fn may_keep(ears: &Ears, is_tried: impl FnOnce() -> bool) -> bool {
     !is_tried() && ears.iter().all(Subscription::is_live)
 }

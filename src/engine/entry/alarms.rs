@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use tokio::time::Instant;
 
 use crate::compact_instant::CompactInstant;
+use crate::core::lock::Alarm;
 use crate::engine::entry::Entry;
 
 /// Alarms for so many entries may lie here after the entries have gone.
@@ -20,9 +21,6 @@ pub(crate) struct Alarms {
     /// With more alarms than this, those of entries that have gone are dropped.
     most: usize,
 }
-
-/// The alarm of an entry: for when, and its number. `None`: it has rung, or was never set.
-pub(crate) type Alarm = Option<(CompactInstant, u64)>;
 
 impl Default for Alarms {
     fn default() -> Self {
