@@ -163,7 +163,14 @@ impl Row {
     /// together, each of them changes the key all the time.
     pub(crate) fn is_tracked(&self) -> bool {
         let is_alone = self.holders.is_one() && self.holders != Holders::Notified;
-        is_alone && (self.family.is_batched() || self.family == Family::Line)
+        is_alone && (self.family.is_plain() || self.family == Family::Line)
+    }
+
+    /// Whether requests for several of its locks share a script call, which puts nobody in line. A caller of a fair lock has to be in
+    /// line from its first request on: the order is that in which they reach the server.
+    pub(crate) fn shares_acquires(&self) -> bool {
+        let is_in_order = self.line == Line::OfCallers;
+        self.holders == Holders::Plain || self.family == Family::Line && !is_in_order
     }
 
     /// Whether its guards can wait for a condition.
@@ -173,8 +180,8 @@ impl Row {
 }
 
 impl Family {
-    /// Whether the holders are in the hash of a plain lock: one request takes, renews or releases several of them.
-    pub(crate) fn is_batched(self) -> bool {
+    /// Whether the holder is in the hash of a plain lock.
+    pub(crate) fn is_plain(self) -> bool {
         matches!(self, Self::Lock | Self::RedissonLock | Self::RedissonFenced)
     }
 }

@@ -17,7 +17,7 @@ use crate::wires::{self, Wires};
 
 const SCRIPTS: [(&str, &str); 14] = [
     ("acquire", include_str!("../../lua/line/plain_acquire_uncontended.lua")),
-    ("acquire together", include_str!("../../lua/line/plain_take.lua")),
+    ("acquire together", include_str!("../../lua/line/take.lua")),
     ("release", include_str!("../../lua/line/plain_release.lua")),
     ("renew", include_str!("../../lua/lock/renew.lua")),
     ("count", include_str!("../../lua/lock/count.lua")),

@@ -191,14 +191,16 @@ end
 
 -- Compare the capacity that a newcomer names with that of the lock. For holders and waiters, the script did this when
 -- they came.
-local is_newcomer = not own.place and not left and had == 0
-if is_newcomer and known and not is_set and capacity ~= tonumber(ARGV[3]) then
-  admit()
-  settle()
-  if not nobody_is_left() then
-    return refuse(string.format('CONFLICT %s %.0f', kind, capacity))
+do
+  local is_newcomer = not own.place and not left and had == 0
+  if is_newcomer and known and not is_set and capacity ~= tonumber(ARGV[3]) then
+    admit()
+    settle()
+    if not nobody_is_left() then
+      return refuse(string.format('CONFLICT %s %.0f', kind, capacity))
+    end
+    capacity = tonumber(ARGV[3])
   end
-  capacity = tonumber(ARGV[3])
 end
 -- A caller that wants more than the capacity would wait forever.
 if part > capacity and not left then

@@ -2,10 +2,7 @@
 -- notified. The script continues in plain_release_to_head.lua and plain_release.lua.
 --
 -- KEYS   the token counter, then for each lock: the lock, its line, its notes
--- ARGV   four words with blanks between them, since one argument costs the server less time than four: the floor of the
---        counter; the waiter_ttl (how long after a sign of life a client counts as alive) in ms; the client that
---        publishes; the prefix of all channels. A lock's channel is that prefix, and then the name in its braces, as in its key.
---        Then for each lock: owner field
+-- ARGV   four words with blanks between them: see release_terms.lua. Then for each lock: owner field
 -- Reply  for each lock: 1 released | 0 not ours (any more) | -2, -1: the same, and the line is not done: the client has to
 --        release once more | text: refused, nothing was changed. For one lock that nobody waits for, the number alone
 --
@@ -34,7 +31,4 @@ if not is_one then
   end
   if is_done then return given_back end
 end
-
-local floor_text, waiter_ttl_text, publisher, channels = (ARGV[1] or ''):match('^(%d+) (%d+) (%S+) (%S+)$')
-ARGV[1] = floor_text -- where the other scripts expect it
 

@@ -49,8 +49,8 @@ impl Watchdog {
             tokio::select! {
                 due = self.outbox.timetable.next() => {
                     let (due, unwatched) = self.sorted(due);
-                    let is_batched = |tenure: &Arc<Tenure>| tenure.keys.row.family.is_batched();
-                    let (plain, others): (Vec<_>, Vec<_>) = due.into_iter().partition(is_batched);
+                    let is_plain = |tenure: &Arc<Tenure>| tenure.keys.row.family.is_plain();
+                    let (plain, others): (Vec<_>, Vec<_>) = due.into_iter().partition(is_plain);
                     let together = self.commands.together(BATCH);
                     let batches = plain.chunks(together).chain(others.chunks(1));
                     // A slow request delays no other one.

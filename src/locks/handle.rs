@@ -200,7 +200,7 @@ impl Handle {
 
     /// Waits for this client's own pending releases, so that the answer does not count them.
     async fn settle(&self, keys: &Keys) {
-        if !keys.row.family.is_batched() {
+        if !keys.row.family.is_plain() {
             self.engine.settle(keys).await;
         }
     }

@@ -22,7 +22,8 @@ use crate::keys::{Keys, TenureId};
 use crate::kinds::Family;
 use crate::wire::args::{Words, millis};
 use crate::wire::calls::questions::{
-    found, only, release_script, write_acquire_in_line, write_acquire_without_line, write_leave,
+    gone_if_alien, only, release_script, write_acquire_in_line, write_acquire_without_line,
+    write_leave,
 };
 use crate::wire::connection::{CommonArgs, Connection, Peer};
 use crate::wire::family::{existing, scripts_of};
@@ -175,8 +176,8 @@ impl Connection<'_> {
         });
     }
 
-    /// Takes those of these plain locks, two at least, that are free and have no waiter. Returns an answer for each lock: a refusal of
-    /// one does not affect the others.
+    /// Takes those of these locks, two at least, that are free, or have room, and that nobody waits for. Returns an answer for each
+    /// lock: a refusal of one does not affect the others.
     pub(crate) async fn acquire_each(
         &mut self,
         acquires: &[Acquire],
@@ -238,15 +239,11 @@ impl Connection<'_> {
         }
     }
 
-    /// Releases each of these: plain locks, or one of another kind, or a place in line. Returns for each whether the caller
-    /// still had it.
+    /// Releases each of these, locks or places in line: one, or several whose releases share a script. Returns for each whether the
+    /// caller still had it.
     pub(crate) async fn release(&mut self, releases: &[Release]) -> Each {
         let [release] = releases else { return self.release_together(releases).await };
-        let answer = match release.keys.row.family.is_batched() {
-            true => self.release_batch(releases).await.and_then(only),
-            false => Box::pin(self.leave(release)).await,
-        };
-        Ok(vec![match answer {
+        Ok(vec![match self.release_batch(releases).await.and_then(only) {
             Err(fault @ Fault::Redirected(Redirect::TryAgain, _)) => {
                 Box::pin(self.release_alone(release, fault)).await
             }
@@ -279,8 +276,8 @@ impl Connection<'_> {
         let common = self.common();
         let fill =
             |words: &mut Words<'_>, floor: u64| write_releases(words, floor, common, releases);
-        let reply = self.call(scripts_of(&releases[0].keys).release, &fill).await?;
-        self.peer().each(reply, releases.len())
+        let reply = self.call(release_script(&releases[0]), &fill).await;
+        self.peer().released(reply, releases.len())
     }
 
     /// Sends this release at once, and leaves its outcome to `then`: no caller has to be polled for it. A redirection, or a script
@@ -291,17 +288,11 @@ impl Connection<'_> {
         then: impl FnOnce(Result<bool, Fault>) + Send + 'static,
     ) {
         let common = self.common();
-        let is_batched = release.keys.row.family.is_batched();
-        let fill = |release: &Release, words: &mut Words<'_>, floor: u64| match is_batched {
-            true => write_releases(words, floor, common, slice::from_ref(release)),
-            false => write_leave(words, floor, common, release),
+        let fill = |release: &Release, words: &mut Words<'_>, floor: u64| {
+            write_releases(words, floor, common, slice::from_ref(release));
         };
         self.call_then(release_script(&release), release, fill, move |release, reply, peer| {
-            let outcome = match is_batched {
-                true => reply.and_then(|reply| peer.alone(reply)),
-                false => found(reply),
-            };
-            then(match outcome {
+            then(match peer.released_alone(reply) {
                 Err(Fault::HalfRun(_)) => released_alone(release.served.is_empty()),
                 outcome => outcome,
             });
@@ -311,7 +302,7 @@ impl Connection<'_> {
     /// Renews each of these: plain locks, or one of another kind. Returns for each whether this client still holds it.
     pub(crate) async fn renew(&mut self, renewals: &[Renewal<'_>]) -> Each {
         match renewals {
-            [renewal] if !renewal.keys.row.family.is_batched() => {
+            [renewal] if !renewal.keys.row.family.is_plain() => {
                 Ok(vec![self.renew_one(renewal).await])
             }
             renewals => self.renew_together(renewals).await,
@@ -347,7 +338,7 @@ impl Connection<'_> {
         count: u32,
         lease: Duration,
     ) -> Result<bool, Fault> {
-        if !keys.row.family.is_batched() {
+        if !keys.row.family.is_plain() {
             return self.renew_one(&Renewal { keys, id, ttl: lease }).await;
         }
         let common = self.common();
@@ -366,7 +357,7 @@ impl Connection<'_> {
         let fill = |words: &mut Words<'_>, _: u64| {
             words.arg(1).arg(keys.lock());
         };
-        let ttl = if keys.row.family.is_batched() {
+        let ttl = if keys.row.family.is_plain() {
             number(self.call(scripts_of(keys).status, &fill).await?)?
         } else {
             self.status(keys).await?.ttl
@@ -399,7 +390,24 @@ impl Connection<'_> {
 }
 
 impl Peer {
-    /// The answers about so many plain locks that a request released or renewed.
+    /// The answers about so many locks that a request released.
+    fn released(&self, reply: Result<Value, Fault>, asked: usize) -> Each {
+        match reply {
+            Ok(reply) => self.each(reply, asked),
+            Err(fault) if asked == 1 => gone_if_alien(Err(fault)).map(|found| vec![Ok(found)]),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// The answer about the only lock that a request released. It seldom is a list.
+    fn released_alone(&self, reply: Result<Value, Fault>) -> Result<bool, Fault> {
+        match reply {
+            Ok(Value::Int(code)) => released(code),
+            reply => self.released(reply, 1).and_then(only),
+        }
+    }
+
+    /// The answers about so many locks that a request released or renewed.
     fn each(&self, reply: Value, asked: usize) -> Each {
         let items = match reply {
             Value::Int(_) => vec![reply],
@@ -410,14 +418,6 @@ impl Peer {
         }
         let still_ours = |item| still_ours(item).inspect_err(|fault| self.heed(fault));
         Ok(items.iter().map(still_ours).collect())
-    }
-
-    /// The answer about the only one of a request. It seldom is a list.
-    fn alone(&self, reply: Value) -> Result<bool, Fault> {
-        match reply {
-            Value::Int(_) => still_ours(&reply),
-            reply => self.each(reply, 1).and_then(only),
-        }
     }
 
     /// The answer to a request for one lock. If the lock was free, the reply is a single number.
@@ -437,15 +437,9 @@ impl Peer {
     }
 }
 
-/// The answers about so many plain locks.
+/// The answer about one lock.
 fn still_ours(item: &Value) -> Result<bool, Fault> {
-    match entry(item) {
-        Ok(code) => released(code),
-        // Another program has replaced our lock with another value: the lock is gone, and we do not change the
-        // value.
-        Err(Fault::WrongType) => Ok(false),
-        Err(fault) => Err(fault),
-    }
+    gone_if_alien(entry(item).and_then(released))
 }
 
 fn acquired(reply: &[Value]) -> Result<Acquired, Fault> {
@@ -480,7 +474,7 @@ fn acquire_script(keys: &Keys) -> Result<&'static Script, Fault> {
 
 /// Redisson's plain lock is asked for with the script of a batch, since its script does nothing else.
 fn asks_in_a_batch(keys: &Keys) -> bool {
-    keys.row.layout == Layout::Redisson && keys.row.family.is_batched()
+    keys.row.layout == Layout::Redisson && keys.row.family.is_plain()
 }
 
 /// Writes what asks for one lock of any kind.
@@ -494,47 +488,72 @@ fn write_acquire(words: &mut Words<'_>, floor: u64, common: &CommonArgs, acquire
     }
 }
 
-/// Writes what asks for these plain locks.
+/// Writes what asks for these locks together.
 fn write_acquires(words: &mut Words<'_>, floor: u64, common: &CommonArgs, acquires: &[Acquire]) {
-    let first = &acquires[0].keys;
-    let has_line = first.row.line.is_ours();
-    let keys_of_each = if has_line { 2 } else { 1 };
-    words.arg(1 + acquires.len() * keys_of_each).arg(first.tokens());
+    let keys_of = |keys: &Keys| match keys.row.family {
+        Family::Line => 3,
+        Family::Lock => 2,
+        _ => 1,
+    };
+    words.arg(1 + acquires.iter().map(|acquire| keys_of(&acquire.keys)).sum::<usize>());
+    words.arg(acquires[0].keys.tokens());
     for Acquire { keys, .. } in acquires {
-        words.arg(keys.lock());
-        if has_line {
-            words.arg(keys.line());
-        }
+        let all = [keys.lock(), keys.line(), keys.notes()];
+        all[..keys_of(keys)].iter().for_each(|key| _ = words.arg(*key));
     }
     words.arg(floor);
-    for Acquire { id, lease, .. } in acquires {
-        words.arg(id.of(&common.client)).arg(millis(*lease));
+    for Acquire { keys, id, lease, permits, .. } in acquires {
+        words.arg(id.of(&common.client));
+        if keys.row.family == Family::Line {
+            let mut numbers = [Buffer::new(), Buffer::new(), Buffer::new()];
+            let [lease_ms, part, capacity] = &mut numbers;
+            let (lease, part) = (lease_ms.format(millis(*lease)), part.format(*permits));
+            let capacity = capacity.format(keys.kind.capacity());
+            words.joined(&[lease, " ", part, " ", keys.row.word, " ", capacity]);
+        } else {
+            words.arg(millis(*lease));
+        }
     }
 }
 
-/// Writes what releases these plain locks.
+/// Writes what releases these.
 fn write_releases(words: &mut Words<'_>, floor: u64, common: &CommonArgs, releases: &[Release]) {
-    let first = &releases[0].keys;
-    let has_line = first.row.line.is_ours();
-    if !has_line {
+    let Release { keys: first, is_taken, .. } = &releases[0];
+    if first.row.line.is_ours() && !is_taken {
+        write_releases_in_line(words, floor, common, releases);
+    } else if first.row.family.is_plain() {
         words.arg(releases.len());
         releases.iter().for_each(|release| _ = words.arg(release.keys.lock()));
         words.arg(common.message());
+        for Release { keys, id, .. } in releases {
+            words.arg(id.of(&common.client)).arg(&*keys.channel);
+        }
     } else {
-        words.arg(1 + releases.len() * 3).arg(first.tokens());
-        for Release { keys, .. } in releases {
-            words.arg(keys.lock()).arg(keys.line()).arg(keys.notes());
-        }
-        let (mut least, mut ttl) = (Buffer::new(), Buffer::new());
-        let (least, ttl) = (least.format(floor), ttl.format(millis(common.waiter_ttl)));
-        let (message, channels) = (common.message(), first.channel_prefix());
-        words.joined(&[least, " ", ttl, " ", message, " ", channels]);
+        write_leave(words, floor, common, &releases[0]);
     }
-    for Release { keys, id, .. } in releases {
-        words.arg(id.of(&common.client));
-        if !has_line {
-            words.arg(&*keys.channel);
+}
+
+fn write_releases_in_line(
+    words: &mut Words<'_>,
+    floor: u64,
+    common: &CommonArgs,
+    releases: &[Release],
+) {
+    let first = &releases[0].keys;
+    words.arg(1 + releases.len() * 3).arg(first.tokens());
+    for Release { keys, .. } in releases {
+        words.arg(keys.lock()).arg(keys.line()).arg(keys.notes());
+    }
+    let (mut least, mut ttl) = (Buffer::new(), Buffer::new());
+    let (least, ttl) = (least.format(floor), ttl.format(millis(common.waiter_ttl)));
+    let (message, channels) = (common.message(), first.channel_prefix());
+    words.joined(&[least, " ", ttl, " ", message, " ", channels]);
+    for Release { keys, id, served, .. } in releases {
+        if !keys.row.family.is_plain() {
+            words.joined(&[keys.row.word, " ", Buffer::new().format(keys.kind.capacity())]);
         }
+        words.arg(id.of(&common.client));
+        served.iter().for_each(|served| _ = words.arg(served.of(&common.client)));
     }
 }
 

@@ -101,6 +101,7 @@ const fn common(
 
 /// Fair locks, read-write locks and semaphores.
 static LINE: Scripts = Scripts {
+    acquire_each: Some(&TAKE),
     release_alone: Some(&LINE_RELEASE_ALONE),
     renew: Some(Renew::Holders(&LINE_RENEW)),
     force_unlock: Some(&LINE_FORCE_UNLOCK),
@@ -218,12 +219,12 @@ mod tests {
             for script in [scripts.notify, scripts.taken] {
                 assert_eq!(script.is_some(), row.holders == Holders::Notified, "{what}");
             }
-            assert_eq!(scripts.renew.is_some(), is_held && !row.family.is_batched(), "{what}");
+            assert_eq!(scripts.renew.is_some(), is_held && !row.family.is_plain(), "{what}");
             assert_eq!(scripts.force_unlock.is_some(), is_held, "{what}");
             for script in [scripts.set, scripts.count_down, scripts.delete] {
                 assert_eq!(script.is_some(), !is_held, "{what}");
             }
-            assert_eq!(scripts.acquire_each.is_some(), row.family.is_batched(), "{what}");
+            assert!(scripts.acquire_each.is_some() || !row.shares_acquires(), "{what}");
             assert_eq!(scripts.acquire_all.is_some(), row.holders == Holders::Plain, "{what}");
             let is_semaphore = matches!(kind, Kind::Semaphore { .. } | Kind::Expirable { .. });
             assert!(scripts.resize.is_some() || !is_semaphore, "{what}");

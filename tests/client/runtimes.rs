@@ -298,7 +298,7 @@ async fn a_try_that_pauses_on_a_runtime_that_does_not_run_stops_nobody() {
     let admin = server.admin().await;
     proxy.name_script("tries", include_str!("../../lua/line/acquire_all.lua"));
     proxy.name_script("tries", include_str!("../../lua/line/acquire.lua"));
-    proxy.name_script("tries", include_str!("../../lua/line/plain_take.lua"));
+    proxy.name_script("tries", include_str!("../../lua/line/take.lua"));
     let keeps = client_with(&server, Config::default().keep(LONG)).await;
     let ours = comes_in(proxy.url(), Config::default()).await;
     type Tries = fn(Client) -> BoxFuture<'static, Result<bool>>;

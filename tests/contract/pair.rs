@@ -46,7 +46,7 @@ macro_rules! scripts {
 
 /// A plain lock is taken by one script as long as nobody waits for it, and by the other in every other case.
 const PLAIN: Scripts = scripts!(
-    acquire = "line/plain_take",
+    acquire = "line/take",
     acquire = "line/acquire",
     release = "line/plain_release",
     renew = "lock/renew"

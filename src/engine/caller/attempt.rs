@@ -14,7 +14,6 @@ use crate::engine::grant::Grant;
 use crate::engine::releaser::Job;
 use crate::engine::shared::Engine;
 use crate::keys::{Keys, TenureId};
-use crate::kinds::Holders;
 use crate::wire::{Acquire, Acquired, Answer, Answered, Batch, Fault, Gathering};
 
 /// The answer to an attempt.
@@ -47,9 +46,9 @@ pub(crate) async fn attempt(
     entry: &Entry,
 ) -> Result<Attempt, Fault> {
     // A lock that is known to be contended is requested alone, and so is every lock in a cluster.
-    let is_alone =
-        acquire.keys.row.holders != Holders::Plain || acquire.old.is_some() || acquire.place > 0;
-    if !is_alone && !engine.commands.is_scattered() {
+    let is_contended = acquire.old.is_some() || acquire.place > 0 || acquire.within.is_some();
+    let is_shared = acquire.keys.row.shares_acquires() && !is_contended;
+    if is_shared && !engine.commands.is_scattered() {
         let caller = [Caller::of(engine, &acquire)];
         let Answered { question, answer } =
             asked(&engine.requests.acquires, acquire, caller).await?;

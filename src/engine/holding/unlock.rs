@@ -227,17 +227,17 @@ impl Engine {
 
     /// Sends a release from the task of its caller. The task that reads the answer settles the job.
     ///
-    /// While the release of a plain lock is on its way like that, further ones go to the releaser, which sends them together.
-    /// The releaser also repeats a release that fails.
+    /// While a release that could share a request is on its way like that, further ones go to the releaser, which sends them
+    /// together. The releaser also repeats a release that fails.
     fn send_release(&self, job: Job) {
-        let is_plain = job.keys.row.family.is_batched() && job.keys.slot.is_none();
-        if is_plain && self.is_lone_release.swap(true, Ordering::Relaxed) {
+        let could_share = job.lane().batch() > 1 && job.keys.slot.is_none();
+        if could_share && self.is_lone_release.swap(true, Ordering::Relaxed) {
             return self.outbox.put(job);
         }
         let memory = Arc::clone(&self.memory);
         let (request, connection) = (job.request(), self.commands.connection(&job.keys));
         let then = move |outcome: Outcome| {
-            if is_plain {
+            if could_share {
                 memory.is_lone_release.store(false, Ordering::Relaxed);
             }
             let goes_on = match outcome {

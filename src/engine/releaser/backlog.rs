@@ -12,7 +12,7 @@ use crate::engine::releaser::job::{Job, Lane, Outcome};
 use crate::wire::Company;
 
 /// Releases come first, since other callers may wait for them.
-const LANES: [Lane; 3] = [Lane::Plain, Lane::Others, Lane::Counts];
+const LANES: [Lane; 4] = [Lane::Plain, Lane::Line, Lane::Others, Lane::Counts];
 
 /// The outcome of a request.
 pub(crate) struct Answers {
@@ -33,7 +33,7 @@ struct LaneJobs {
 #[derive(Default)]
 pub(crate) struct Backlog {
     /// By lane.
-    lanes: [LaneJobs; 3],
+    lanes: [LaneJobs; 4],
     /// Jobs by the time of their next try.
     later: BTreeMap<(Instant, u64), Job>,
     seen: u64,

@@ -14,7 +14,7 @@ use crate::engine::entry::{Stay, Tenure};
 use crate::engine::ghost::{Ghost, PATIENCE};
 use crate::engine::releaser::releases_under_way::{ReleaseUnderWay, ReleasesUnderWay};
 use crate::keys::{Keys, TenureId};
-use crate::kinds::Holders;
+use crate::kinds::{Family, Holders};
 use crate::pause::jittered;
 use crate::wire::{Acquire, Acquired, Answer, Fault, Release};
 
@@ -89,7 +89,9 @@ pub(crate) enum What {
 pub(crate) enum Lane {
     /// Of plain locks.
     Plain,
-    /// Of everything else.
+    /// Of fair locks, read-write locks and semaphores.
+    Line,
+    /// Of everything else, and all that one script does for one lock alone.
     Others,
     Counts,
 }
@@ -99,6 +101,7 @@ impl Lane {
     pub(crate) fn batch(self) -> usize {
         match self {
             Self::Plain => 128,
+            Self::Line => 64,
             Self::Others | Self::Counts => 1,
         }
     }
@@ -106,7 +109,7 @@ impl Lane {
     /// The most jobs in flight at once. With more, the last answers might come too late.
     pub(crate) fn most(self) -> usize {
         match self {
-            Self::Plain | Self::Others => 384,
+            Self::Plain | Self::Line | Self::Others => 384,
             Self::Counts => 64,
         }
     }
@@ -295,7 +298,10 @@ impl Job {
     pub(crate) fn lane(&self) -> Lane {
         match self.what {
             What::Count(_) => Lane::Counts,
-            _ if self.keys.row.family.is_batched() => Lane::Plain,
+            _ if self.keys.row.family.is_plain() => Lane::Plain,
+            What::Release if self.keys.row.family == Family::Line && self.served.is_empty() => {
+                Lane::Line
+            }
             What::Release | What::Taken | What::Ghost { .. } => Lane::Others,
         }
     }

@@ -64,14 +64,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Releases a lock that is not plain, or leaves its line.
-    pub(crate) async fn leave(&mut self, release: &Release) -> Result<bool, Fault> {
-        let common = self.common();
-        let fill = |words: &mut Words<'_>, floor: u64| write_leave(words, floor, common, release);
-        found(self.call(release_script(release), &fill).await)
-    }
-
-    /// Releases these plain locks in one request. The server refuses the whole request if the user may not access one of its
+    /// Releases these locks in one request. The server refuses the whole request if the user may not access one of its
     /// keys. Then this sends a request for each lock.
     pub(crate) async fn release_together(&mut self, releases: &[Release]) -> Each {
         let together = self.release_batch(releases).await;
@@ -171,7 +164,7 @@ pub(crate) fn write_acquire_in_line(
     let Acquire { keys, id, lease, secret, .. } = acquire;
     words.arg(4).arg(keys.tokens()).arg(keys.lock()).arg(keys.line()).arg(keys.notes());
     words.arg(floor);
-    if !keys.row.family.is_batched() {
+    if !keys.row.family.is_plain() {
         words.arg(keys.row.word).arg(keys.kind.capacity());
     }
     words.arg(id.of(&common.client)).arg(millis(*lease));
@@ -195,7 +188,7 @@ pub(crate) fn write_acquire_without_line(
     words.arg(*place).arg(0);
 }
 
-/// Writes what releases a lock that is not plain, or leaves its line.
+/// Writes what releases a lock whose line is not ours, or uses up a notification.
 pub(crate) fn write_leave(
     words: &mut Words<'_>,
     floor: u64,
@@ -248,11 +241,15 @@ pub(crate) fn only(mut answers: Vec<Result<bool, Fault>>) -> Result<bool, Fault>
     answers.pop().unwrap_or_else(|| Err(strange(&"nothing")))
 }
 
-pub(crate) fn found(answer: Result<Value, Fault>) -> Result<bool, Fault> {
-    match answer.and_then(number) {
-        Ok(code) => released(code),
-        // Another program has replaced it with another value: the lock is gone, and we do not change the value.
+fn found(answer: Result<Value, Fault>) -> Result<bool, Fault> {
+    gone_if_alien(answer.and_then(number).and_then(released))
+}
+
+/// If another program has replaced a lock with another value, or others use its name for another kind, the lock is gone, and the
+/// value stays unchanged.
+pub(crate) fn gone_if_alien(found: Result<bool, Fault>) -> Result<bool, Fault> {
+    match found {
         Err(Fault::WrongType | Fault::Conflict(_)) => Ok(false),
-        Err(fault) => Err(fault),
+        found => found,
     }
 }

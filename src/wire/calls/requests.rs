@@ -58,8 +58,7 @@ impl Requests {
     }
 }
 
-/// Acquires that share a batch of at most `N`, of plain locks; or with an `N` of one, those that are sent alone, each as one
-/// script call.
+/// Acquires that share a script call with others, `N` at most; or with an `N` of one, those that are sent alone.
 pub(crate) struct Acquires<const N: usize>(Desk);
 
 impl<const N: usize> Batch for Acquires<N> {

@@ -112,7 +112,7 @@ impl Proxy {
     /// script of its own; what waits in line or gives back a tenure in the same step is also a `wait` or an `exchange`.
     pub fn name_acquires(&self) {
         let (take, acquire) = (
-            include_str!("../../../lua/line/plain_take.lua"),
+            include_str!("../../../lua/line/take.lua"),
             include_str!("../../../lua/line/acquire.lua"),
         );
         for (name, text) in

@@ -21,13 +21,11 @@ const REDISSON_LATCH: &str = "tokens latch requests | floor latch 1 channel mess
 /// Scripts whose KEYS and ARGV begin as those of their family do, and what follows.
 fn families() -> Vec<(&'static Script, &'static str, &'static str)> {
     vec![
-        (&s::LINE_RELEASE, LINE, "field"),
         (&s::LINE_RENEW, LINE, "field lease"),
         (&s::LINE_RENEW_IN_SESSION, LINE, "field lease"),
         (&s::LINE_STATUS, LINE, ""),
         (&s::LINE_FORCE_UNLOCK, LINE, ""),
         (&s::LINE_RESIZE, LINE, "capacity"),
-        (&s::CONDITION_RELEASE, CONDITION, "field"),
         (&s::CONDITION_TAKEN, CONDITION, "field"),
         (&s::CONDITION_NOTIFY, CONDITION, "request keep whom"),
         (&s::CONDITION_STATUS, CONDITION, ""),
@@ -83,12 +81,20 @@ fn locks() -> Vec<Shape> {
             "tokens lock line line_notes \
              | floor field lease waiter [1 manner beneath place old]",
         ),
-        (&s::TAKE, "tokens (lock line)+ | floor (field lease)+"),
+        (
+            &s::TAKE,
+            "tokens (lock line)+ (holders queue notes)+ | floor (field lease)+ (field wish)+",
+        ),
         (
             &s::LOCK_ACQUIRE_ALL,
             "tokens (lock line line_notes)+ | floor client patience (field lease channel)+",
         ),
         (&s::LOCK_RELEASE, "tokens (lock line line_notes)+ | terms (field)+"),
+        (&s::LINE_RELEASE, "tokens (holders queue notes)+ | terms (named field)+"),
+        (
+            &s::CONDITION_RELEASE,
+            "tokens (notified waiters waiter_notes)+ | terms (condition_named field)+",
+        ),
         (&s::LOCK_RELEASE_ALONE, "lock | field channel message"),
         (&s::LINE_RELEASE_ALONE, "lock | field channel message"),
         (&s::COUNT, "lock | field count lease"),

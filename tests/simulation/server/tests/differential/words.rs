@@ -40,7 +40,7 @@ const ABSURD: [&[u8]; 44] = [
     b"-",
     b"mode",
     b"parklock:nobody",
-    b"lock:1",
+    b"lock:{1}",
     b"all",
     b"line",
     b"86400001",
@@ -74,7 +74,7 @@ pub const CHANNELS: [&str; 6] = [
     "odd",
 ];
 
-/// The roles of keys. Each has two names, one a family: what belongs together has the same number.
+/// The roles of keys. Each has two names, one a family: what belongs together has the same number, in braces as a lock's name.
 pub const KEYS: [&str; 26] = [
     "tokens",
     "fenced",
@@ -114,7 +114,7 @@ pub fn absurd(rng: &mut Rng) -> Vec<u8> {
 }
 
 pub fn key(rng: &mut Rng) -> String {
-    format!("{}:{}", pick(rng, &KEYS), rng.u8(1..=2))
+    format!("{}:{{{}}}", pick(rng, &KEYS), rng.u8(1..=2))
 }
 
 pub fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
@@ -124,7 +124,7 @@ pub fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
 /// A word of this kind; the kind itself, if it is none.
 pub fn word(rng: &mut Rng, kind: &str, family: u8, now: u64) -> Vec<u8> {
     if KEYS.contains(&kind) {
-        return format!("{kind}:{family}").into_bytes();
+        return format!("{kind}:{{{family}}}").into_bytes();
     }
     let text: String = match kind {
         "key" => key(rng),
@@ -149,6 +149,15 @@ pub fn word(rng: &mut Rng, kind: &str, family: u8, now: u64) -> Vec<u8> {
         "writer" => format!("{}:write", pick(rng, &FIELDS)),
         "client" => pick(rng, &["client:a", "client:b", "client:a", "client:b", ""]).into(),
         "floor" => floor(rng, now).to_string(),
+        "named" => {
+            let kind = word(rng, "kind", family, now);
+            format!("{} {}", String::from_utf8_lossy(&kind), pick(rng, &["3", "3", "3", "1"]))
+        }
+        "condition_named" => "condition 1073741824".into(),
+        "wish" => {
+            let words = ["lease", "part", "named"].map(|kind| word(rng, kind, family, now));
+            words.map(|word| String::from_utf8_lossy(&word).into_owned()).join(" ")
+        }
         "lease" => pick(rng, &["1", "3", "10", "100", "1000", "30000", "86400000"]).into(),
         "patience" => pick(rng, &["2", "20", "500", "5000", "60000"]).into(),
         "manner" => pick(rng, &["rest", "wait", "wait", "wait", "once"]).into(),

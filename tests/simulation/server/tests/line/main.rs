@@ -25,6 +25,7 @@ mod scripts;
 mod session;
 mod shared;
 mod stage;
+mod together;
 mod usual;
 
 use std::path::PathBuf;

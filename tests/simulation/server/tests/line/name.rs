@@ -211,24 +211,27 @@ impl Name {
     }
 
     pub fn release_once(&mut self, field: &str) -> i64 {
-        let frame = if self.is_plain() {
-            let from = field.split(':').next().expect("a client");
-            let terms = format!("{} {} {from} lock_channel:", self.floor(), self.waiter_ttl);
-            let argv = [terms, field.to_owned()];
-            self.stage.run(self.boss, &s::LOCK_RELEASE, &Self::keys(), &argv)
-        } else {
-            self.run(&s::LINE_RELEASE, field, &[field.to_owned()])
-        };
+        let frame = self.run_release(field, &[]);
         let item = if frame.kind == b':' { &frame } else { &frame.items[0] };
         item.number()
     }
 
+    fn run_release(&mut self, field: &str, served: &[&str]) -> Frame {
+        let from = field.split(':').next().expect("a client");
+        let terms = format!("{} {} {from} lock_channel:", self.floor(), self.waiter_ttl);
+        let (script, named) = if self.is_plain() {
+            (&s::LOCK_RELEASE, None)
+        } else {
+            (&s::LINE_RELEASE, Some(format!("{} {}", self.kind, self.capacity)))
+        };
+        let fields = [&[field], served].concat().into_iter().map(str::to_owned);
+        let argv: Vec<_> = iter::once(terms).chain(named).chain(fields).collect();
+        self.stage.run(self.boss, script, &Self::keys(), &argv)
+    }
+
     /// Releases a hold that its client has handed on to these callers, one after the other.
     pub fn release_served(&mut self, field: &str, served: &[&str]) -> bool {
-        let fields = [&[field], served].concat();
-        let argv: Vec<_> = fields.into_iter().map(str::to_owned).collect();
-        let frame = self.run(&s::LINE_RELEASE, field, &argv);
-        frame.items[0].number() == 1
+        self.run_release(field, served).items[0].number() == 1
     }
 
     pub fn renew(&mut self, field: &str) -> bool {
@@ -259,10 +262,7 @@ impl Name {
     pub fn take(&mut self, field: &str) -> (i64, i64) {
         let argv = [self.floor(), field.to_owned(), LEASE.to_string()];
         let frame = self.stage.run(self.boss, &s::TAKE, &Self::keys()[..3], &argv);
-        match &frame.items[..] {
-            [] => (1, frame.number()),
-            items => (items[0].number(), items[1].number()),
-        }
+        (frame.items[0].number(), frame.items[1].number())
     }
 
     /// Takes this lock as one of several, or none. The code of the answer.

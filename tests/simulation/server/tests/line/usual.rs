@@ -162,15 +162,9 @@ impl World {
     }
 
     fn release(&mut self, field: &str) {
-        let from = &field[..1];
-        let rest = if self.kind == "lock" {
-            vec![format!("{} {WAITER_TTL} {from} lock_channel:", self.floor()), field.to_owned()]
-        } else {
-            let ttl = WAITER_TTL.to_string();
-            [&*self.floor(), self.kind, "1", "lock_channel:{a}", from, &ttl, field]
-                .map(str::to_owned)
-                .to_vec()
-        };
+        let terms = format!("{} {WAITER_TTL} {} lock_channel:", self.floor(), &field[..1]);
+        let named = (self.kind != "lock").then(|| format!("{} 1", self.kind));
+        let rest: Vec<_> = [terms].into_iter().chain(named).chain([field.to_owned()]).collect();
         self.play(1, &rest);
     }
 
@@ -229,7 +223,7 @@ fn numbers(reply: &Reply) -> Vec<Reply> {
 }
 
 /// All keys in words, without when a script last looked at the front: the usual case need not note that each time.
-fn noted(entries: &[Entry]) -> Vec<String> {
+pub fn noted(entries: &[Entry]) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     // The packed note begins with when a script last looked.
     let note = |note: &[u8]| match packed::numbers(note) {
