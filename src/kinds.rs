@@ -184,6 +184,11 @@ impl Family {
     pub(crate) fn is_plain(self) -> bool {
         matches!(self, Self::Lock | Self::RedissonLock | Self::RedissonFenced)
     }
+
+    /// Whether one request renews several of them: those for which it touches only the key of the holders.
+    pub(crate) fn shares_renewals(self) -> bool {
+        self.is_plain() || matches!(self, Self::Line | Self::Condition)
+    }
 }
 
 /// The prefixes of a native lock's keys. The name follows, in braces.

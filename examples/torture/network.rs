@@ -15,7 +15,7 @@ use crate::stage::Stage;
 use crate::verdict::Tally;
 use crate::wires::{self, Wires};
 
-const SCRIPTS: [(&str, &str); 14] = [
+const SCRIPTS: [(&str, &str); 13] = [
     ("acquire", include_str!("../../lua/line/plain_acquire_uncontended.lua")),
     ("acquire together", include_str!("../../lua/line/take.lua")),
     ("release", include_str!("../../lua/line/plain_release.lua")),
@@ -23,13 +23,12 @@ const SCRIPTS: [(&str, &str); 14] = [
     ("count", include_str!("../../lua/lock/count.lua")),
     ("enter the line", include_str!("../../lua/line/zset_acquire_uncontended.lua")),
     ("leave the line", include_str!("../../lua/line/release.lua")),
-    ("renew in line", include_str!("../../lua/line/zset_renew.lua")),
     ("acquire", include_str!("../../lua/redisson/lock/acquire.lua")),
     ("acquire together", include_str!("../../lua/redisson/lock/all_or_none.lua")),
     ("release", include_str!("../../lua/redisson/lock/release.lua")),
     ("enter the line", include_str!("../../lua/redisson/fair/acquire.lua")),
     ("leave the line", include_str!("../../lua/redisson/fair/release.lua")),
-    ("renew in line", include_str!("../../lua/redisson/fair/renew.lua")),
+    ("renew", include_str!("../../lua/redisson/fair/renew.lua")),
 ];
 
 /// Faults that are over after their time, each as a task.

@@ -1,28 +1,46 @@
--- Renew each lock that is still ours to at least this long from now. A TTL is never shortened.
+-- Renew each hold that is still ours, or each notification, to at least this long from now. A TTL is never shortened.
 --
--- KEYS   the locks
--- ARGV   for each lock: owner field, TTL wanted in ms
+-- KEYS   the holders of each lock
+-- ARGV   for each lock: owner field; TTL wanted in ms, with ' set' after it if the holders are a sorted set (see line/scored.lua)
 -- Reply  for each lock: 1 renewed | 0 not ours any more | text: refused, nothing was changed
+--
+-- A client that got its grant by a message uses this script to confirm that it received the grant.
 
 local LONGEST_LEASE = 86400000 -- 24 h
 
-local function renew(lock, field, wanted)
-  local ms = tonumber(wanted)
-  if not ms or ms < 1 or ms > LONGEST_LEASE then return 'ERR lease out of range' end
-  local ours = redis.pcall('hexists', lock, field)
-  if type(ours) == 'table' then return ours.err end
-  local write
-  if ours == 1 then
-    write = redis.pcall('pexpire', lock, math.max(ms, redis.call('pttl', lock)))
-  else
-    -- This changes nothing, and a replica refuses it: so "gone" always comes from a primary.
-    write = redis.pcall('hdel', lock, 'parklock:nobody')
+-- The writes to 'parklock:nobody' change nothing, and a replica refuses them: so "gone" always comes from a primary. They need no
+-- memory, and after them Redis allows the writes that do.
+local function renew_in_hash(lock, field, ms)
+  if redis.call('hexists', lock, field) == 0 then
+    redis.call('hdel', lock, 'parklock:nobody')
+    return 0
   end
-  return type(write) == 'table' and write.err or ours
+  redis.call('pexpire', lock, math.max(ms, redis.call('pttl', lock)))
+  return 1
 end
 
+local function renew_in_set(lock, field, ms)
+  redis.call('zrem', lock, 'parklock:nobody')
+  local time = redis.call('time')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local until_when = tonumber(redis.call('zscore', lock, field) or 0)
+  if until_when <= now then return 0 end
+  if until_when < now + ms then redis.call('zadd', lock, string.format('%.0f', now + ms), field) end
+  -- Written in any case: on a new connection, WAIT counts the replicas that have what this connection has written.
+  redis.call('pexpire', lock, math.max(ms, redis.call('pttl', lock)))
+  return 1
+end
+
+-- An error of one lock is reported for that lock alone.
 local reply = {}
 for i = 1, #KEYS do
-  reply[i] = renew(KEYS[i], ARGV[2 * i - 1], ARGV[2 * i])
+  local wanted, kept_in = (ARGV[2 * i] or ''):match('^(%d+)(.*)$')
+  local ms = tonumber(wanted or nil)
+  if not ms or ms < 1 or ms > LONGEST_LEASE then
+    reply[i] = 'ERR lease out of range'
+  else
+    local fine, answer = pcall(kept_in == ' set' and renew_in_set or renew_in_hash, KEYS[i], ARGV[2 * i - 1], ms)
+    reply[i] = fine and answer or type(answer) == 'table' and answer.err or tostring(answer)
+  end
 end
 return reply

@@ -49,10 +49,10 @@ impl Watchdog {
             tokio::select! {
                 due = self.outbox.timetable.next() => {
                     let (due, unwatched) = self.sorted(due);
-                    let is_plain = |tenure: &Arc<Tenure>| tenure.keys.row.family.is_plain();
-                    let (plain, others): (Vec<_>, Vec<_>) = due.into_iter().partition(is_plain);
+                    let shares = |tenure: &Arc<Tenure>| tenure.keys.row.family.shares_renewals();
+                    let (sharing, others): (Vec<_>, Vec<_>) = due.into_iter().partition(shares);
                     let together = self.commands.together(BATCH);
-                    let batches = plain.chunks(together).chain(others.chunks(1));
+                    let batches = sharing.chunks(together).chain(others.chunks(1));
                     // A slow request delays no other one.
                     requests.extend(batches.map(|batch| Either::Left(self.renew(batch.to_vec()))));
                     let batches = unwatched.chunks(together);

@@ -299,10 +299,10 @@ impl Connection<'_> {
         });
     }
 
-    /// Renews each of these: plain locks, or one of another kind. Returns for each whether this client still holds it.
+    /// Renews each of these: one, or several that share renewals. Returns for each whether this client still holds it.
     pub(crate) async fn renew(&mut self, renewals: &[Renewal<'_>]) -> Each {
         match renewals {
-            [renewal] if !renewal.keys.row.family.is_plain() => {
+            [renewal] if !renewal.keys.row.family.shares_renewals() => {
                 Ok(vec![self.renew_one(renewal).await])
             }
             renewals => self.renew_together(renewals).await,
@@ -319,8 +319,11 @@ impl Connection<'_> {
             for renewal in renewals.iter().filter(|_| common.is_in_session()) {
                 words.arg(renewal.keys.notes());
             }
-            for renewal in renewals {
-                words.arg(renewal.id.of(&common.client)).arg(millis(renewal.ttl));
+            for Renewal { keys, id, ttl } in renewals {
+                words.arg(id.of(&common.client));
+                let is_set = matches!(keys.row.family, Family::Line | Family::Condition);
+                let kept_in = if is_set { " set" } else { "" };
+                words.joined(&[Buffer::new().format(millis(*ttl)), kept_in]);
             }
         };
         let script = if common.is_in_session() { &RENEW_IN_SESSION } else { &RENEW };
@@ -339,7 +342,7 @@ impl Connection<'_> {
         lease: Duration,
     ) -> Result<bool, Fault> {
         if !keys.row.family.is_plain() {
-            return self.renew_one(&Renewal { keys, id, ttl: lease }).await;
+            return self.renew(&[Renewal { keys, id, ttl: lease }]).await.and_then(only);
         }
         let common = self.common();
         let fill = |words: &mut Words<'_>, _: u64| {

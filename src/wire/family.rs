@@ -16,7 +16,7 @@ pub(crate) struct Scripts {
     pub(crate) release: &'static Script,
     /// Releases what is held, and touches only one key.
     pub(crate) release_alone: Option<&'static Script>,
-    /// [`RENEW`] renews the families that are batched.
+    /// [`RENEW`] renews the families that [share renewals](Family::shares_renewals).
     pub(crate) renew: Option<Renew>,
     pub(crate) status: &'static Script,
     pub(crate) force_unlock: Option<&'static Script>,
@@ -103,7 +103,6 @@ const fn common(
 static LINE: Scripts = Scripts {
     acquire_each: Some(&TAKE),
     release_alone: Some(&LINE_RELEASE_ALONE),
-    renew: Some(Renew::Holders(&LINE_RENEW)),
     force_unlock: Some(&LINE_FORCE_UNLOCK),
     resize: Some(&LINE_RESIZE),
     ..common(&LINE_ACQUIRE, &LINE_RELEASE, &LINE_STATUS)
@@ -127,7 +126,6 @@ static LATCH: Scripts = Scripts {
 
 /// It has no `release_alone`: a release of a notification with one key alone cannot pass the notification on.
 static CONDITION: Scripts = Scripts {
-    renew: Some(Renew::Holders(&LINE_RENEW)),
     force_unlock: Some(&CONDITION_FORCE_UNLOCK),
     notify: Some(&CONDITION_NOTIFY),
     taken: Some(&CONDITION_TAKEN),
@@ -219,7 +217,7 @@ mod tests {
             for script in [scripts.notify, scripts.taken] {
                 assert_eq!(script.is_some(), row.holders == Holders::Notified, "{what}");
             }
-            assert_eq!(scripts.renew.is_some(), is_held && !row.family.is_plain(), "{what}");
+            assert_eq!(scripts.renew.is_some(), is_held && !row.family.shares_renewals(), "{what}");
             assert_eq!(scripts.force_unlock.is_some(), is_held, "{what}");
             for script in [scripts.set, scripts.count_down, scripts.delete] {
                 assert_eq!(script.is_some(), !is_held, "{what}");

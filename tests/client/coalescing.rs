@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::fixture::comes_in;
 use common::rights::{as_user, untold};
 use common::{Admin, Fault, Proxy, Server, eventually, timeout};
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use parklock::{Client, Config, Error, Guard, Lock, Result};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -151,6 +151,83 @@ async fn two_hundred_tasks_share_a_few_scripts() {
     );
     assert!(acquires <= 40 && releases <= 40, "{acquires} and {releases}");
     stage.is_clean().await;
+}
+
+/// A kind, and how one of its locks is taken.
+type Taken = (&'static str, fn(&Client, String) -> BoxFuture<'static, Result<Guard>>);
+
+const OTHER_KINDS: [Taken; 4] = [
+    ("fair", |client, name| {
+        let lock = client.fair_lock(name);
+        Box::pin(async move { lock.lock().await })
+    }),
+    ("read", |client, name| {
+        let lock = client.rw_lock(name);
+        Box::pin(async move { lock.read().await })
+    }),
+    ("write", |client, name| {
+        let lock = client.rw_lock(name);
+        Box::pin(async move { lock.write().await.map(Into::into) })
+    }),
+    ("permits", |client, name| {
+        let semaphore = client.semaphore(name, 3);
+        Box::pin(async move { semaphore.acquire_many(2).await })
+    }),
+];
+
+/// A caller of a fair lock asks alone: it lines up with its first request.
+#[tokio::test]
+async fn two_hundred_tasks_on_locks_of_other_kinds_share_a_few_scripts() {
+    const TASKS: usize = 200;
+    let stage = Stage::set().await;
+    for (kind, take) in OTHER_KINDS {
+        stage.admin.reset_stats().await;
+        let (mut takers, mut givers) = (JoinSet::new(), JoinSet::new());
+        for number in 0..TASKS {
+            takers.spawn(take(&stage.client, name(number)));
+        }
+        let guards = all_ok(takers.join_all().await);
+        assert_eq!(stage.held().await.len(), TASKS);
+        let acquires = stage.admin.command_calls("evalsha").await;
+        for guard in guards {
+            givers.spawn(guard.unlock());
+        }
+        all_ok(givers.join_all().await);
+        let releases = stage.admin.command_calls("evalsha").await - acquires;
+        eprintln!("{TASKS} of {kind}: {acquires} scripts to take, {releases} to give back");
+        assert!(acquires <= 40 || kind == "fair", "{kind}: {acquires}");
+        assert!(releases <= 40, "{kind}: {releases}");
+        stage.is_clean().await;
+    }
+}
+
+/// Locks that others hold leave those beside them alone, and their callers wait as they would without them.
+#[tokio::test]
+async fn a_held_lock_of_another_kind_is_waited_for_and_stops_nobody_beside_it() {
+    let stage = Stage::set().await;
+    let others = comes_in(stage.server.url(), config()).await;
+    for (kind, take) in OTHER_KINDS {
+        // No reader comes in beside a writer.
+        let hold = if kind == "read" { OTHER_KINDS[2].1 } else { take };
+        let mut held = Vec::new();
+        for number in [2, 3, 11] {
+            held.push(hold(&others, name(number)).await.expect("it is free"));
+        }
+        let mut takers = JoinSet::new();
+        for number in 0..MANY {
+            takers.spawn(take(&stage.client, name(number)));
+        }
+        let mut guards = Vec::new();
+        while guards.len() < MANY - held.len() {
+            let taken = timeout(SOON, takers.join_next()).await.expect("it is free");
+            guards.push(taken.unwrap().unwrap().expect("no fault"));
+        }
+        assert_eq!(takers.len(), held.len(), "{kind}: the others wait");
+        all_ok(unlocked(held).await);
+        guards.extend(all_ok(timeout(SOON, takers.join_all()).await.expect("they are free")));
+        all_ok(unlocked(guards).await);
+        stage.is_clean().await;
+    }
 }
 
 #[tokio::test]

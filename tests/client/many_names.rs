@@ -146,7 +146,7 @@ async fn names_that_come_and_go_while_they_linger_are_subscribed_once() {
     assert_eq!(keys(&admin).await, 1);
 }
 
-/// C7: if a lock of another kind is among them, the plain locks still share a request.
+/// C7: locks of all kinds in the native layout share requests; in Redisson's layout plain locks do, also beside others.
 #[tokio::test]
 async fn locks_of_different_kinds_are_renewed_and_given_back_in_a_few_requests() {
     judged(async || {
@@ -169,13 +169,14 @@ async fn locks_of_different_kinds_are_renewed_and_given_back_in_a_few_requests()
             let renewals = admin.command_calls("evalsha").await;
             assert!(guards.iter().all(Guard::is_valid), "{layout:?}: they are renewed");
             // Three times in that time; 64 times in each third, what is due at about the same time is renewed together.
-            assert!(renewals <= 4 * (OTHERS + 64), "{layout:?}: {renewals} renewals");
+            let alone = if layout == Layout::Redisson { OTHERS } else { 0 };
+            assert!(renewals <= 4 * (alone + 64), "{layout:?}: {renewals} renewals");
 
             admin.reset_stats().await;
             drop(guards);
             client.close().await;
             let releases = admin.command_calls("evalsha").await;
-            assert!(releases <= OTHERS + 40, "{layout:?}: {releases} releases");
+            assert!(releases <= alone + 40, "{layout:?}: {releases} releases");
             eprintln!("{layout:?}: {renewals} renewals, {releases} releases");
         }
     })

@@ -52,7 +52,7 @@ const PLAIN: Scripts = scripts!(
     renew = "lock/renew"
 );
 const LINE: Scripts =
-    scripts!(acquire = "line/acquire", release = "line/release", renew = "line/zset_renew");
+    scripts!(acquire = "line/acquire", release = "line/release", renew = "lock/renew");
 const REDISSON_PLAIN: Scripts = scripts!(
     acquire = "redisson/lock/acquire",
     release = "redisson/lock/release",

@@ -272,7 +272,7 @@ async fn the_next_holder_has_the_lock_without_asking() {
     let admin = server.admin().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_acquires();
-    proxy.name_script("renew", include_str!("../../lua/line/zset_renew.lua"));
+    proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
     let claim = Duration::from_secs(15);
     let ours = client_with(&server, patient()).await;
     let theirs = comes_in(proxy.url(), patient().waiter_ttl(claim)).await;

@@ -12,7 +12,7 @@ use crate::wire::connection::{CommonArgs, Connection};
 use crate::wire::family::{Renew, existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
 use crate::wire::replies::{number, numbers, released, strange};
-use crate::wire::scripts::{LINE_RENEW_IN_SESSION, Script};
+use crate::wire::scripts::Script;
 
 /// How much of a lock, semaphore or latch is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,9 +49,6 @@ impl Connection<'_> {
         fill: impl Fn(&mut Words<'_>, &str) + Sync,
     ) -> Result<Value, Fault> {
         match renew {
-            Renew::Holders(_) if self.common().is_in_session() => {
-                self.ask(&LINE_RENEW_IN_SESSION, keys, fill).await
-            }
             Renew::Holders(script) => {
                 let common = self.common();
                 let fill = |words: &mut Words<'_>, floor: u64| {
@@ -77,7 +74,7 @@ impl Connection<'_> {
         Ok(join_all(alone).await)
     }
 
-    /// Renews a lock that is not plain.
+    /// Renews a lock of Redisson that is not plain.
     pub(crate) async fn renew_one(&mut self, renewal: &Renewal<'_>) -> Result<bool, Fault> {
         let Renewal { keys, id, ttl } = *renewal;
         let fill =

@@ -21,8 +21,6 @@ const REDISSON_LATCH: &str = "tokens latch requests | floor latch 1 channel mess
 /// Scripts whose KEYS and ARGV begin as those of their family do, and what follows.
 fn families() -> Vec<(&'static Script, &'static str, &'static str)> {
     vec![
-        (&s::LINE_RENEW, LINE, "field lease"),
-        (&s::LINE_RENEW_IN_SESSION, LINE, "field lease"),
         (&s::LINE_STATUS, LINE, ""),
         (&s::LINE_FORCE_UNLOCK, LINE, ""),
         (&s::LINE_RESIZE, LINE, "capacity"),
@@ -98,8 +96,11 @@ fn locks() -> Vec<Shape> {
         (&s::LOCK_RELEASE_ALONE, "lock | field channel message"),
         (&s::LINE_RELEASE_ALONE, "lock | field channel message"),
         (&s::COUNT, "lock | field count lease"),
-        (&s::RENEW, "(lock)+ | (field lease)+"),
-        (&s::RENEW_IN_SESSION, "(lock)+ (line_notes)+ | (field lease)+"),
+        (&s::RENEW, "(lock)+ (holders)+ | (field lease)+ (field lease_in_set)+"),
+        (
+            &s::RENEW_IN_SESSION,
+            "(lock)+ (holders)+ (line_notes)+ (notes)+ | (field lease)+ (field lease_in_set)+",
+        ),
         (&s::STATUS, "lock |"),
         (&s::ANNOUNCE, "lock leader | field said keep"),
         (&s::LEADER, "lock leader |"),

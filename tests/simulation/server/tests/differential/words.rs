@@ -158,6 +158,9 @@ pub fn word(rng: &mut Rng, kind: &str, family: u8, now: u64) -> Vec<u8> {
             let words = ["lease", "part", "named"].map(|kind| word(rng, kind, family, now));
             words.map(|word| String::from_utf8_lossy(&word).into_owned()).join(" ")
         }
+        "lease_in_set" => {
+            String::from_utf8_lossy(&word(rng, "lease", family, now)).into_owned() + " set"
+        }
         "lease" => pick(rng, &["1", "3", "10", "100", "1000", "30000", "86400000"]).into(),
         "patience" => pick(rng, &["2", "20", "500", "5000", "60000"]).into(),
         "manner" => pick(rng, &["rest", "wait", "wait", "wait", "once"]).into(),

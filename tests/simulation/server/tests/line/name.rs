@@ -235,12 +235,9 @@ impl Name {
     }
 
     pub fn renew(&mut self, field: &str) -> bool {
-        let argv = [field.to_owned(), LEASE.to_string()];
-        let frame = if self.is_plain() {
-            self.stage.run(self.boss, &s::RENEW, &Self::keys()[1..2], &argv)
-        } else {
-            self.run(&s::LINE_RENEW, field, &argv)
-        };
+        let kept_in = if self.is_plain() { "" } else { " set" };
+        let argv = [field.to_owned(), format!("{LEASE}{kept_in}")];
+        let frame = self.stage.run(self.boss, &s::RENEW, &Self::keys()[1..2], &argv);
         frame.items[0].number() == 1
     }
 

@@ -1,8 +1,8 @@
--- Renew plain locks of a client with a session: as lua/lock/renew.lua, which goes on from here, after the notes no longer say
--- that nobody listens to the client.
+-- Renew the holds of a client with a session: as renew.lua, which goes on from here, after the notes no longer say that nobody
+-- listens to the client.
 --
 -- KEYS   the locks, then the notes of each
--- ARGV, Reply   see lua/lock/renew.lua
+-- ARGV, Reply   see renew.lua
 
 do
   local locks = #KEYS / 2
