@@ -166,13 +166,6 @@ impl Row {
         is_alone && (self.family.is_plain() || self.family == Family::Line)
     }
 
-    /// Whether requests for several of its locks share a script call, which puts nobody in line. A caller of a fair lock has to be in
-    /// line from its first request on: the order is that in which they reach the server.
-    pub(crate) fn shares_acquires(&self) -> bool {
-        let is_in_order = self.line == Line::OfCallers;
-        self.holders == Holders::Plain || self.family == Family::Line && !is_in_order
-    }
-
     /// Whether its guards can wait for a condition.
     pub(crate) fn has_conditions(&self) -> bool {
         self.layout == Layout::Native && self.holders.is_handed_on()

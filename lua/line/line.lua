@@ -25,6 +25,9 @@
 --         swept                see sweep()
 --         kind, set            kind and capacity; that the capacity was set explicitly
 
+-- How many items of work a call does for each of its locks. Each lock has three keys, beside the counter.
+local SHARE = math.max(WINDOW, math.floor(BOUND / math.floor((#KEYS - 1) / 3)))
+
 -- How long after its last use an explicitly set capacity is remembered, in ms: thirty days, so that a job that runs
 -- once a month still finds it.
 local REMEMBERED = 2592000000
@@ -344,7 +347,7 @@ local function readers_first(work)
   end
   if not reading then return false, work end
   local up_to = string.format('%.0f', reading - READERS)
-  local found = redis.call('zrange', line, '-inf', up_to, 'BYSCORE', 'LIMIT', '0', BOUND)
+  local found = redis.call('zrange', line, '-inf', up_to, 'BYSCORE', 'LIMIT', '0', SHARE)
   for i, member in ipairs(found) do
     found[i] = member:sub(2)
   end
@@ -365,7 +368,7 @@ local function readers_first(work)
   end
   leave_all(dead)
   waits = not write_grants() or waits
-  if #found == BOUND and not waits then
+  if #found == SHARE and not waits then
     -- The other readers are left for another call: tell the first of them to make it.
     local next = redis.call('zrange', line, '-inf', up_to, 'BYSCORE', 'LIMIT', '0', '1')
     for _, reader in ipairs(read({ next[1] and next[1]:sub(2) })) do
@@ -380,7 +383,7 @@ local function readers_first(work)
       note_asked(reader, heard[reader.client])
     end
   end
-  is_unfinished = #found == BOUND and (#dead > 0 or has_lost)
+  is_unfinished = #found == SHARE and (#dead > 0 or has_lost)
   if not waits then
     reading = nil
     erase('reading')
@@ -523,7 +526,7 @@ local function note_swept(place, since)
   note('swept', string.format('%.0f %.0f', place, since))
 end
 
--- Goes through the line behind the front, BOUND waiters in one call, for as long as it finds silent clients that nobody
+-- Goes through the line behind the front, SHARE waiters in one call, for as long as it finds silent clients that nobody
 -- hears: all of them are asked at about the same time, so that the dead cost waiter_ttl once, wherever they stand. Also goes on
 -- until it has found a sentry, if there is none. It begins anew if the front has lost another client or the sentry, and some
 -- time later for those that died with the others and still counted as alive when it passed them. The note
@@ -588,7 +591,7 @@ local function let_in(readers_come, work)
       if are_all or not write() then break end
       entries, first = front(0, count), 1
       -- There was room for all waiters that were read, so there may be room for many more.
-      are_all, count = #entries < count, math.min(BOUND, 4 * count)
+      are_all, count = #entries < count, math.min(SHARE, 4 * count)
     elseif not head.part or is_dead(head) then
       if work <= 0 then
         is_unfinished = true
@@ -641,7 +644,7 @@ end
 local function admit()
   has_lost, is_unheard, suspects = false, false, at < swept_since + rhythm
   let_go()
-  local readers_come, work = readers_first(BOUND)
+  local readers_come, work = readers_first(SHARE)
   local head = tonumber(places(0, 1)[2])
   if head then
     work = let_in(readers_come, work)

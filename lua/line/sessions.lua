@@ -46,6 +46,7 @@ do
   -- Ends the holds of clients to which nobody has listened for their patience, and notes those to which nobody listens now.
   function sessions.end_them()
     local noted, since, silent, heard = nil, nil, {}, {}
+    least_patience, next_end = nil, nil
     for _, holder in ipairs(first_holders()) do
       local client, patience
       if holder:find('+', 1, true) then

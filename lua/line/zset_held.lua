@@ -1,14 +1,14 @@
 -- What acquire_line_up.lua has to know of a fair lock, or of a semaphore with one permit. See zset.lua for the holders.
 
 -- For how much longer another hold uses all of the capacity, in ms.
-local function time_of_holder(is_first)
-  local noted = redis.call('zmscore', KEYS[2], '#' .. ARGV[2] .. ' 1', '#line', ARGV[4])
+local function time_of_holder(lock, kind, field, is_first)
+  local noted = redis.call('zmscore', lock, '#' .. kind .. ' 1', '#line', field)
   local is_in_use = noted[1] and tonumber(noted[1]) == 1 - 4503599627370496
   local is_noted = is_first and not noted[2] or noted[2] and not is_first
-  return is_in_use and is_noted and not noted[3] and redis.call('pttl', KEYS[2])
+  return is_in_use and is_noted and not noted[3] and redis.call('pttl', lock)
 end
 
 -- The mark by which newcomers know that somebody waits.
-local function begin_line()
-  return type(redis.pcall('zadd', KEYS[2], '-2251799813685248', '#line')) == 'number'
+local function begin_line(lock)
+  return type(redis.pcall('zadd', lock, '-2251799813685248', '#line')) == 'number'
 end

@@ -14,19 +14,20 @@ for i = 1, locks do
     else
       local gone = redis.pcall('zrem', lock, field, note)
       if gone == 1 or gone == 2 then
-        given_back[i] = 1
-        redis.call('zadd', lock, string.format('%.0f', used - 4503599627370496), says)
+        local written = redis.pcall('zadd', lock, string.format('%.0f', used - 4503599627370496), says)
+        -- If that was refused, only the hold is released. Such an error must not hide what became of the other locks.
+        given_back[i] = type(written) == 'table' and 'HALFRUN ' .. written.err or 1
         -- The key lives as long as the longest lease. If that was ours, the key now expires sooner.
         local last = tonumber(redis.call('zrange', lock, '-1', '-1', 'WITHSCORES')[2])
         if last < tonumber(scores[1]) then
           local time = redis.call('time')
           local ms = math.max(1, last - time[1] * 1000 - math.floor(time[2] / 1000))
-          redis.call('pexpire', lock, string.format('%.0f', ms))
+          redis.pcall('pexpire', lock, string.format('%.0f', ms))
         end
       end
     end
   end
   is_done = is_done and given_back[i]
 end
-if is_done then return locks == 1 and 1 or given_back end
+if is_done then return locks == 1 and given_back[1] == 1 and 1 or given_back end
 

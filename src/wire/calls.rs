@@ -176,22 +176,28 @@ impl Connection<'_> {
         });
     }
 
-    /// Takes those of these locks, two at least, that are free, or have room, and that nobody waits for. Returns an answer for each
-    /// lock: a refusal of one does not affect the others.
+    /// Takes these locks of one family, two at least: plain ones that are free and that nobody waits for, or others as
+    /// [`acquire`](Self::acquire) does. Returns an answer for each lock: a refusal of one does not affect the others.
     pub(crate) async fn acquire_each(
         &mut self,
         acquires: &[Acquire],
     ) -> Result<Vec<Result<Acquired, Fault>>, Fault> {
         let (first, common) = (&acquires[0].keys, self.common());
         let script = existing(scripts_of(first).acquire_each, first)?;
-        let fill = |words: &mut Words<'_>, floor: u64| {
-            write_acquires(words, floor, common, acquires);
+        let fill = |words: &mut Words<'_>, floor: u64| match first.row.family {
+            Family::Line => write_acquires_in_line(words, floor, common, acquires),
+            _ => write_acquires(words, floor, common, acquires),
         };
-        let items = items(self.call(script, &fill).await?)?;
-        if items.len() != acquires.len() * 2 {
-            return Err(strange(&items.len()));
+        let mut answers = items(self.call(script, &fill).await?)?;
+        if first.row.layout == Layout::Redisson {
+            // Two items for each.
+            answers = answers.chunks(2).map(|answer| Value::Array(answer.to_vec())).collect();
         }
-        Ok(items.chunks(2).map(|answer| self.acquired(self.peer().acquired(answer))).collect())
+        if answers.len() != acquires.len() {
+            return Err(strange(&answers.len()));
+        }
+        let peer = self.peer();
+        Ok(answers.into_iter().map(|answer| self.acquired(peer.acquired_alone(answer))).collect())
     }
 
     /// Takes all of these plain locks, or none. Returns the answer and the index of the lock that it is about. The
@@ -491,31 +497,45 @@ fn write_acquire(words: &mut Words<'_>, floor: u64, common: &CommonArgs, acquire
     }
 }
 
-/// Writes what asks for these locks together.
+/// Writes what asks for these plain locks.
 fn write_acquires(words: &mut Words<'_>, floor: u64, common: &CommonArgs, acquires: &[Acquire]) {
-    let keys_of = |keys: &Keys| match keys.row.family {
-        Family::Line => 3,
-        Family::Lock => 2,
-        _ => 1,
-    };
-    words.arg(1 + acquires.iter().map(|acquire| keys_of(&acquire.keys)).sum::<usize>());
-    words.arg(acquires[0].keys.tokens());
+    let first = &acquires[0].keys;
+    let has_line = first.row.line.is_ours();
+    let keys_of_each = if has_line { 2 } else { 1 };
+    words.arg(1 + acquires.len() * keys_of_each).arg(first.tokens());
     for Acquire { keys, .. } in acquires {
-        let all = [keys.lock(), keys.line(), keys.notes()];
-        all[..keys_of(keys)].iter().for_each(|key| _ = words.arg(*key));
+        words.arg(keys.lock());
+        if has_line {
+            words.arg(keys.line());
+        }
     }
     words.arg(floor);
-    for Acquire { keys, id, lease, permits, .. } in acquires {
+    for Acquire { id, lease, .. } in acquires {
+        words.arg(id.of(&common.client)).arg(millis(*lease));
+    }
+}
+
+/// Writes what asks for these locks of kinds that have a line, but for plain ones.
+fn write_acquires_in_line(
+    words: &mut Words<'_>,
+    floor: u64,
+    common: &CommonArgs,
+    acquires: &[Acquire],
+) {
+    let first = &acquires[0].keys;
+    words.arg(1 + acquires.len() * 3).arg(first.tokens());
+    for Acquire { keys, .. } in acquires {
+        words.arg(keys.lock()).arg(keys.line()).arg(keys.notes());
+    }
+    words.arg(floor).joined(&[&common.line_terms, first.channel_prefix()]);
+    for Acquire { keys, id, lease, permits, secret, .. } in acquires {
         words.arg(id.of(&common.client));
-        if keys.row.family == Family::Line {
-            let mut numbers = [Buffer::new(), Buffer::new(), Buffer::new()];
-            let [lease_ms, part, capacity] = &mut numbers;
-            let (lease, part) = (lease_ms.format(millis(*lease)), part.format(*permits));
-            let capacity = capacity.format(keys.kind.capacity());
-            words.joined(&[lease, " ", part, " ", keys.row.word, " ", capacity]);
-        } else {
-            words.arg(millis(*lease));
-        }
+        let (mut ms, mut part, mut capacity) = (Buffer::new(), Buffer::new(), Buffer::new());
+        let (ms, part) = (ms.format(millis(*lease)), part.format(*permits));
+        let capacity = capacity.format(keys.kind.capacity());
+        words.joined(&[ms, " ", part, " ", keys.row.word, " ", capacity]);
+        let (mut digits, mut stamp) = (Buffer::new(), Buffer::new());
+        words.joined(&secret.parts(&mut digits, &mut stamp));
     }
 }
 

@@ -9,7 +9,7 @@ use crate::wire::scripts::*;
 /// The scripts of a family. `None`: the client never calls such a script for it.
 pub(crate) struct Scripts {
     pub(crate) acquire: &'static Script,
-    /// Takes those of several locks that are free.
+    /// Takes several locks: those that are free, or each as `acquire` does.
     pub(crate) acquire_each: Option<&'static Script>,
     /// Takes all of several locks, or none.
     pub(crate) acquire_all: Option<&'static Script>,
@@ -101,7 +101,7 @@ const fn common(
 
 /// Fair locks, read-write locks and semaphores.
 static LINE: Scripts = Scripts {
-    acquire_each: Some(&TAKE),
+    acquire_each: Some(&LINE_ACQUIRE_EACH),
     release_alone: Some(&LINE_RELEASE_ALONE),
     force_unlock: Some(&LINE_FORCE_UNLOCK),
     resize: Some(&LINE_RESIZE),
@@ -222,7 +222,8 @@ mod tests {
             for script in [scripts.set, scripts.count_down, scripts.delete] {
                 assert_eq!(script.is_some(), !is_held, "{what}");
             }
-            assert!(scripts.acquire_each.is_some() || !row.shares_acquires(), "{what}");
+            let is_shared = row.family.is_plain() || row.family == Family::Line;
+            assert_eq!(scripts.acquire_each.is_some(), is_shared, "{what}");
             assert_eq!(scripts.acquire_all.is_some(), row.holders == Holders::Plain, "{what}");
             let is_semaphore = matches!(kind, Kind::Semaphore { .. } | Kind::Expirable { .. });
             assert!(scripts.resize.is_some() || !is_semaphore, "{what}");

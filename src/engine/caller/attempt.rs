@@ -14,7 +14,8 @@ use crate::engine::grant::Grant;
 use crate::engine::releaser::Job;
 use crate::engine::shared::Engine;
 use crate::keys::{Keys, TenureId};
-use crate::wire::{Acquire, Acquired, Answer, Answered, Batch, Fault, Gathering};
+use crate::kinds::{Family, Holders};
+use crate::wire::{Acquire, Acquired, Answer, Answered, Batch, Fault, Gathering, Manner};
 
 /// The answer to an attempt.
 pub(crate) enum Attempt {
@@ -47,15 +48,21 @@ pub(crate) async fn attempt(
 ) -> Result<Attempt, Fault> {
     // A lock that is known to be contended is requested alone, and so is every lock in a cluster.
     let is_contended = acquire.old.is_some() || acquire.place > 0 || acquire.within.is_some();
-    let is_shared = acquire.keys.row.shares_acquires() && !is_contended;
-    if is_shared && !engine.commands.is_scattered() {
+    let may_share = !is_contended && !engine.commands.is_scattered();
+    // The script for several puts each of them in line, as the one for one does. It knows no other manner.
+    if may_share && acquire.keys.row.family == Family::Line && acquire.manner == Manner::Wait {
         let caller = [Caller::of(engine, &acquire)];
         let Answered { question, answer } =
-            asked(&engine.requests.acquires, acquire, caller).await?;
+            asked(&engine.requests.in_line, acquire, caller).await?;
+        return worth(engine, &question, answer, entry);
+    }
+    if may_share && acquire.keys.row.holders == Holders::Plain {
+        let caller = [Caller::of(engine, &acquire)];
+        let Answered { question, answer } = asked(&engine.requests.plain, acquire, caller).await?;
         if !matches!(answer.result, Ok(Acquired::Contended)) {
             return worth(engine, &question, answer, entry);
         }
-        // The script that takes several locks puts nobody in line. For that, ask for this lock alone.
+        // The script that takes several plain locks puts nobody in line. For that, ask for this lock alone.
         acquire = question;
     }
     let caller = [Caller::of(engine, &acquire)];

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use crate::meters;
@@ -34,7 +35,9 @@ struct Desk {
 /// The acquires of a client.
 #[derive(Clone)]
 pub(crate) struct Requests {
-    pub(crate) acquires: Arc<Gathering<Acquires<64>>>,
+    pub(crate) plain: Arc<Gathering<Acquires<64>>>,
+    /// Of fair locks, read-write locks and semaphores.
+    pub(crate) in_line: Arc<Gathering<Acquires<16>>>,
     pub(crate) singles: Arc<Gathering<Acquires<1>>>,
     pub(crate) together: Arc<Gathering<Together>>,
 }
@@ -46,7 +49,8 @@ impl Requests {
     ) -> Self {
         let desk = Desk { commands: commands.clone(), orphaned: Arc::new(orphaned) };
         Self {
-            acquires: Arc::new(Gathering::new(Acquires(desk.clone()))),
+            plain: Arc::new(Gathering::new(Acquires(desk.clone()))),
+            in_line: Arc::new(Gathering::new(Acquires(desk.clone()))),
             singles: Arc::new(Gathering::new(Acquires(desk.clone()))),
             together: Arc::new(Gathering::new(Together(desk))),
         }
@@ -54,11 +58,12 @@ impl Requests {
 
     /// Gathers requests forever.
     pub(crate) async fn run(self) {
-        tokio::join!(self.acquires.run(), self.singles.run(), self.together.run());
+        let Self { plain, in_line, singles, together } = &self;
+        tokio::join!(plain.run(), in_line.run(), singles.run(), together.run());
     }
 }
 
-/// Acquires that share a script call with others, `N` at most; or with an `N` of one, those that are sent alone.
+/// Acquires that share a script call with others of one family, `N` at most; or with an `N` of one, those that are sent alone.
 pub(crate) struct Acquires<const N: usize>(Desk);
 
 impl<const N: usize> Batch for Acquires<N> {
@@ -82,11 +87,11 @@ impl<const N: usize> Batch for Acquires<N> {
                 };
                 // The server refuses the whole request if the user may not access one of its keys.
                 if refused_for_one(&results, questions.len()) {
-                    let mut singly = Vec::with_capacity(questions.len());
-                    for question in questions {
-                        singly.push(connection.acquire(question).await);
-                    }
-                    results = Ok(singly);
+                    let each = questions.iter().map(async |question| {
+                        // Boxed: no other batch needs the space for it.
+                        Box::pin(connection.again().acquire(question)).await
+                    });
+                    results = Ok(join_all(each).await);
                 }
                 (connection.peer().generation(), results)
             }

@@ -79,9 +79,10 @@ fn locks() -> Vec<Shape> {
             "tokens lock line line_notes \
              | floor field lease waiter [1 manner beneath place old]",
         ),
+        (&s::TAKE, "tokens (lock line)+ | floor (field lease)+"),
         (
-            &s::TAKE,
-            "tokens (lock line)+ (holders queue notes)+ | floor (field lease)+ (field wish)+",
+            &s::LINE_ACQUIRE_EACH,
+            "tokens (holders queue notes)+ | floor line_terms (field wish secret)+",
         ),
         (
             &s::LOCK_ACQUIRE_ALL,

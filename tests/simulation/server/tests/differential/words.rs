@@ -134,6 +134,10 @@ pub fn word(rng: &mut Rng, kind: &str, family: u8, now: u64) -> Vec<u8> {
             let patience = pick(rng, &["2", "20", "500", "5000", "60000"]);
             format!("{} {patience} client:a chan", floor(rng, now))
         }
+        "line_terms" => {
+            let patience = pick(rng, &["2", "20", "500", "5000", "60000"]);
+            format!("{patience} {} client:a chan", pick(rng, &["100", "5000", "100000", "0"]))
+        }
         "waiter" => {
             let patience = pick(rng, &["2", "20", "500", "5000", "60000"]);
             let ttl = pick(rng, &["1", "2", "10", "100", "5000", "100000", "0", "-5"]);

@@ -259,7 +259,10 @@ impl Name {
     pub fn take(&mut self, field: &str) -> (i64, i64) {
         let argv = [self.floor(), field.to_owned(), LEASE.to_string()];
         let frame = self.stage.run(self.boss, &s::TAKE, &Self::keys()[..3], &argv);
-        (frame.items[0].number(), frame.items[1].number())
+        match &frame.items[0].items[..] {
+            [] => (1, frame.items[0].number()),
+            items => (items[0].number(), items[1].number()),
+        }
     }
 
     /// Takes this lock as one of several, or none. The code of the answer.

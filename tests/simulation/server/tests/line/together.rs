@@ -4,11 +4,13 @@
 use fastrand::Rng;
 use parklock_simulated_server::{Conn, Reply, Server, Version};
 
-use crate::name::{Ask, FAIR, LEASE, LOCK, RW, SEMAPHORE, WAITER_TTL, asks};
+use crate::name::{Ask, FAIR, LEASE, LINE_TTL, LOCK, RW, SEMAPHORE, WAITER_TTL, asks};
 use crate::scripts::{self as s, Dialect, Script};
 use crate::usual::noted;
 
 const BEGIN: u64 = 1_700_000_000_000_000;
+/// What each caller proves its grants with.
+const SECRET: u64 = 12_345_678;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const CLIENTS: [&str; 3] = ["x", "y", "z"];
 const KINDS: [(&str, u32); 4] = [LOCK, FAIR, RW, SEMAPHORE];
@@ -48,6 +50,11 @@ fn refusal(reply: Reply) -> Option<Reply> {
         Reply::Array(items) if items[0] == Reply::Integer(1) => None,
         _ => Some(reply),
     }
+}
+
+/// What was published, without the numbers of grants and their proofs.
+fn without_numbers(heard: &str) -> Vec<&str> {
+    heard.split_whitespace().map(|word| word.split('=').next().expect("a word")).collect()
 }
 
 impl World {
@@ -104,43 +111,52 @@ impl World {
     }
 
     /// Asks for one lock alone.
-    fn acquire(&mut self, at: usize, one: &One, manner: &'static str) -> Reply {
+    fn acquire(&mut self, at: usize, one: &One, manner: &'static str) -> (Reply, String) {
         let kind = self.kinds[one.name];
-        let ask = Ask { part: one.part, manner, ..Ask::default() };
+        let ask = Ask { part: one.part, manner, secret: SECRET, ..Ask::default() };
         let mut argv = asks(&self.floor(), kind, WAITER_TTL, &one.field, &ask);
         let channel = format!("lock_channel:{{{}}}", NAMES[one.name]);
         argv.iter_mut().for_each(|word| *word = word.replace("lock_channel:{a}", &channel));
         let script = if kind == LOCK { &s::LOCK_ACQUIRE } else { &s::LINE_ACQUIRE };
-        self.run(at, script, &keys_of(one.name), &argv).0
+        self.run(at, script, &keys_of(one.name), &argv)
     }
 
-    /// Asks for these locks in one call, if `at` is its server, and otherwise alone for those that the call has taken.
+    /// Asks for these plain locks, or for these locks of other kinds of one client, in one call, and by a call for each. The script
+    /// for several plain ones puts nobody in line, so those that it does not take are not asked for alone.
     fn take(&mut self, ones: &[One]) {
+        let is_plain = self.kinds[ones[0].name] == LOCK;
         let (mut keys, mut argv) = (Vec::new(), vec![self.floor()]);
+        if !is_plain {
+            let client = client_of(&ones[0].field);
+            argv.push(format!("{WAITER_TTL} {LINE_TTL} {client} lock_channel:"));
+        }
         for One { name, field, part } in ones {
             let (kind, capacity) = self.kinds[*name];
-            let has_notes = kind != "lock";
-            keys.extend(keys_of(*name).into_iter().take(if has_notes { 3 } else { 2 }));
-            let rest = if has_notes { format!(" {part} {kind} {capacity}") } else { String::new() };
-            argv.extend([field.clone(), format!("{LEASE}{rest}")]);
-        }
-        let (Reply::Array(items), heard) = self.run(0, &s::TAKE, &keys, &argv) else {
-            panic!("it answers for each lock");
-        };
-        assert_eq!(heard, "", "it tells nobody anything");
-        for (one, answer) in ones.iter().zip(items.chunks(2)) {
-            match &answer[0] {
-                Reply::Integer(1) => {
-                    // The number may be another one: a call draws a number for each lock, also if it does not take it.
-                    let alone = self.acquire(1, one, "once");
-                    let kind = self.kinds[one.name];
-                    assert_eq!(refusal(alone), None, "{} as {kind:?}", one.field);
-                    self.known.push(one.clone());
-                }
-                Reply::Integer(2) => {}
-                other => panic!("refused: {other:?} {:?}", answer[1]),
+            keys.extend(keys_of(*name).into_iter().take(if is_plain { 2 } else { 3 }));
+            argv.push(field.clone());
+            if is_plain {
+                argv.push(LEASE.to_string());
+            } else {
+                argv.extend([format!("{LEASE} {part} {kind} {capacity}"), SECRET.to_string()]);
             }
         }
+        let script = if is_plain { &s::TAKE } else { &s::LINE_ACQUIRE_EACH };
+        let (Reply::Array(answers), heard) = self.run(0, script, &keys, &argv) else {
+            panic!("it answers for each lock");
+        };
+        let contended = Reply::Array(vec![Reply::Integer(2), Reply::Integer(0)]);
+        let mut heard_of_each = String::new();
+        for (one, answer) in ones.iter().zip(answers) {
+            if answer == contended {
+                continue;
+            }
+            let (alone, heard) = self.acquire(1, one, "wait");
+            let kind = self.kinds[one.name];
+            assert_eq!(refusal(answer), refusal(alone), "{} as {kind:?}", one.field);
+            heard_of_each += &heard;
+            self.known.push(one.clone());
+        }
+        assert_eq!(without_numbers(&heard), without_numbers(&heard_of_each));
     }
 
     fn argv_of_release(&self, ones: &[One]) -> Vec<String> {
@@ -190,21 +206,24 @@ impl World {
         match rng.u32(..10) {
             0..3 => {
                 let one = self.newcomer(rng);
-                let waits = [0, 1].map(|at| refusal(self.acquire(at, &one, "wait")));
+                let waits = [0, 1].map(|at| refusal(self.acquire(at, &one, "wait").0));
                 assert_eq!(waits[0], waits[1]);
                 self.known.push(one);
             }
             3..6 => {
-                let many = rng.usize(2..5);
-                let mut ones: Vec<_> = (0..many).map(|_| self.newcomer(rng)).collect();
-                // A client never asks twice for the same plain lock.
-                let mut plain = Vec::new();
-                ones.retain(|one| {
-                    let is_plain = self.kinds[one.name] == LOCK;
-                    let is_new = !plain.contains(&one.name);
-                    plain.extend(is_plain.then_some(one.name));
-                    is_new
-                });
+                let first = self.newcomer(rng);
+                let is_plain = self.kinds[first.name] == LOCK;
+                let mut ones = vec![first];
+                for _ in 0..rng.usize(1..4) {
+                    let one = self.newcomer(rng);
+                    // A client never asks twice for the same plain lock.
+                    let is_new = ones.iter().all(|other| other.name != one.name);
+                    if (self.kinds[one.name] == LOCK) == is_plain && (is_new || !is_plain) {
+                        let (_, number) = one.field.split_once(':').expect("a number");
+                        let field = format!("{}:{number}", client_of(&ones[0].field));
+                        ones.push(One { field, ..one });
+                    }
+                }
                 self.take(&ones);
             }
             _ => {
@@ -258,5 +277,34 @@ fn a_call_for_a_semaphore_many_times_takes_no_more_than_there_is() {
     world.kinds = [SEMAPHORE; 3];
     let ones: Vec<_> = (1..=5).map(|n| One { name: 0, field: format!("x:{n}"), part: 1 }).collect();
     world.take(&ones);
-    assert_eq!(world.known.len(), SEMAPHORE.1 as usize);
+    let told = noted(&world.servers[0].dump(world.now));
+    let holders = told.iter().find(|entry| entry.starts_with("lock:{a} ")).expect("it is held");
+    let held = ones.iter().filter(|one| holders.contains(&one.field)).count();
+    assert_eq!(held, SEMAPHORE.1 as usize, "{holders}");
+}
+
+/// A waiter near the front looks at a client with a session five times within its patience.
+#[test]
+fn a_holder_with_a_session_makes_nobody_look_at_the_other_locks_of_a_call() {
+    let mut world = World::new(Version::Redis7_0, &mut Rng::with_seed(0));
+    world.kinds = [SEMAPHORE; 3];
+    for (name, field) in [(0, "s+500:1"), (1, "y:1")] {
+        let one = One { name, field: field.to_owned(), part: SEMAPHORE.1 };
+        assert_eq!(refusal(world.acquire(0, &one, "wait").0), None);
+    }
+    let terms = format!("{WAITER_TTL} {LINE_TTL} x lock_channel:");
+    let mut argv = vec![world.floor(), terms];
+    for field in ["x:2", "x:3"] {
+        argv.extend([field, &format!("{LEASE} 3 semaphore 3"), "7"].map(str::to_owned));
+    }
+    let keys: Vec<_> = [0, 1].into_iter().flat_map(keys_of).collect();
+    let (Reply::Array(answers), _) = world.run(0, &s::LINE_ACQUIRE_EACH, &keys, &argv) else {
+        panic!("it answers for each lock");
+    };
+    let asks_again_after = answers.iter().map(|answer| match answer {
+        Reply::Array(items) => items[1].clone(),
+        other => panic!("{other:?}"),
+    });
+    let after: Vec<_> = asks_again_after.collect();
+    assert_eq!(after, [Reply::Integer(100), Reply::Integer(LEASE as i64)]);
 }

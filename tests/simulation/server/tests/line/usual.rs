@@ -29,7 +29,8 @@ const ZSET_UNCONTENDED: [&str; 4] = [
     part!("line/zset_put_uncontended.lua"),
     part!("line/zset_held.lua"),
 ];
-const LINE_UP: &str = part!("line/acquire_line_up.lua");
+const LINE_UP: &str =
+    concat!(part!("line/acquire_line_up.lua"), part!("line/acquire_one_line_up.lua"));
 const PLAIN_TURN: &str = part!("line/plain_release_to_head.lua");
 const RELEASE_UNCONTENDED: &str = part!("line/zset_release_uncontended.lua");
 const TURN: &str = part!("line/zset_release_to_head.lua");
