@@ -200,9 +200,7 @@ do -- a script has 200 local variables at most
     -- they came.
     local is_newcomer = not own.place and not left and had == 0
     if is_newcomer and known and not is_set and capacity ~= named_capacity then
-      admit()
-      settle()
-      if not nobody_is_left() then return refuse(string.format('CONFLICT %s %.0f', kind, capacity)) end
+      if not is_deserted() then return refuse(string.format('CONFLICT %s %.0f', kind, capacity)) end
       capacity = named_capacity
     end
     -- A caller that wants more than the capacity would wait forever.

@@ -5,7 +5,7 @@ from, waiter_ttl = publisher, tonumber(waiter_ttl_text)
 local function answer(i)
   local wish = wish_of(ARGV[3 * i + 1])
   lock, line, notes = KEYS[3 * i - 1], KEYS[3 * i], KEYS[3 * i + 1]
-  field, secret, lease, part = ARGV[3 * i], ARGV[3 * i + 2], wish.lease, wish.part
+  field, secret, lease, part, manner = ARGV[3 * i], ARGV[3 * i + 2], wish.lease, wish.part, wish.manner
   channel, kind, capacity = channels .. lock:match('{.*'), wish.kind, wish.capacity
   others_set, ahead, asker, asks_again, relies_on_asker = false, nil, nil, nil, nil
   local refused = settle_kind()

@@ -4,7 +4,8 @@ are_all_done = true
 local is_left = {} -- the holders' keys of those: a later request for one of them does not overtake
 for i = 1, locks do
   local lock, wish = KEYS[3 * i - 1], wish_of(ARGV[3 * i + 1])
-  if not answers[i] and wish.capacity == 1 and not is_left[lock] then
+  local is_usual = wish.capacity == 1 and wish.part == 1 and wish.manner == 'wait'
+  if not answers[i] and is_usual and not is_left[lock] then
     ahead = nil
     local fine, answer = pcall(
       line_up_as_usual, lock, KEYS[3 * i], KEYS[3 * i + 1], wish.kind, ARGV[3 * i], wish.lease_text, waiter_ttl_text, line_ttl_text,

@@ -2,6 +2,8 @@
 
 local BOUND = 64 -- the most items of work that one call does
 local WINDOW = 4 -- how many waiters at the front of a line show signs of life
+-- How many items of work a call does for each of its locks. Each lock has three keys, beside the counter.
+local SHARE = math.max(WINDOW, math.floor(BOUND / math.floor((#KEYS - 1) / 3)))
 -- A grant by message ends with the sign of life that it was made for. A waiter with no more than this left of its sign,
 -- in ms, might receive its grant too late: it has to show a new sign first. This is a quarter of the shortest
 -- waiter_ttl.

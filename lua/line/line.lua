@@ -25,9 +25,6 @@
 --         swept                see sweep()
 --         kind, set            kind and capacity; that the capacity was set explicitly
 
--- How many items of work a call does for each of its locks. Each lock has three keys, beside the counter.
-local SHARE = math.max(WINDOW, math.floor(BOUND / math.floor((#KEYS - 1) / 3)))
-
 -- How long after its last use an explicitly set capacity is remembered, in ms: thirty days, so that a job that runs
 -- once a month still finds it.
 local REMEMBERED = 2592000000

@@ -54,11 +54,11 @@ local function end_hold(field)
   return true
 end
 
--- Removes holds whose leases are over, at most BOUND of them. Further calls remove the rest, which counts as held until
+-- Removes holds whose leases are over, at most SHARE of them. Further calls remove the rest, which counts as held until
 -- then.
 local function let_go()
   if is_foreign then return end
-  local over = redis.call('zrange', lock, '0', now, 'BYSCORE', 'LIMIT', '0', BOUND)
+  local over = redis.call('zrange', lock, '0', now, 'BYSCORE', 'LIMIT', '0', SHARE)
   if #over == 0 then return end
   local gone = {}
   for i, field in ipairs(over) do
@@ -74,9 +74,9 @@ local function let_go()
   redis.call('zrem', lock, unpack(gone))
 end
 
--- The owner fields of the holders whose leases end first, BOUND of them: so those whose clients renew them no longer.
+-- The owner fields of the holders whose leases end first, SHARE of them: so those whose clients renew them no longer.
 local function first_holders()
-  return is_foreign and {} or redis.call('zrange', lock, '0', '+inf', 'BYSCORE', 'LIMIT', '0', BOUND)
+  return is_foreign and {} or redis.call('zrange', lock, '0', '+inf', 'BYSCORE', 'LIMIT', '0', SHARE)
 end
 
 -- Removes all holds. Returns how many there were, and the owner fields of the first ones.

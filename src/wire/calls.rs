@@ -528,12 +528,13 @@ fn write_acquires_in_line(
         words.arg(keys.lock()).arg(keys.line()).arg(keys.notes());
     }
     words.arg(floor).joined(&[&common.line_terms, first.channel_prefix()]);
-    for Acquire { keys, id, lease, permits, secret, .. } in acquires {
+    for Acquire { keys, id, lease, permits, manner, secret, .. } in acquires {
         words.arg(id.of(&common.client));
         let (mut ms, mut part, mut capacity) = (Buffer::new(), Buffer::new(), Buffer::new());
         let (ms, part) = (ms.format(millis(*lease)), part.format(*permits));
         let capacity = capacity.format(keys.kind.capacity());
-        words.joined(&[ms, " ", part, " ", keys.row.word, " ", capacity]);
+        let how = if *manner == Manner::Once { " once" } else { "" };
+        words.joined(&[ms, " ", part, " ", keys.row.word, " ", capacity, how]);
         let (mut digits, mut stamp) = (Buffer::new(), Buffer::new());
         words.joined(&secret.parts(&mut digits, &mut stamp));
     }

@@ -15,7 +15,7 @@ use crate::engine::releaser::Job;
 use crate::engine::shared::Engine;
 use crate::keys::{Keys, TenureId};
 use crate::kinds::{Family, Holders};
-use crate::wire::{Acquire, Acquired, Answer, Answered, Batch, Fault, Gathering, Manner};
+use crate::wire::{Acquire, Acquired, Answer, Answered, Batch, Fault, Gathering};
 
 /// The answer to an attempt.
 pub(crate) enum Attempt {
@@ -49,8 +49,9 @@ pub(crate) async fn attempt(
     // A lock that is known to be contended is requested alone, and so is every lock in a cluster.
     let is_contended = acquire.old.is_some() || acquire.place > 0 || acquire.within.is_some();
     let may_share = !is_contended && !engine.commands.is_scattered();
-    // The script for several puts each of them in line, as the one for one does. It knows no other manner.
-    if may_share && acquire.keys.row.family == Family::Line && acquire.manner == Manner::Wait {
+    // The script for several answers each of them as the one for one does. Those that may share it all go this way, and so none of
+    // them overtakes another.
+    if may_share && acquire.keys.row.family == Family::Line {
         let caller = [Caller::of(engine, &acquire)];
         let Answered { question, answer } =
             asked(&engine.requests.in_line, acquire, caller).await?;

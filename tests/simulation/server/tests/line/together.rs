@@ -13,7 +13,8 @@ const BEGIN: u64 = 1_700_000_000_000_000;
 const SECRET: u64 = 12_345_678;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const CLIENTS: [&str; 3] = ["x", "y", "z"];
-const KINDS: [(&str, u32); 4] = [LOCK, FAIR, RW, SEMAPHORE];
+const ONE_PERMIT: (&str, u32) = ("semaphore", 1);
+const KINDS: [(&str, u32); 5] = [LOCK, FAIR, RW, SEMAPHORE, ONE_PERMIT];
 
 /// What a call about one lock is about.
 #[derive(Clone)]
@@ -21,6 +22,8 @@ struct One {
     name: usize,
     field: String,
     part: u32,
+    /// `wait` or `once`.
+    manner: &'static str,
 }
 
 /// Two servers with the same keys, and what listens to all channels of each.
@@ -48,6 +51,11 @@ fn refusal(reply: Reply) -> Option<Reply> {
     match &reply {
         Reply::Integer(_) => None,
         Reply::Array(items) if items[0] == Reply::Integer(1) => None,
+        // As one of several answers.
+        Reply::Array(items) if items[0] == Reply::Integer(-1) => match &items[1] {
+            Reply::Bulk(text) => Some(Reply::Error(text.clone())),
+            other => panic!("{other:?}"),
+        },
         _ => Some(reply),
     }
 }
@@ -107,13 +115,14 @@ impl World {
             "semaphore" => rng.u32(1..=2),
             _ => 1,
         };
-        One { name, field, part }
+        let manner = if rng.u8(..4) == 0 { "once" } else { "wait" };
+        One { name, field, part, manner }
     }
 
     /// Asks for one lock alone.
-    fn acquire(&mut self, at: usize, one: &One, manner: &'static str) -> (Reply, String) {
+    fn acquire(&mut self, at: usize, one: &One) -> (Reply, String) {
         let kind = self.kinds[one.name];
-        let ask = Ask { part: one.part, manner, secret: SECRET, ..Ask::default() };
+        let ask = Ask { part: one.part, manner: one.manner, secret: SECRET, ..Ask::default() };
         let mut argv = asks(&self.floor(), kind, WAITER_TTL, &one.field, &ask);
         let channel = format!("lock_channel:{{{}}}", NAMES[one.name]);
         argv.iter_mut().for_each(|word| *word = word.replace("lock_channel:{a}", &channel));
@@ -130,14 +139,16 @@ impl World {
             let client = client_of(&ones[0].field);
             argv.push(format!("{WAITER_TTL} {LINE_TTL} {client} lock_channel:"));
         }
-        for One { name, field, part } in ones {
+        for One { name, field, part, manner } in ones {
             let (kind, capacity) = self.kinds[*name];
+            let how = if *manner == "once" { " once" } else { "" };
             keys.extend(keys_of(*name).into_iter().take(if is_plain { 2 } else { 3 }));
             argv.push(field.clone());
             if is_plain {
                 argv.push(LEASE.to_string());
             } else {
-                argv.extend([format!("{LEASE} {part} {kind} {capacity}"), SECRET.to_string()]);
+                let wish = format!("{LEASE} {part} {kind} {capacity}{how}");
+                argv.extend([wish, SECRET.to_string()]);
             }
         }
         let script = if is_plain { &s::TAKE } else { &s::LINE_ACQUIRE_EACH };
@@ -150,7 +161,7 @@ impl World {
             if answer == contended {
                 continue;
             }
-            let (alone, heard) = self.acquire(1, one, "wait");
+            let (alone, heard) = self.acquire(1, one);
             let kind = self.kinds[one.name];
             assert_eq!(refusal(answer), refusal(alone), "{} as {kind:?}", one.field);
             heard_of_each += &heard;
@@ -206,7 +217,7 @@ impl World {
         match rng.u32(..10) {
             0..3 => {
                 let one = self.newcomer(rng);
-                let waits = [0, 1].map(|at| refusal(self.acquire(at, &one, "wait").0));
+                let waits = [0, 1].map(|at| refusal(self.acquire(at, &one).0));
                 assert_eq!(waits[0], waits[1]);
                 self.known.push(one);
             }
@@ -275,7 +286,8 @@ fn a_call_for_several_locks_does_what_a_call_for_each_does() {
 fn a_call_for_a_semaphore_many_times_takes_no_more_than_there_is() {
     let mut world = World::new(Version::Redis7_0, &mut Rng::with_seed(0));
     world.kinds = [SEMAPHORE; 3];
-    let ones: Vec<_> = (1..=5).map(|n| One { name: 0, field: format!("x:{n}"), part: 1 }).collect();
+    let one = |n| One { name: 0, field: format!("x:{n}"), part: 1, manner: "wait" };
+    let ones: Vec<_> = (1..=5).map(one).collect();
     world.take(&ones);
     let told = noted(&world.servers[0].dump(world.now));
     let holders = told.iter().find(|entry| entry.starts_with("lock:{a} ")).expect("it is held");
@@ -289,8 +301,8 @@ fn a_holder_with_a_session_makes_nobody_look_at_the_other_locks_of_a_call() {
     let mut world = World::new(Version::Redis7_0, &mut Rng::with_seed(0));
     world.kinds = [SEMAPHORE; 3];
     for (name, field) in [(0, "s+500:1"), (1, "y:1")] {
-        let one = One { name, field: field.to_owned(), part: SEMAPHORE.1 };
-        assert_eq!(refusal(world.acquire(0, &one, "wait").0), None);
+        let one = One { name, field: field.to_owned(), part: SEMAPHORE.1, manner: "wait" };
+        assert_eq!(refusal(world.acquire(0, &one).0), None);
     }
     let terms = format!("{WAITER_TTL} {LINE_TTL} x lock_channel:");
     let mut argv = vec![world.floor(), terms];
