@@ -89,7 +89,7 @@ pub(crate) struct Memory {
     pub(crate) tried: Tried,
     pub(crate) debts: Debts,
     pub(crate) tasks: TaskTracker,
-    /// A release of a plain lock is on its way that its caller has sent alone.
+    /// A release that could share a request is on its way, which its caller has sent alone.
     pub(crate) is_lone_release: AtomicBool,
 }
 
