@@ -210,8 +210,10 @@ async fn a_lock_that_went_to_another_holder_is_lost_at_the_next_renewal_which_ad
     let server = Site::start().await;
     let robbed = client_with(&server, slower()).await.lock("a").lock().await.unwrap();
     let (admin, lease) = (server.admin().await, Duration::from_secs(5)); // less than a renewal asks for
-    admin.cmd::<i64>(&["DEL", &key("a")]).await;
-    let _next = client(&server).await.lock("a").lease(lease).lock().await.unwrap();
+    // In one step: the server says at once that the key has changed, and a renewal would find no key in between.
+    let goes_on = "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], 'somebody:1', 1) redis.call('pexpire', KEYS[1], ARGV[1])";
+    let ms = lease.as_millis().to_string();
+    admin.cmd::<()>(&["EVAL", goes_on, "1", &key("a"), &ms]).await;
     let granted = Instant::now();
 
     assert_eq!(told(robbed.ended()).await, Ended::Lost);
