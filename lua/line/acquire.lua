@@ -45,8 +45,8 @@ do -- a script has 200 local variables at most
     local place = math.max(micros, last[2] and last[2] + 1 or 0)
     if had > 0 then
       place = math.min(place, had)
-    else
-      if kind == 'fair' then note_ahead(last[1], own.client) end
+    elseif kind == 'fair' then
+      note_ahead(last[1], own.client)
     end
     own.place = math.max(1, place)
     local written_place = string.format('%.0f', own.place)
@@ -200,7 +200,8 @@ do -- a script has 200 local variables at most
     -- they came.
     local is_newcomer = not own.place and not left and had == 0
     if is_newcomer and known and not is_set and capacity ~= named_capacity then
-      if not is_deserted() then return refuse(string.format('CONFLICT %s %.0f', kind, capacity)) end
+      remove_the_dead()
+      if not nobody_is_left() then return refuse(string.format('CONFLICT %s %.0f', kind, capacity)) end
       capacity = named_capacity
     end
     -- A caller that wants more than the capacity would wait forever.

@@ -7,14 +7,13 @@ local function nobody_is_left()
   return redis.call('exists', lock, line) == 0
 end
 
--- Removes the dead, as many as a call for this lock alone would remove. Returns whether nobody is left.
-local function is_deserted()
+-- Removes the dead, as many as a call for this lock alone would remove.
+local function remove_the_dead()
   for _ = 1, BOUND / SHARE do
     admit()
     settle()
-    if nobody_is_left() then return true end
+    if nobody_is_left() then return end
   end
-  return false
 end
 
 -- Reads what is known of the name, and takes over its capacity. Returns a text if the script cannot go on, since others use the
@@ -32,13 +31,12 @@ local function settle_kind()
     kind, capacity = known, known_capacity
     if are_left_over then
       settle()
-    else
-      local is_free = nobody_is_left
-      if not is_alien[ours] and not is_alien[known] then
-        check_writable(false)
-        is_free = is_deserted
-      end
-      if not is_free() then return string.format('CONFLICT %s %.0f', known, known_capacity) end
+    elseif not is_alien[ours] and not is_alien[known] then
+      check_writable(false)
+      remove_the_dead()
+    end
+    if not are_left_over and not nobody_is_left() then
+      return string.format('CONFLICT %s %.0f', known, known_capacity)
     end
     kind, capacity = ours, our_capacity
     open()

@@ -515,6 +515,18 @@ fn write_acquires(words: &mut Words<'_>, floor: u64, common: &CommonArgs, acquir
     }
 }
 
+/// Writes the keys of these locks, which have lines: the counter, and three for each.
+fn write_keys<'a>(
+    words: &mut Words<'_>,
+    first: &Keys,
+    all: impl ExactSizeIterator<Item = &'a Arc<Keys>>,
+) {
+    words.arg(1 + all.len() * 3).arg(first.tokens());
+    for keys in all {
+        words.arg(keys.lock()).arg(keys.line()).arg(keys.notes());
+    }
+}
+
 /// Writes what asks for these locks of kinds that have a line, but for plain ones.
 fn write_acquires_in_line(
     words: &mut Words<'_>,
@@ -523,10 +535,7 @@ fn write_acquires_in_line(
     acquires: &[Acquire],
 ) {
     let first = &acquires[0].keys;
-    words.arg(1 + acquires.len() * 3).arg(first.tokens());
-    for Acquire { keys, .. } in acquires {
-        words.arg(keys.lock()).arg(keys.line()).arg(keys.notes());
-    }
+    write_keys(words, first, acquires.iter().map(|acquire| &acquire.keys));
     words.arg(floor).joined(&[&common.line_terms, first.channel_prefix()]);
     for Acquire { keys, id, lease, permits, manner, secret, .. } in acquires {
         words.arg(id.of(&common.client));
@@ -564,10 +573,7 @@ fn write_releases_in_line(
     releases: &[Release],
 ) {
     let first = &releases[0].keys;
-    words.arg(1 + releases.len() * 3).arg(first.tokens());
-    for Release { keys, .. } in releases {
-        words.arg(keys.lock()).arg(keys.line()).arg(keys.notes());
-    }
+    write_keys(words, first, releases.iter().map(|release| &release.keys));
     let (mut least, mut ttl) = (Buffer::new(), Buffer::new());
     let (least, ttl) = (least.format(floor), ttl.format(millis(common.waiter_ttl)));
     let (message, channels) = (common.message(), first.channel_prefix());

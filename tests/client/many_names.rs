@@ -146,7 +146,7 @@ async fn names_that_come_and_go_while_they_linger_are_subscribed_once() {
     assert_eq!(keys(&admin).await, 1);
 }
 
-/// C7: locks of all kinds in the native layout share requests; in Redisson's layout plain locks do, also beside others.
+/// C7: in the native layout locks of all kinds share requests. In Redisson's layout only plain locks do, also if there are others.
 #[tokio::test]
 async fn locks_of_different_kinds_are_renewed_and_given_back_in_a_few_requests() {
     judged(async || {
