@@ -19,7 +19,7 @@ use crate::engine::keep;
 use crate::engine::listener::Listener;
 use crate::engine::outages::Outages;
 use crate::engine::owned::Owned;
-use crate::engine::releaser::{Job, Outbox, Releaser};
+use crate::engine::releaser::{Job, JobRequests, Outbox, Releaser};
 use crate::engine::shared::{Engine, Memory, Shared};
 use crate::engine::unpolled::look_out;
 use crate::engine::watchdog::Watchdog;
@@ -123,10 +123,11 @@ impl Engine {
         let linked = to.link(common, crew, &memory.config, (heard, on_change), first).await;
         let (commands, subscriber) = linked.map_err(Fault::into_outage)?;
 
-        let waiters = Arc::<AtomicUsize>::default();
+        let (waiters, closing) = (Arc::<AtomicUsize>::default(), CancellationToken::new());
         let engine = Self::new(Shared {
             space,
             requests: Requests::new(&commands, orphans(memory.outbox.clone())),
+            job_requests: JobRequests::new(&commands, &memory.outbox, &closing),
             commands,
             subscriber,
             session,
@@ -137,7 +138,7 @@ impl Engine {
             outages: Arc::new(Outages::new(Arc::clone(&waiters))),
             waiters,
             cut_off: Arc::default(),
-            closing: CancellationToken::new(),
+            closing,
             runtime: Handle::current(),
             memory,
         });
@@ -157,9 +158,9 @@ impl Engine {
         };
         let releaser = Releaser {
             jobs,
+            requests: self.job_requests.clone(),
             commands: self.commands.clone(),
             debts: self.debts.clone(),
-            timetable: Arc::clone(&self.outbox.timetable),
             patience: self.config.response(),
         };
         self.spawn(watchdog.run(stop.clone()));

@@ -29,7 +29,7 @@
 //! | a caller is dropped | its request goes on without it, and `Job::for_orphan` in `releaser/job.rs` releases what that is granted; `look_after.rs` gives back what nobody waits for any more |
 //! | several locks are taken in one step | `caller/acquire_all.rs` |
 //! | a latch is changed, a condition notified | `orders.rs` repeats the request until it is answered |
-//! | a release is repeated | `holding/unlock.rs` leaves it to `releaser.rs`; `releaser/job.rs` |
+//! | a release is sent, alone or with others, and repeated | `releaser/job_requests.rs`; `releaser.rs`, `releaser/job.rs` |
 //! | a future is not polled, a caller's runtime does not run | `entry/lookout.rs` and `entry/alarms.rs` say whom to look at; `core/queue.rs` finds a caller in the queue silent, `core/contest.rs` a contender, whose work `entry/contest.rs` polls; `unpolled.rs` skips or cancels |
 //! | the client closes | `close.rs`, `debts.rs` |
 

@@ -2,7 +2,7 @@
 //! what nobody waits for any more: the place in line when the last waiting caller goes, and a tenure that stays idle.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::engine::grant::{Beginning, Grant, Holder, Lease};
 use crate::engine::keep::Tried;
 use crate::engine::outages::Outages;
 use crate::engine::owned::Owned;
-use crate::engine::releaser::{Job, Outbox};
+use crate::engine::releaser::{Job, JobRequests, Outbox};
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Space, TenureId};
 use crate::kinds::{Holders, Kind};
@@ -54,6 +54,7 @@ pub(crate) struct Shared {
     pub(crate) space: Space,
     pub(crate) commands: Commands,
     pub(crate) requests: Requests,
+    pub(crate) job_requests: JobRequests,
     pub(crate) subscriber: Subscriber,
     /// See [`Config::session`].
     pub(crate) session: Option<Arc<Session>>,
@@ -89,8 +90,6 @@ pub(crate) struct Memory {
     pub(crate) tried: Tried,
     pub(crate) debts: Debts,
     pub(crate) tasks: TaskTracker,
-    /// A release that could share a request is on its way, which its caller has sent alone.
-    pub(crate) is_lone_release: AtomicBool,
 }
 
 impl Memory {
@@ -108,7 +107,6 @@ impl Memory {
             tried: Tried::default(),
             debts: Debts::default(),
             tasks: TaskTracker::new(),
-            is_lone_release: AtomicBool::new(false),
             config,
         }
     }

@@ -50,8 +50,8 @@ pub(crate) use address::{Address, Addresses};
 #[cfg(feature = "streams")]
 pub use address::{Dial, Stream};
 pub(crate) use calls::{
-    Acquire, Acquired, Answer, Answered, Batch, Claim, Company, Gathering, Manner, Order, Release,
-    Renewal, Requests, Status,
+    Acquire, Acquired, Answer, Answered, Batch, Claim, Gathering, Manner, Order, Release, Renewal,
+    Requests, Status,
 };
 pub(crate) use card::Card;
 pub(crate) use cluster::{Cluster, Crew};

@@ -5,14 +5,13 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::engine::entry::tenure::{At, Ending, Left};
 use crate::engine::entry::{EntryPermit, Hold, OwnerHolds, Stay, Tenure};
 use crate::engine::grant::Loss;
 use crate::engine::holding::UnansweredCount;
-use crate::engine::releaser::{FirstAttempt, Job, Outcome};
+use crate::engine::releaser::{FirstAttempt, Job};
 use crate::engine::shared::Engine;
 use crate::error::{Error, Result};
 use crate::pause::within;
@@ -201,7 +200,7 @@ impl Engine {
         let keys = Arc::clone(&job.keys);
         let (mut job, first) = job.telling();
         job.begins(&self.outbox.releases);
-        self.send_release(job);
+        self.job_requests.put(job);
         async move {
             let outcome = match first.await {
                 Ok(FirstAttempt::Settled(outcome)) => outcome,
@@ -222,33 +221,6 @@ impl Engine {
                 }
                 Err(fault) => Err(fault.into_unconfirmed()),
             }
-        }
-    }
-
-    /// Sends a release from the task of its caller. The task that reads the answer settles the job.
-    ///
-    /// While a release that could share a request is on its way like that, further ones go to the releaser, which sends them
-    /// together. The releaser also repeats a release that fails.
-    fn send_release(&self, job: Job) {
-        let could_share = job.lane().batch() > 1 && job.keys.slot.is_none();
-        if could_share && self.is_lone_release.swap(true, Ordering::Relaxed) {
-            return self.outbox.put(job);
-        }
-        let memory = Arc::clone(&self.memory);
-        let (request, connection) = (job.request(), self.commands.connection(&job.keys));
-        let then = move |outcome: Outcome| {
-            if could_share {
-                memory.is_lone_release.store(false, Ordering::Relaxed);
-            }
-            let goes_on = match outcome {
-                Err(fault) if fault.was_not_tried() => Some(job),
-                outcome => job.came_to(outcome),
-            };
-            goes_on.into_iter().for_each(|job| memory.outbox.put(job));
-        };
-        match connection {
-            Ok(connection) => connection.release_then(request, then),
-            Err(fault) => then(Err(fault)),
         }
     }
 }

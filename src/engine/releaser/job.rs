@@ -14,7 +14,7 @@ use crate::engine::entry::{Stay, Tenure};
 use crate::engine::ghost::{Ghost, PATIENCE};
 use crate::engine::releaser::releases_under_way::{ReleaseUnderWay, ReleasesUnderWay};
 use crate::keys::{Keys, TenureId};
-use crate::kinds::{Family, Holders};
+use crate::kinds::Holders;
 use crate::pause::jittered;
 use crate::wire::{Acquire, Acquired, Answer, Fault, Release};
 
@@ -48,19 +48,22 @@ pub(crate) struct Job {
     pause: Duration,
     /// Since when it has been postponed.
     failing: Option<Instant>,
+    /// When it is tried again; `None`: it was not tried yet.
+    pub(super) due: Option<Instant>,
     /// Whether the last answer was that no server, or another one, is responsible.
     is_redirected: bool,
-    /// As long as it is a debt, it counts among the releaser's jobs.
+    /// As long as it is a debt, it counts among the releaser's jobs; but not while a caller waits for its first attempt: then
+    /// the caller counts.
     counted: Option<TaskTrackerToken>,
     debt: Option<Debt>,
     /// The callers that leave the line with the release.
-    served: Box<[TenureId]>,
+    pub(super) served: Box<[TenureId]>,
 }
 
 /// The caller that waits for the outcome.
 enum Told {
-    /// It has heard of no attempt. Once it has, the job counts among these.
-    First(oneshot::Sender<FirstAttempt>, Option<TaskTracker>),
+    /// It has heard of no attempt.
+    First(oneshot::Sender<FirstAttempt>),
     /// It has heard of a failure.
     Again(oneshot::Sender<Outcome>),
 }
@@ -84,36 +87,11 @@ pub(crate) enum What {
     Count(Arc<Tenure>),
 }
 
-/// The jobs of one lane share requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lane {
-    /// Of plain locks.
-    Plain,
-    /// Of fair locks, read-write locks and semaphores.
-    Line,
-    /// Of everything else, and all that one script does for one lock alone.
-    Others,
-    Counts,
-}
-
-impl Lane {
-    /// The most jobs in one request.
-    pub(crate) fn batch(self) -> usize {
-        match self {
-            Self::Plain => 128,
-            // If others wait for them, each takes the server up to 50 µs.
-            Self::Line => 16,
-            Self::Others | Self::Counts => 1,
-        }
-    }
-
-    /// The most jobs in flight at once. With more, the last answers might come too late.
-    pub(crate) fn most(self) -> usize {
-        match self {
-            Self::Plain | Self::Line | Self::Others => 384,
-            Self::Counts => 64,
-        }
-    }
+/// What an attempt came to.
+pub(crate) struct Attempted {
+    pub(crate) outcome: Outcome,
+    /// The connection on which it was sent.
+    pub(crate) sent_on: u64,
 }
 
 impl Job {
@@ -130,6 +108,7 @@ impl Job {
             told: None,
             pause: SHORTEST_PAUSE,
             failing: None,
+            due: None,
             is_redirected: false,
             counted: None,
             debt,
@@ -137,16 +116,9 @@ impl Job {
         }
     }
 
-    /// The releaser has it. As long as its caller has heard of no attempt, the caller counts, and not the job.
-    pub(crate) fn counts_among(&mut self, jobs: &TaskTracker) {
-        match &mut self.told {
-            Some(Told::First(_, among)) => *among = Some(jobs.clone()),
-            _ => self.count_among(Some(jobs)),
-        }
-    }
-
-    fn count_among(&mut self, jobs: Option<&TaskTracker>) {
-        self.counted = self.debt.as_ref().zip(jobs).map(|(_, jobs)| jobs.token());
+    /// It counts among these from now on.
+    pub(super) fn counts_among(&mut self, jobs: &TaskTracker) {
+        self.counted = self.debt.as_ref().map(|_| jobs.token());
     }
 
     /// Releases a tenure that has ended, and then its permit or its seat.
@@ -221,22 +193,25 @@ impl Job {
     /// Reports to a caller what comes of it.
     pub(crate) fn telling(mut self) -> (Self, oneshot::Receiver<FirstAttempt>) {
         let (told, first) = oneshot::channel();
-        self.told = Some(Told::First(told, None));
+        self.told = Some(Told::First(told));
         (self, first)
     }
 
-    /// What comes of its first attempt. Returns the job if more attempts are needed.
-    pub(crate) fn came_to(mut self, outcome: Outcome) -> Option<Self> {
-        match &outcome {
-            Err(fault) => {
-                self.has_failed(fault);
-                Some(self)
-            }
-            Ok(_) => {
-                self.settle(outcome, Instant::now());
-                None
-            }
+    /// What an attempt comes to. Returns the job if it has to be tried again. A client that closes takes any answer.
+    pub(super) fn came_to(
+        mut self,
+        attempted: Attempted,
+        is_closing: bool,
+        now: Instant,
+    ) -> Option<Self> {
+        let Attempted { outcome, sent_on } = attempted;
+        let is_enough = is_closing && outcome.is_ok();
+        if is_enough || self.is_settled_by(&outcome, sent_on, now) {
+            self.settle(outcome, now);
+            return None;
         }
+        self.postpone(&outcome, now);
+        Some(self)
     }
 
     /// An attempt failed.
@@ -246,11 +221,10 @@ impl Job {
             Fault::Unfinished { found } => self.is_half_done(*found),
             fault => self.may_have_run |= fault.may_have_run(),
         }
-        let first = self.told.take_if(|told| matches!(told, Told::First(..)));
-        if let Some(Told::First(told, among)) = first {
+        let first = self.told.take_if(|told| matches!(told, Told::First(_)));
+        if let Some(Told::First(told)) = first {
             let (again, outcome) = oneshot::channel();
             self.told = Some(Told::Again(again));
-            self.count_among(among.as_ref());
             let _ = told.send(FirstAttempt::Failed(fault.clone(), outcome));
         }
     }
@@ -275,7 +249,7 @@ impl Job {
             let outcome = outcome.map(|found| found || done);
             // If this fails, no caller waits for the outcome any more.
             _ = match told {
-                Told::First(told, _) => told.send(FirstAttempt::Settled(outcome)).is_ok(),
+                Told::First(told) => told.send(FirstAttempt::Settled(outcome)).is_ok(),
                 Told::Again(told) => told.send(outcome).is_ok(),
             };
         }
@@ -296,15 +270,9 @@ impl Job {
         self.under_way.get_or_insert_with(|| releases.begin(&self.keys));
     }
 
-    pub(crate) fn lane(&self) -> Lane {
-        match self.what {
-            What::Count(_) => Lane::Counts,
-            _ if self.keys.row.family.is_plain() => Lane::Plain,
-            What::Release if self.keys.row.family == Family::Line && self.served.is_empty() => {
-                Lane::Line
-            }
-            What::Release | What::Taken | What::Ghost { .. } => Lane::Others,
-        }
+    /// Whether it is a release, in one call.
+    pub(super) fn is_release(&self) -> bool {
+        !matches!(self.what, What::Count(_))
     }
 
     /// The lock, in the form that the release script expects.
@@ -315,7 +283,7 @@ impl Job {
 
     /// Whether this outcome, on this connection, settles the job. When the releaser gives up, any outcome
     /// does.
-    pub(crate) fn is_settled_by(&self, outcome: &Outcome, generation: u64, now: Instant) -> bool {
+    fn is_settled_by(&self, outcome: &Outcome, generation: u64, now: Instant) -> bool {
         let answered = outcome.as_ref().is_ok_and(|found| match self.what {
             // A contender in line asks under one owner field again and again. So the release may have found the grant
             // of an earlier request, while the late one is yet to arrive.
@@ -325,7 +293,7 @@ impl Job {
         answered || now >= self.until
     }
 
-    pub(crate) fn settle(mut self, outcome: Outcome, now: Instant) {
+    fn settle(mut self, outcome: Outcome, now: Instant) {
         // If Redis has written the latest count, `Tenure::told` has ended this already. Another job may have begun since then.
         if let What::Count(tenure) = &self.what
             && !matches!(outcome, Ok(true))
@@ -345,8 +313,8 @@ impl Job {
         !self.is_redirected
     }
 
-    /// The time for the next try.
-    pub(crate) fn postpone(&mut self, outcome: &Outcome, now: Instant) -> Instant {
+    /// Sets the time for the next try.
+    fn postpone(&mut self, outcome: &Outcome, now: Instant) {
         if let Err(fault) = outcome {
             self.has_failed(fault);
         }
@@ -356,7 +324,8 @@ impl Job {
             _ => self.under_way = None,
         }
         if matches!(outcome, Err(Fault::Unfinished { .. })) {
-            return now;
+            self.due = Some(now);
+            return;
         }
         self.is_redirected = matches!(outcome, Err(Fault::Redirected(..)));
         let since = *self.failing.get_or_insert(now);
@@ -368,20 +337,59 @@ impl Job {
             _ => LONGEST_PAUSE.max(self.until.saturating_duration_since(now) / 32),
         };
         let pause = self.pause.min(longest);
-        let due = now + jittered(pause);
+        self.due = Some(now + jittered(pause));
         self.pause = (pause * 2).min(longest);
-        due
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::config::Layout;
     use crate::engine::debts::Debts;
+    use crate::engine::entry::tenure::Left;
+    use crate::engine::entry::tenure::tests::{NO_BUDGET, begun};
     use crate::error::said;
     use crate::kinds::Kind;
     use crate::wire::{Manner, Secret};
+
+    const A_WHILE: Duration = Duration::from_secs(2);
+
+    fn unanswered() -> Fault {
+        Fault::Unanswered(said("the connection broke"))
+    }
+
+    pub(crate) fn unsent() -> Fault {
+        Fault::NotSent(said("there is no connection"))
+    }
+
+    /// An attempt on the first connection. Returns the job if it has to be tried again.
+    pub(crate) fn attempt(job: Job, outcome: Outcome, now: Instant) -> Option<Job> {
+        job.came_to(Attempted { outcome, sent_on: 1 }, false, now)
+    }
+
+    fn release() -> Job {
+        match begun().1.tenure.leave(0, NO_BUDGET) {
+            Left::Last(ending) => Job::release(ending),
+            _ => panic!("nobody else waits for it"),
+        }
+    }
+
+    /// A release whose first attempt failed with this fault.
+    fn unlock(fault: &Fault, now: Instant) -> (Job, oneshot::Receiver<Outcome>) {
+        let (job, mut first) = release().telling();
+        let job = attempt(job, Err(fault.clone()), now).expect("it goes on");
+        match first.try_recv() {
+            Ok(FirstAttempt::Failed(_, told)) => (job, told),
+            _ => panic!("its caller hears of the failure"),
+        }
+    }
+
+    fn place_in_line() -> (Debts, Job) {
+        let (debts, tenure) = (Debts::default(), begun().1.tenure);
+        let job = Job::leave_line(&tenure.keys, tenure.id, debts.tidying());
+        (debts, job)
+    }
 
     /// A request of a caller at this place in a line.
     fn question(place: u64) -> Acquire {
@@ -430,5 +438,84 @@ mod tests {
         let unanswered = Err(Fault::Unanswered(said("the connection broke")));
         let job = orphan(3, unanswered).unwrap();
         assert!(!job.is_settled_by(&Ok(true), 2, Instant::now()), "its request may still run");
+    }
+
+    #[tokio::test]
+    async fn a_job_without_an_answer_is_tried_again_until_redis_has_freed_the_lock() {
+        let mut now = Instant::now();
+        let (debts, job) = place_in_line();
+        let (began, mut asked, mut job) = (now, 0, Some(job));
+        while let Some(tried) = job {
+            job = attempt(tried, Err(unsent()), now);
+            now = job.as_ref().map_or(now, |job| job.due.unwrap());
+            asked += 1;
+        }
+        assert!(asked > 5, "asked {asked} times");
+        assert!(now >= began + A_WHILE, "given up after {:?}", now - began);
+        assert_eq!(debts.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn nothing_found_is_a_release_only_if_one_may_have_run_and_the_lease_was_not_over() {
+        let now = Instant::now();
+        let over = now + Duration::from_secs(60);
+        for (fault, answered, found) in [
+            (unanswered(), now, true),
+            (unanswered(), over, false),
+            (unsent(), now, false),
+            (unsent(), over, false),
+        ] {
+            let (job, mut told) = unlock(&fault, now);
+            assert!(attempt(job, Ok(false), answered).is_none());
+            assert_eq!(told.try_recv().unwrap().unwrap(), found, "{fault:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_repetition_without_an_answer_may_have_run_too() {
+        let now = Instant::now();
+        let (job, mut told) = unlock(&unsent(), now);
+        let job = attempt(job, Err(unanswered()), now).expect("it goes on");
+        assert!(told.try_recv().is_err(), "nothing is known");
+        assert!(job.due.unwrap() > now, "not at once");
+        assert!(attempt(job, Ok(false), now).is_none());
+        assert!(told.try_recv().unwrap().unwrap());
+    }
+
+    #[tokio::test]
+    async fn after_an_outage_a_cluster_that_is_down_is_asked_again_soon() {
+        let mut now = Instant::now();
+        let (_debts, mut job) = place_in_line();
+        // By then its pauses are as long as they get, and the job still has some seconds.
+        for _ in 0..7 {
+            job = attempt(job, Err(unsent()), now).expect("it goes on");
+            now = job.due.unwrap();
+        }
+        let down = Fault::from_text("CLUSTERDOWN The cluster is down");
+        let job = attempt(job, Err(down), now).expect("it goes on");
+        let pause = job.due.unwrap() - now;
+        assert!(pause <= Duration::from_millis(150), "it waits for {pause:?}");
+        assert!(!job.can_be_hastened(), "a new connection changes nothing for it");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_closes_takes_any_answer() {
+        let (acquire, now) = (question(1), Instant::now());
+        for (is_closing, is_settled) in [(false, false), (true, true)] {
+            let job = Job::ghost(Ghost::new(&acquire, 2));
+            let attempted = Attempted { outcome: Ok(false), sent_on: 1 };
+            assert_eq!(job.came_to(attempted, is_closing, now).is_none(), is_settled);
+        }
+        let job = Job::ghost(Ghost::new(&acquire, 2));
+        let attempted = Attempted { outcome: Err(unsent()), sent_on: 1 };
+        assert!(job.came_to(attempted, true, now).is_some(), "it is no answer");
+    }
+
+    #[tokio::test]
+    async fn a_job_is_a_debt_until_it_is_answered() {
+        let (debts, job) = place_in_line();
+        assert_eq!(debts.len(), 1);
+        assert!(attempt(job, Ok(false), Instant::now()).is_none());
+        assert_eq!(debts.len(), 0);
     }
 }

@@ -32,8 +32,15 @@ impl Outbox {
 
     /// Leaves a job to the releaser. If the client is closed, nobody does it.
     pub(crate) fn put(&self, mut job: Job) {
+        if job.is_new(&self.releases) {
+            self.put_again(job);
+        }
+    }
+
+    /// Leaves a job to the releaser that was tried in vain.
+    pub(super) fn put_again(&self, mut job: Job) {
         job.counts_among(&self.jobs);
-        let is_lost = job.is_new(&self.releases) && self.releaser.send(job).is_err();
+        let is_lost = self.releaser.send(job).is_err();
         if is_lost && !self.came_late.swap(true, Ordering::Relaxed) {
             tracing::warn!("the client is closed: locks that it held expire with their leases");
         }

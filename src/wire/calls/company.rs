@@ -1,4 +1,4 @@
-//! When requests that wait go to the server together: acquires in `gathering.rs`, releases in `engine/releaser/backlog.rs`.
+//! When requests that wait go to the server together: `gathering.rs` asks this.
 //!
 //! A batch goes when as many requests wait as are in flight. So batches grow with the load, and the server has one half of the
 //! requests while the client prepares the other. If it had all of them, client and server would idle in turn. A request
@@ -51,10 +51,6 @@ impl Company {
     /// So many requests are answered, or have failed.
     pub(crate) fn lands(&mut self, many: usize) {
         self.in_flight -= many;
-    }
-
-    pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight
     }
 }
 

@@ -1,13 +1,13 @@
-//! How an acquire goes to the server: at once, or in a batch with others of the same moment. `requests.rs` says which, and how many
-//! in a batch; `engine/caller/attempt.rs` says which acquires go alone. Renewals share requests in `engine/watchdog.rs`,
-//! releases in `engine/releaser/backlog.rs`.
+//! How an acquire or a release goes to the server: at once, or in a batch with others of the same moment. `requests.rs` says how
+//! many acquires share a batch, `engine/releaser/job_requests.rs` how many releases; `engine/caller/attempt.rs` says which acquires go
+//! alone. Renewals share requests in `engine/watchdog.rs`.
 //!
 //! 1. If nothing is gathered, a caller sends its request at once, on its own task. The task that reads the connection
 //!    passes the answer on.
 //! 2. At most `STRAIGHT` requests that callers have sent themselves are in flight. Further requests gather. The task of the
 //!    gathering sends them in their order of arrival, as `company.rs` says. It never has more than `WINDOW` batches in flight.
 //! 3. A request belongs to the gathering, never to its caller. A dropped caller strands no other, and a grant to it is
-//!    reported as an orphan ([`Batch::orphan`]).
+//!    reported as an orphan ([`Batch::orphan`]). A release is one from the beginning: it goes on without its caller.
 //! 4. A gathering limits its requests in flight. Otherwise the last of ten thousand answers would come after its caller's
 //!    response timeout. The caller would ask again, and the server would only ever answer too late.
 
@@ -52,7 +52,7 @@ pub(crate) trait Batch: Send + Sync + 'static {
         then(question, None);
     }
 
-    /// Handles a question whose caller has left: it was answered, or is never sent (`None`).
+    /// Handles a question that has no caller, or whose caller has left: it was answered, or is never sent (`None`).
     fn orphan(&self, question: Self::Question, answer: Option<Self::Answer>);
 }
 
@@ -89,8 +89,17 @@ impl<F: Batch> State<F> {
 
 struct Pending<F: Batch> {
     question: F::Question,
-    told: oneshot::Sender<Answered<F>>,
+    /// Its caller; `None`: it has none.
+    told: Told<F>,
 }
+
+impl<F: Batch> Pending<F> {
+    fn has_left(&self) -> bool {
+        self.told.as_ref().is_some_and(oneshot::Sender::is_closed)
+    }
+}
+
+type Told<F> = Option<oneshot::Sender<Answered<F>>>;
 
 impl<F: Batch> Gathering<F> {
     pub(crate) fn new(batch: F) -> Self {
@@ -116,12 +125,20 @@ impl<F: Batch> Gathering<F> {
     ) -> impl Future<Output = Result<Answered<F>, Fault>> + Send + use<'_, F> {
         let (told, answered) = oneshot::channel();
         let mut ticket = Ticket { batch: &self.batch, answered };
-        let pending = Pending { question, told };
+        self.enter(Pending { question, told: Some(told) });
+        async move { (&mut ticket.answered).await.map_err(|_| Fault::Closed) }
+    }
+
+    /// Sends a question without a caller, alone or with others. It is an orphan when it is answered.
+    pub(crate) fn put(self: &Arc<Self>, question: F::Question) {
+        self.enter(Pending { question, told: None });
+    }
+
+    fn enter(self: &Arc<Self>, pending: Pending<F>) {
         match self.goes_alone() {
             true => self.send_alone(pending),
             false => self.queue(pending),
         }
-        async move { (&mut ticket.answered).await.map_err(|_| Fault::Closed) }
     }
 
     /// Whether a caller may send its request itself, since few are in flight. While the task of the gathering sends, it may
@@ -270,19 +287,24 @@ impl<F: Batch> Drop for OnItsWay<'_, F> {
     }
 }
 
-/// Tells a caller the answer, if the caller is still there. If its waker panics, the caller has the answer, and other callers
+/// Tells a caller the answer, if the caller is still there. If a waker panics, its caller has the answer, and other callers
 /// get theirs.
-fn tell<F: Batch>(batch: &F, told: oneshot::Sender<Answered<F>>, answered: Answered<F>) {
-    let sent = catch_unwind(AssertUnwindSafe(|| told.send(answered)));
-    if let Ok(Err(Answered { question, answer })) = sent {
-        batch.orphan(question, Some(answer));
-    }
+fn tell<F: Batch>(batch: &F, told: Told<F>, answered: Answered<F>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        let sent = match told {
+            Some(told) => told.send(answered),
+            None => Err(answered),
+        };
+        if let Err(Answered { question, answer }) = sent {
+            batch.orphan(question, Some(answer));
+        }
+    }));
 }
 
 async fn carry<F: Batch>(batch: &F, waiting_for: Vec<Pending<F>>, air: OnItsWay<'_, F>) {
     // A caller that left while it waited needs no answer, and must not be granted a lock.
     let (gone, staying): (Vec<_>, Vec<_>) =
-        waiting_for.into_iter().partition(|caller| caller.told.is_closed());
+        waiting_for.into_iter().partition(|caller| caller.has_left());
     gone.into_iter().for_each(|caller| batch.orphan(caller.question, None));
     let (questions, told): (Vec<_>, Vec<_>) =
         staying.into_iter().map(|caller| (caller.question, caller.told)).unzip();
@@ -520,6 +542,20 @@ mod tests {
         assert_eq!(stays.await.unwrap(), 4);
         assert_eq!(*gathering.batch.batches.lock(), [1]);
         assert_eq!(*gathering.batch.orphans.lock(), [(1, None)]);
+    }
+
+    #[tokio::test]
+    async fn a_question_without_a_caller_is_sent_and_its_answer_an_orphan() {
+        let gathering = gathering();
+        let held = gathering.batch.held.lock().await;
+        (1..=5).for_each(|question| gathering.put(question));
+        settle().await;
+        drop(held);
+        settle().await;
+        assert_eq!(gathering.batch.batches.lock().iter().sum::<usize>(), 5);
+        let mut orphans = std::mem::take(&mut *gathering.batch.orphans.lock());
+        orphans.sort_unstable();
+        assert_eq!(orphans, [1, 2, 3, 4, 5].map(|question| (question, Some(question * 2))));
     }
 
     #[tokio::test]
