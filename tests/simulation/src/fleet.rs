@@ -29,6 +29,8 @@ pub struct Fleet {
     owners: Vec<usize>,
     /// Slots that stand open: from which shard to which.
     pub open: BTreeMap<u16, (usize, usize)>,
+    /// The last key that came to a slot: to which station, and at which offset of what that station writes.
+    pub brought: BTreeMap<u16, (usize, u64)>,
     /// The shard that faults of a server are about.
     pub aim: usize,
 }
@@ -42,6 +44,7 @@ impl Fleet {
             sentinels: Vec::new(),
             owners: Vec::new(),
             open: BTreeMap::new(),
+            brought: BTreeMap::new(),
             aim: 0,
         }
     }

@@ -302,7 +302,7 @@ impl World {
         of.others.retain(|other| *other != next);
         let followers = of.others.clone();
         of.others.push(before);
-        self.forget_unless_acknowledged(shard, how, ends);
+        self.forget_unless_acknowledged((shard, before, next), how, ends);
         self.before = before;
         self.lag_until = clock::now() + self.fleet_rng.u64(..100 * MILLI);
         for other in 0..self.fleet.stations.len() {
@@ -320,26 +320,43 @@ impl World {
         self.tell_sentinels(HEARSAY, false);
     }
 
-    /// What the new primary does not have is lost, unless no grant counted that it did not have.
-    fn forget_unless_acknowledged(&mut self, shard: usize, how: How, ends: u64) {
+    /// What the new primary does not have is lost, unless no grant counted that it did not have. Nobody waits for replicas when a
+    /// slot brings a key: `MIGRATE` does not.
+    fn forget_unless_acknowledged(
+        &mut self,
+        (shard, before, next): (usize, usize, usize),
+        how: How,
+        ends: u64,
+    ) {
         if how == How::Asked {
             return;
         }
         // Breaks are of the plan's names. A caller gives a latch a name of its own, and its counts are not acknowledged.
         board::with(|board| board.forgotten_until = board.forgotten_until.max(Some(ends)));
-        if self.plan.is_acknowledged_by_all() {
-            return board::reached("failover: every grant was acknowledged");
-        }
         let now = clock::now();
+        let is_acknowledged = self.plan.is_acknowledged_by_all();
+        if is_acknowledged {
+            board::reached("failover: every grant was acknowledged");
+        }
+        let has = self.fleet.stations[next].server.offset();
+        let is_lost = |slot| {
+            let brought = self.fleet.brought.get(&slot);
+            !is_acknowledged || brought.is_some_and(|(to, offset)| *to == before && *offset > has)
+        };
         let names: Vec<Option<String>> = if self.fleet.is_cluster() {
             let of = |name: &&crate::plan::Name| {
                 let slot = fleet::Fleet::slot(self.plan.layout, name);
-                self.fleet.owner(slot) == shard
+                self.fleet.owner(slot) == shard && is_lost(slot)
             };
             self.plan.names.iter().filter(of).map(|name| Some(name.label())).collect()
+        } else if is_acknowledged {
+            Vec::new()
         } else {
             vec![None]
         };
+        if is_acknowledged && !names.is_empty() {
+            board::reached("failover: a key that its slot had brought was not acknowledged");
+        }
         let breaks = names.into_iter().map(|name| Break::replaced(name.as_deref(), now, ends));
         board::with(|board| board.breaks.extend(breaks));
     }

@@ -107,6 +107,8 @@ impl World {
         }
         self.send(source);
         self.send(target);
+        let offset = self.fleet.stations[target].server.offset();
+        self.fleet.brought.insert(slot, (target, offset));
         self.at(clock::now() + pace, Event::Carried(fault));
     }
 
