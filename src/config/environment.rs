@@ -2,10 +2,6 @@
 
 use std::env::{self, VarError};
 
-use serde::de::value::{Error as Unreadable, MapDeserializer};
-use serde::de::{Deserialize, Deserializer, Error as _, IntoDeserializer, Visitor};
-use serde::forward_to_deserialize_any;
-
 use crate::config::Config;
 use crate::config::settings::{Fields, Settings};
 use crate::error::{Error, Result};
@@ -53,9 +49,8 @@ impl Settings {
         let Some(url) = found.transpose()? else {
             return Err(Error::config(format!("neither {} nor {} is set", URLS[0], URLS[1])));
         };
-        let variables = Variable { name: SETTINGS.to_owned(), read };
-        let fields =
-            Fields::deserialize(variables).map_err(|error| Error::config(error.to_string()))?;
+        let variable = |field: &str| format!("{SETTINGS}_{}", field.to_uppercase());
+        let fields = Fields::read(|field| value(read, &variable(field)))?;
         let config = fields.applied().map_err(named)?;
         config.check().map_err(|error| match error {
             Error::Config { reason } => named(reason),
@@ -100,59 +95,6 @@ fn named(wrong: String) -> Error {
     let (setting, what) = wrong.split_once(' ').unwrap_or((&wrong, "is wrong"));
     let setting = setting.replace('.', "_").to_uppercase();
     Error::config(format!("{SETTINGS}_{setting} {what}"))
-}
-
-/// A variable; or several, whose names begin with this one.
-struct Variable<'a> {
-    name: String,
-    read: Read<'a>,
-}
-
-impl Variable<'_> {
-    fn value(&self) -> Result<Option<String>, Unreadable> {
-        value(self.read, &self.name).map_err(|error| match error {
-            Error::Config { reason } => Unreadable::custom(reason),
-            error => Unreadable::custom(error),
-        })
-    }
-}
-
-impl<'de> Deserializer<'de> for Variable<'_> {
-    type Error = Unreadable;
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Unreadable> {
-        let variables = fields.iter().map(|field| {
-            let name = format!("{}_{}", self.name, field.to_uppercase());
-            (*field, Variable { name, read: self.read })
-        });
-        visitor.visit_map(MapDeserializer::new(variables))
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
-        if self.value()?.is_some() { visitor.visit_some(self) } else { visitor.visit_none() }
-    }
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
-        visitor.visit_string(self.value()?.unwrap_or_default())
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct newtype_struct
-        seq tuple tuple_struct map enum identifier ignored_any
-    }
-}
-
-impl IntoDeserializer<'_, Unreadable> for Variable<'_> {
-    type Deserializer = Self;
-
-    fn into_deserializer(self) -> Self {
-        self
-    }
 }
 
 #[cfg(test)]

@@ -122,100 +122,82 @@ impl Serialize for HandOff {
     }
 }
 
-/// The fields of a file, before conversion. Each has the name of its setter.
-#[derive(Default, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Fields {
-    watchdog_timeout: Option<Given>,
-    max_hold: Option<Given>,
-    connect_timeout: Option<Given>,
-    start_timeout: Option<Given>,
-    response_timeout: Option<Given>,
-    ride_out: Option<Given>,
-    max_park: Option<Given>,
-    waiter_ttl: Option<Given>,
-    pickup_timeout: Option<Given>,
-    subscription_linger: Option<Given>,
-    ack_timeout: Option<Given>,
-    keep: Option<Given>,
-    session: Option<Given>,
-    max_waiters: Option<Given>,
-    replicas: Option<Given>,
-    layout: Option<Given>,
-    plain_channels: Option<Given>,
-    describe: Option<Given>,
-    namespace: Option<Given>,
-    hand_off: HandOffFields,
-}
+/// Makes the fields of a file, before conversion. Each has the name of its setter, or of its part of [`HandOff`], and says
+/// what its value has to be.
+macro_rules! fields {
+    (Config { $($field:ident: $kind:ident,)+ } HandOff { $($part:ident: $part_kind:ident,)+ }) => {
+        #[derive(Default, serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub(crate) struct Fields {
+            $($field: Option<Given>,)+
+            hand_off: HandOffFields,
+        }
 
-#[derive(Default, serde::Deserialize)]
-#[serde(
-    default,
-    deny_unknown_fields,
-    expecting = "hand_off = { max_consecutive = 256, max_time = \"2ms\" }"
-)]
-struct HandOffFields {
-    max_consecutive: Option<Given>,
-    max_time: Option<Given>,
-}
+        #[derive(Default, serde::Deserialize)]
+        #[serde(
+            default,
+            deny_unknown_fields,
+            expecting = "hand_off = { max_consecutive = 256, max_time = \"2ms\" }"
+        )]
+        struct HandOffFields {
+            $($part: Option<Given>,)+
+        }
 
-impl Fields {
-    /// The defaults with these fields, or what is wrong with one of them.
-    pub(crate) fn applied(self) -> Result<Config, String> {
-        type Set<T> = fn(Config, T) -> Config;
-        let mut config = Config::default();
-        let times: [(&str, _, Set<Duration>); 13] = [
-            ("watchdog_timeout", self.watchdog_timeout, Config::watchdog_timeout),
-            ("max_hold", self.max_hold, Config::max_hold),
-            ("connect_timeout", self.connect_timeout, Config::connect_timeout),
-            ("start_timeout", self.start_timeout, Config::start_timeout),
-            ("response_timeout", self.response_timeout, Config::response_timeout),
-            ("ride_out", self.ride_out, Config::ride_out),
-            ("max_park", self.max_park, Config::max_park),
-            ("waiter_ttl", self.waiter_ttl, Config::waiter_ttl),
-            ("pickup_timeout", self.pickup_timeout, Config::pickup_timeout),
-            ("subscription_linger", self.subscription_linger, Config::subscription_linger),
-            ("ack_timeout", self.ack_timeout, Config::ack_timeout),
-            ("keep", self.keep, Config::keep),
-            ("session", self.session, Config::session),
-        ];
-        for (field, given, set) in times {
-            if let Some(given) = given {
-                config = set(config, given.time(field)?);
+        impl Fields {
+            /// The fields for which `read` has a text. It gets the name of each.
+            pub(crate) fn read<E>(
+                read: impl Fn(&str) -> Result<Option<String>, E>,
+            ) -> Result<Self, E> {
+                let given = |field| read(field).map(|text| text.map(Given::Text));
+                Ok(Self {
+                    $($field: given(stringify!($field))?,)+
+                    hand_off: HandOffFields {
+                        $($part: given(concat!("hand_off_", stringify!($part)))?,)+
+                    },
+                })
+            }
+
+            /// The defaults with these fields, or what is wrong with one of them.
+            pub(crate) fn applied(self) -> Result<Config, String> {
+                let mut config = Config::default();
+                $(if let Some(given) = self.$field {
+                    config = config.$field(given.$kind(stringify!($field))?);
+                })+
+                $(if let Some(given) = self.hand_off.$part {
+                    config.hand_off.$part =
+                        given.$part_kind(concat!("hand_off.", stringify!($part)))?;
+                })+
+                Ok(config)
             }
         }
-        if let Some(given) = self.max_waiters {
-            config = config.max_waiters(given.number("max_waiters")?);
-        }
-        if let Some(given) = self.replicas {
-            config = config.replicas(given.replicas("replicas")?);
-        }
-        if let Some(given) = self.layout {
-            config = config.layout(given.layout("layout")?);
-        }
-        if let Some(given) = self.plain_channels {
-            config = config.plain_channels(given.truth("plain_channels")?);
-        }
-        if let Some(given) = self.describe {
-            config = config.describe(given.text("describe")?);
-        }
-        if let Some(given) = self.namespace {
-            config = config.namespace(given.text("namespace")?);
-        }
-        let hand_off = self.hand_off.applied(config.hand_off)?;
-        Ok(config.hand_off(hand_off))
-    }
+    };
 }
 
-impl HandOffFields {
-    fn applied(self, mut hand_off: HandOff) -> Result<HandOff, String> {
-        if let Some(given) = self.max_consecutive {
-            hand_off.max_consecutive = given.number("hand_off.max_consecutive")?;
-        }
-        if let Some(given) = self.max_time {
-            hand_off.max_time = given.time("hand_off.max_time")?;
-        }
-        Ok(hand_off)
+fields! {
+    Config {
+        watchdog_timeout: time,
+        max_hold: time,
+        connect_timeout: time,
+        start_timeout: time,
+        response_timeout: time,
+        ride_out: time,
+        max_park: time,
+        waiter_ttl: time,
+        pickup_timeout: time,
+        subscription_linger: time,
+        ack_timeout: time,
+        keep: time,
+        session: time,
+        max_waiters: number,
+        replicas: replicas,
+        layout: layout,
+        plain_channels: truth,
+        describe: text,
+        namespace: text,
+    }
+    HandOff {
+        max_consecutive: number,
+        max_time: time,
     }
 }
 
