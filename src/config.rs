@@ -64,6 +64,7 @@ pub(crate) fn checked_lease(lease: Duration) -> Result<Duration> {
 /// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
+#[must_use = "a setter does not change the settings in place: it returns them"]
 pub struct Config {
     pub(crate) watchdog_timeout: Duration,
     pub(crate) layout: Layout,
@@ -134,17 +135,13 @@ impl Config {
     /// locks of a crashed process sooner; a longer one survives longer pauses and outages.
     ///
     /// Allowed: 100 ms to 24 h.
-    #[must_use]
-    pub fn watchdog_timeout(mut self, timeout: Duration) -> Self {
-        self.watchdog_timeout = timeout;
-        self
+    pub fn watchdog_timeout(self, timeout: Duration) -> Self {
+        Self { watchdog_timeout: timeout, ..self }
     }
 
     /// Which keys and channels to use. Default [`Layout::Native`].
-    #[must_use]
-    pub fn layout(mut self, layout: Layout) -> Self {
-        self.layout = layout;
-        self
+    pub fn layout(self, layout: Layout) -> Self {
+        Self { layout, ..self }
     }
 
     /// The part of the key space that belongs to this application. Default: none.
@@ -173,18 +170,14 @@ impl Config {
     /// # ours.unlock().await?;
     /// # Ok::<(), parklock::Error>(()) }).unwrap();
     /// ```
-    #[must_use]
-    pub fn namespace(mut self, namespace: impl AsRef<str>) -> Self {
-        self.prefix = format!("{}:", namespace.as_ref());
-        self
+    pub fn namespace(self, namespace: impl AsRef<str>) -> Self {
+        Self { prefix: format!("{}:", namespace.as_ref()), ..self }
     }
 
     /// How long a client may hand a lock from caller to caller before it offers the lock to other clients. Default: see
     /// [`HandOff`].
-    #[must_use]
-    pub fn hand_off(mut self, hand_off: HandOff) -> Self {
-        self.hand_off = hand_off;
-        self
+    pub fn hand_off(self, hand_off: HandOff) -> Self {
+        Self { hand_off, ..self }
     }
 
     /// How long the client keeps a plain lock that its last holder has given back, for its own next caller. Default zero:
@@ -238,10 +231,8 @@ impl Config {
     /// client.close().await; // gives back what it keeps
     /// # Ok::<(), parklock::Error>(()) }).unwrap();
     /// ```
-    #[must_use]
-    pub fn keep(mut self, time: Duration) -> Self {
-        self.keep = time;
-        self
+    pub fn keep(self, time: Duration) -> Self {
+        Self { keep: time, ..self }
     }
 
     /// Has locks end with the process of this client, this time after its death at the latest. Default: they end when their leases
@@ -294,10 +285,8 @@ impl Config {
     /// guard.unlock().await?; // if the process were killed instead, the lock would be free after 3 s
     /// # Ok::<(), parklock::Error>(()) }).unwrap();
     /// ```
-    #[must_use]
-    pub fn session(mut self, grace: Duration) -> Self {
-        self.session = Some(grace);
-        self
+    pub fn session(self, grace: Duration) -> Self {
+        Self { session: Some(grace), ..self }
     }
 
     /// How long it may take to open a connection and make it usable. Default 2 s.
@@ -306,10 +295,8 @@ impl Config {
     /// most 1 s.
     ///
     /// Allowed: more than zero, up to 24 h.
-    #[must_use]
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
-        self
+    pub fn connect_timeout(self, timeout: Duration) -> Self {
+        Self { connect_timeout: timeout, ..self }
     }
 
     /// How long [`Client::connect_with`](crate::Client::connect_with) tries again while no server is there. Default 0: the first
@@ -320,10 +307,8 @@ impl Config {
     /// [`connect_timeout`](Self::connect_timeout), so the last one may end that much later.
     ///
     /// Allowed: up to 24 h.
-    #[must_use]
-    pub fn start_timeout(mut self, time: Duration) -> Self {
-        self.start_timeout = time;
-        self
+    pub fn start_timeout(self, time: Duration) -> Self {
+        Self { start_timeout: time, ..self }
     }
 
     /// How long to wait for one answer of the server. Default 2 s, or a quarter of
@@ -332,10 +317,8 @@ impl Config {
     /// A shorter time detects a stopped server sooner; a time that is too short mistakes a slow server for a dead one.
     ///
     /// Allowed: 1 ms to a quarter of the watchdog timeout, so that an unanswered renewal can be repeated in time.
-    #[must_use]
-    pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.response_timeout = Some(timeout);
-        self
+    pub fn response_timeout(self, timeout: Duration) -> Self {
+        Self { response_timeout: Some(timeout), ..self }
     }
 
     /// How long a call keeps trying while the server is unreachable, before it returns [`Error::Unavailable`]. Default:
@@ -344,10 +327,8 @@ impl Config {
     ///
     /// A change of a latch or a notification that may have been carried out is repeated for five minutes at most: the
     /// server has to remember it meanwhile, so that it counts once.
-    #[must_use]
-    pub fn ride_out(mut self, time: Duration) -> Self {
-        self.ride_out = Some(time);
-        self
+    pub fn ride_out(self, time: Duration) -> Self {
+        Self { ride_out: Some(time), ..self }
     }
 
     /// The longest time before one waiter of each client asks again for a name, even if the holder's TTL is longer. Default
@@ -358,10 +339,8 @@ impl Config {
     /// their places in the line.
     ///
     /// Allowed: more than zero, up to 24 h.
-    #[must_use]
-    pub fn max_park(mut self, time: Duration) -> Self {
-        self.max_park = time;
-        self
+    pub fn max_park(self, time: Duration) -> Self {
+        Self { max_park: time, ..self }
     }
 
     /// How long a waiter near the front of a line counts as alive without a sign of life. Default 1 s, or a quarter of
@@ -376,10 +355,8 @@ impl Config {
     /// others, when it dies near the front.
     ///
     /// Allowed: 50 ms to half of the watchdog timeout, and at most ten minutes.
-    #[must_use]
-    pub fn waiter_ttl(mut self, time: Duration) -> Self {
-        self.waiter_ttl = Some(time);
-        self
+    pub fn waiter_ttl(self, time: Duration) -> Self {
+        Self { waiter_ttl: Some(time), ..self }
     }
 
     /// How long the client waits for a caller to poll its future, once that caller has been given the lock or told that
@@ -387,10 +364,8 @@ impl Config {
     /// Default: the same as [`waiter_ttl`](Self::waiter_ttl).
     ///
     /// Allowed: 1 ms to half of the watchdog timeout.
-    #[must_use]
-    pub fn pickup_timeout(mut self, time: Duration) -> Self {
-        self.pickup_timeout = Some(time);
-        self
+    pub fn pickup_timeout(self, time: Duration) -> Self {
+        Self { pickup_timeout: Some(time), ..self }
     }
 
     /// How long a subscription outlives its last waiter. Default 5 s.
@@ -399,10 +374,8 @@ impl Config {
     /// memory.
     ///
     /// Allowed: zero to 24 h.
-    #[must_use]
-    pub fn subscription_linger(mut self, time: Duration) -> Self {
-        self.subscription_linger = time;
-        self
+    pub fn subscription_linger(self, time: Duration) -> Self {
+        Self { subscription_linger: time, ..self }
     }
 
     /// Set this for a cluster shared with a Redisson that does not use sharded channels: versions before 3.29, or with
@@ -414,18 +387,14 @@ impl Config {
     /// other: a waiter notices a free lock only when the lock's TTL is over, and Redisson waits for a semaphore or a
     /// latch forever. The cost: each release goes to all nodes. The setting has no effect on other servers, or with
     /// [`Layout::Native`].
-    #[must_use]
-    pub fn plain_channels(mut self, plain: bool) -> Self {
-        self.plain_channels = plain;
-        self
+    pub fn plain_channels(self, plain: bool) -> Self {
+        Self { plain_channels: plain, ..self }
     }
 
     /// How many callers may wait in this client at once, for all locks together. Default 100,000. A caller beyond this
     /// limit gets [`Error::TooManyWaiters`]. Allowed: at least 1.
-    #[must_use]
-    pub fn max_waiters(mut self, waiters: usize) -> Self {
-        self.max_waiters = waiters;
-        self
+    pub fn max_waiters(self, waiters: usize) -> Self {
+        Self { max_waiters: waiters, ..self }
     }
 
     /// The longest time for which the watchdog renews one lock. Default: as long as the lock is held.
@@ -436,10 +405,8 @@ impl Config {
     /// gets it.
     ///
     /// Allowed: at least the watchdog timeout.
-    #[must_use]
-    pub fn max_hold(mut self, time: Duration) -> Self {
-        self.max_hold = Some(time);
-        self
+    pub fn max_hold(self, time: Duration) -> Self {
+        Self { max_hold: Some(time), ..self }
     }
 
     /// Which replicas must acknowledge a grant before it counts: a number of them, or [`Replicas::Connected`]. Default 0: the primary
@@ -488,10 +455,8 @@ impl Config {
     /// # drop(client);
     /// # Ok(()) }
     /// ```
-    #[must_use]
-    pub fn replicas(mut self, replicas: impl Into<Replicas>) -> Self {
-        self.replicas = replicas.into();
-        self
+    pub fn replicas(self, replicas: impl Into<Replicas>) -> Self {
+        Self { replicas: replicas.into(), ..self }
     }
 
     /// How long replicas have to acknowledge a grant, if [`replicas`](Self::replicas) is not 0. Default 500 ms, or half
@@ -502,10 +467,8 @@ impl Config {
     /// The server may take about 100 ms longer, since it looks for expired waits ten times a second. A shorter time gives
     /// up sooner while a replica is down. A time that is too short gives up grants that a slow replica was about to
     /// acknowledge.
-    #[must_use]
-    pub fn ack_timeout(mut self, timeout: Duration) -> Self {
-        self.ack_timeout = Some(timeout);
-        self
+    pub fn ack_timeout(self, timeout: Duration) -> Self {
+        Self { ack_timeout: Some(timeout), ..self }
     }
 
     /// Provides the user name and password for each connection, instead of those in the URL. Default: those in the URL.
@@ -540,18 +503,17 @@ impl Config {
     /// [`Client::connect_with`](crate::Client::connect_with) returns [`Error::Config`] if the URL also has a user or a
     /// password, [`Error::Unavailable`] if the provider fails or takes too long, and [`Error::Permission`] if the
     /// server refuses the credentials.
-    #[must_use]
-    pub fn credentials<P, A, E>(mut self, provider: P) -> Self
+    pub fn credentials<P, A, E>(self, provider: P) -> Self
     where
         P: Fn() -> A + Send + Sync + 'static,
         A: Future<Output = Result<Credentials, E>> + Send + 'static,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        self.credentials = Some(Provider::new(move || {
+        let provider = Provider::new(move || {
             let asked = provider();
             Box::pin(async move { asked.await.map_err(|error| Arc::from(error.into())) })
-        }));
-        self
+        });
+        Self { credentials: Some(provider), ..self }
     }
 
     /// Writes to Redis who this client is, so that an operator can tell who holds a lock. Default: the client writes
@@ -570,10 +532,8 @@ impl Config {
     /// let config = parklock::Config::default().describe("billing");
     /// # let _ = config;
     /// ```
-    #[must_use]
-    pub fn describe(mut self, app: impl Into<String>) -> Self {
-        self.describe = Some(app.into());
-        self
+    pub fn describe(self, app: impl Into<String>) -> Self {
+        Self { describe: Some(app.into()), ..self }
     }
 
     /// Derives the metrics label `lock` from a lock's name (feature `metrics`). Default: no such label.
@@ -587,10 +547,8 @@ impl Config {
     /// # let _ = config; // `orders:42` and `orders:43` are counted together, as `lock="orders"`.
     /// ```
     #[cfg(feature = "metrics")]
-    #[must_use]
-    pub fn label(mut self, of: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
-        self.labels = Labels::new(of);
-        self
+    pub fn label(self, of: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self { labels: Labels::new(of), ..self }
     }
 
     /// The certificates for a `rediss://` URL (feature `tls`). Default: public root certificates, and no client
@@ -600,10 +558,8 @@ impl Config {
     /// [`Client::connect_with`](crate::Client::connect_with) returns [`Error::Config`] if the URL is not encrypted, or
     /// if something that should be PEM is not.
     #[cfg(feature = "tls")]
-    #[must_use]
-    pub fn tls(mut self, tls: Tls) -> Self {
-        self.tls = Some(tls);
-        self
+    pub fn tls(self, tls: Tls) -> Self {
+        Self { tls: Some(tls), ..self }
     }
 
     /// See [`namespace`](Self::namespace).

@@ -20,6 +20,7 @@ use crate::error::{Source, said};
 /// assert!(!format!("{token:?}").contains("a token"), "secrets stay out of logs");
 /// ```
 #[derive(Clone)]
+#[must_use = "a setter does not change the credentials in place: it returns them"]
 pub struct Credentials {
     pub(crate) user: Option<String>,
     pub(crate) password: String,
@@ -28,25 +29,20 @@ pub struct Credentials {
 
 impl Credentials {
     /// The password of the default user, with no time limit.
-    #[must_use]
     pub fn new(password: impl Into<String>) -> Self {
         Self { user: None, password: password.into(), valid_for: None }
     }
 
     /// Sets the user that the password belongs to.
-    #[must_use]
-    pub fn user(mut self, name: impl Into<String>) -> Self {
-        self.user = Some(name.into());
-        self
+    pub fn user(self, name: impl Into<String>) -> Self {
+        Self { user: Some(name.into()), ..self }
     }
 
     /// How long they are valid from now. Default: no time limit. When three quarters of that time are over, the client
     /// asks for new ones, and sends them on its live connections. More than 24 h counts as 24 h. A shorter time than
     /// about a second makes the client ask once a second.
-    #[must_use]
-    pub fn valid_for(mut self, time: Duration) -> Self {
-        self.valid_for = Some(time);
-        self
+    pub fn valid_for(self, time: Duration) -> Self {
+        Self { valid_for: Some(time), ..self }
     }
 }
 

@@ -12,7 +12,6 @@ use crate::wire::{self, Target};
 pub use crate::keys::Space;
 
 /// The settings of a client that works for another process: [`Config::describe`] names that process.
-#[must_use]
 pub fn on_behalf_of(process: u32, mut config: Config) -> Config {
     config.pid = process;
     config

@@ -23,6 +23,7 @@ use std::{fmt, fs};
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Default)]
+#[must_use = "a setter does not change the certificates in place: it returns them"]
 pub struct Tls {
     pub(crate) ca: Option<Pem>,
     pub(crate) identity: Option<Identity>,
@@ -60,34 +61,27 @@ impl Pem {
 
 impl Tls {
     /// Trusts the public root certificates, and has no client certificate.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Trusts these certificate authorities instead of the public root certificates.
-    #[must_use]
-    pub fn ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.ca = Some(Pem::Text(pem.into()));
-        self
+    pub fn ca(self, pem: impl Into<Vec<u8>>) -> Self {
+        Self { ca: Some(Pem::Text(pem.into())), ..self }
     }
 
     /// Same as [`ca`](Self::ca), with a file. The client reads it again for each connection, so the authorities may change
     /// while the service runs. The system's own file works too: on Debian, `/etc/ssl/certs/ca-certificates.crt`.
     ///
     /// The file is read on the client's runtime, so it should be on a local disk.
-    #[must_use]
-    pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.ca = Some(Pem::File(path.into()));
-        self
+    pub fn ca_file(self, path: impl Into<PathBuf>) -> Self {
+        Self { ca: Some(Pem::File(path.into())), ..self }
     }
 
     /// Identifies this client to the server by a certificate and its private key.
-    #[must_use]
-    pub fn identity(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+    pub fn identity(self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         let [certificate, key] = [certificate.into(), key.into()].map(Pem::Text);
-        self.identity = Some(Identity { certificate, key });
-        self
+        Self { identity: Some(Identity { certificate, key }), ..self }
     }
 
     /// Same as [`identity`](Self::identity), with files. The client reads them again for each connection. So a certificate
@@ -95,29 +89,20 @@ impl Tls {
     ///
     /// The files are read on the client's runtime, so they should be on a local disk. If a connection finds a new certificate beside an
     /// old key, it fails, and the client tries again.
-    #[must_use]
-    pub fn identity_files(
-        mut self,
-        certificate: impl Into<PathBuf>,
-        key: impl Into<PathBuf>,
-    ) -> Self {
+    pub fn identity_files(self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         let [certificate, key] = [certificate.into(), key.into()].map(Pem::File);
-        self.identity = Some(Identity { certificate, key });
-        self
+        Self { identity: Some(Identity { certificate, key }), ..self }
     }
 
     /// Expects this name in the server's certificate, instead of the host of the URL. For a server that is reached by an
     /// address or through a tunnel. In a cluster and behind Sentinel, every server must have it in its certificate.
-    #[must_use]
-    pub fn server_name(mut self, name: impl Into<String>) -> Self {
-        self.server_name = Some(name.into());
-        self
+    pub fn server_name(self, name: impl Into<String>) -> Self {
+        Self { server_name: Some(name.into()), ..self }
     }
 
     /// Uses this configuration of rustls 0.23, in place of certificates: for a company's own verifier, for keys in
     /// hardware, or for the roots of the system (the crates `rustls-platform-verifier` and `rustls-native-certs`).
     #[cfg(feature = "rustls-0_23")]
-    #[must_use]
     pub fn from_rustls_0_23(config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
         Self { rustls: Some(config.into()), ..Self::default() }
     }
