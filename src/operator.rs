@@ -10,6 +10,7 @@ use crate::slot::Slot;
 use crate::wire::{self, Target};
 
 pub use crate::keys::Space;
+pub use crate::wire::{Password, shown, shown_type};
 
 /// The settings of a client that works for another process: [`Config::describe`] names that process.
 pub fn on_behalf_of(process: u32, mut config: Config) -> Config {
@@ -61,34 +62,9 @@ pub fn servers(url: &str) -> Result<Servers> {
     })
 }
 
-/// A password that is sent to a server. As long as this value exists, [`shown`] does not show it.
-#[derive(Debug, Clone)]
-pub struct Password(#[allow(dead_code, reason = "its existence counts")] wire::Password);
-
-impl Password {
-    /// Call this before the password is sent.
-    #[must_use]
-    pub fn new(password: &str) -> Self {
-        Self(wire::Password::new(password))
-    }
-}
-
-/// What may be shown of a text that a server has sent.
-#[must_use]
-pub fn shown(text: &str) -> String {
-    wire::shown(text)
-}
-
 /// What it means that a server refuses a new connection with this text, or that its answers cannot be read.
-#[must_use]
 pub fn hint(refusal: &str, is_readable: bool) -> Option<&'static str> {
     if is_readable { wire::hint(refusal) } else { Some(wire::NOT_REDIS) }
-}
-
-/// What may be shown of a server's answer to `TYPE`.
-#[must_use]
-pub fn shown_type(answer: String) -> String {
-    wire::shown_type(answer)
 }
 
 /// What a key is for. Without a word about Redisson's layout, it is a key of the native layout.
@@ -131,7 +107,6 @@ impl Namespaces {
     }
 
     /// The name, if it is one.
-    #[must_use]
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::One(name) => Some(name),
@@ -140,14 +115,12 @@ impl Namespaces {
     }
 
     /// Whether the namespace of a key is among them.
-    #[must_use]
     pub fn has(&self, namespace: Option<&str>) -> bool {
         *self == Self::All || self.name() == namespace
     }
 
     /// A pattern for `SCAN` that matches the keys of all names that this glob matches. It may match others too: see
     /// [`within`].
-    #[must_use]
     pub fn pattern(&self, glob: &str) -> String {
         let before =
             if *self == Self::All { "*".to_owned() } else { literal(&prefix(self.name())) };
@@ -156,14 +129,12 @@ impl Namespaces {
 }
 
 /// A pattern that matches this text alone.
-#[must_use]
 pub fn literal(text: &str) -> String {
     let special = |c: char| matches!(c, '*' | '?' | '[' | ']' | '\\');
     text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
 /// The namespace of a native key, and the rest of the key: see [`part_of`].
-#[must_use]
 pub fn within(key: &str) -> (Option<&str>, &str) {
     let before = key.find('{').map_or("", |brace| &key[..brace]);
     let words = [NATIVE_LOCK, NATIVE_LINE, NOTES, CLIENTS].map(|word| word.trim_end_matches('{'));
@@ -178,20 +149,17 @@ fn prefix(namespace: Option<&str>) -> String {
 
 /// The further keys of locks in Redisson's layout. For each kind of key: a pattern for `SCAN` that matches it for every
 /// name, and its type. [`part_of`] tells the name.
-#[must_use]
 pub fn redisson_patterns() -> [(String, &'static str); 2] {
     let permits = PERMITS.trim_end_matches('{');
     [(format!("{permits}*"), "zset"), (format!("{REDISSON_FAIR_LINE}*"), "list")]
 }
 
 /// The slot of a cluster in which a key lies.
-#[must_use]
 pub fn slot(key: &str) -> u16 {
     Slot::of(key).number() as u16 // there are fewer
 }
 
 /// What a key without a namespace is for, and the name of its lock or client. `None`: it is not a parklock key.
-#[must_use]
 pub fn part_of(key: &str) -> Option<(Part, String)> {
     if let Some(tag) = key.strip_prefix(REDISSON_FAIR_LINE) {
         // Redisson's rule: a name with a `{` is not put into braces.
@@ -225,7 +193,6 @@ fn unbraced(tag: &str) -> Option<&str> {
 }
 
 /// The key under which a client describes itself.
-#[must_use]
 pub fn client_key(namespace: Option<&str>, client: &str) -> String {
     of_client(&prefix(namespace), client)
 }

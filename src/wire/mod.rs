@@ -64,7 +64,7 @@ pub(crate) use fault::Fault;
 pub(crate) use fault::{NOT_REDIS, hint};
 pub(crate) use node::Node;
 #[cfg(feature = "operator")]
-pub(crate) use passwords::{Password, shown, shown_type};
+pub use passwords::{Password, shown, shown_type};
 pub(crate) use proof::{Secret, Secrets};
 #[cfg(feature = "redis-1")]
 pub(crate) use redis::ConnectionInfo;

@@ -5,6 +5,8 @@
 //! `node.rs` see to that. All clients of the process share the list of passwords. So whoever has a text need not know which
 //! connection it came from.
 
+#![allow(unreachable_pub, reason = "the feature `operator` exports some")]
+
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -31,7 +33,7 @@ struct Beginnings {
 
 /// A password that is sent to a server. As long as this value exists, no text shows it.
 #[derive(Clone)]
-pub(crate) struct Password(#[allow(dead_code, reason = "its existence counts")] Arc<Beginnings>);
+pub struct Password(#[allow(dead_code, reason = "its existence counts")] Arc<Beginnings>);
 
 impl fmt::Debug for Password {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,7 +43,7 @@ impl fmt::Debug for Password {
 
 impl Password {
     /// Call this before the password is sent.
-    pub(crate) fn new(password: &str) -> Self {
+    pub fn new(password: &str) -> Self {
         let beginning = |bytes: &[u8]| bytes[..bytes.len().min(BEGINNING)].to_vec();
         let read = Read::of(password);
         let plain = beginning(&read.bytes);
@@ -57,12 +59,12 @@ impl Password {
 const TYPES: [&str; 7] = ["none", "string", "list", "set", "zset", "hash", "stream"];
 
 /// What may be shown of an answer to `TYPE`: whatever is no type may contain a password. A short password may be a type's name.
-pub(crate) fn shown_type(answer: String) -> String {
+pub fn shown_type(answer: String) -> String {
     if TYPES.contains(&&*answer) { answer } else { shown(&answer) }
 }
 
 /// What may be shown of a text: what comes before the first password in it.
-pub(crate) fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     let searched = begin(text, SEARCHED);
     let plain = Read::of(searched);
     let unescaped = plain.clone().unescaped();
