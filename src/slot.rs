@@ -29,7 +29,7 @@ impl Slot {
     /// The smallest decimal number whose hash lies in this slot: a hash tag for keys that belong to the slot and to no
     /// name.
     pub(crate) fn tag(self) -> &'static str {
-        TAGS[self.number()].as_str()
+        TAGS[self.number() * DIGITS..][..DIGITS].trim_end()
     }
 }
 
@@ -43,41 +43,19 @@ fn tag_of(key: &str) -> Option<&str> {
     (!tag.is_empty()).then_some(tag)
 }
 
-/// The tags of all slots, computed once, in a few milliseconds, by the first client of a cluster.
-static TAGS: LazyLock<Vec<Tag>> = LazyLock::new(|| {
-    let (mut tags, mut missing) = (vec![Tag::default(); SLOTS], SLOTS);
-    for number in 0.. {
-        if missing == 0 {
-            break;
-        }
-        let digits = format!("{number}");
-        let tag = &mut tags[Slot::of(&digits).number()];
-        if tag.length == 0 {
-            *tag = Tag::new(&digits);
-            missing -= 1;
-        }
+/// The greatest tag that a slot needs, and how many digits it has.
+const GREATEST_TAG: u32 = 109_757;
+const DIGITS: usize = 6;
+
+/// The tags of all slots, each with blanks behind it, computed once, in a few milliseconds, by the first client of a cluster.
+static TAGS: LazyLock<String> = LazyLock::new(|| {
+    let mut tags = vec![0; SLOTS];
+    // From the greatest to the smallest, so that the smallest number of a slot stays.
+    for number in (0..=GREATEST_TAG).rev() {
+        tags[Slot::of(&number.to_string()).number()] = number;
     }
-    tags
+    tags.into_iter().map(|tag| format!("{tag:<DIGITS$}")).collect()
 });
-
-/// A number of up to six digits. No slot needs more.
-#[derive(Clone, Copy, Default)]
-struct Tag {
-    length: u8,
-    digits: [u8; 6],
-}
-
-impl Tag {
-    fn new(digits: &str) -> Self {
-        let mut tag = Self { length: digits.len() as u8, digits: [0; 6] };
-        tag.digits[..digits.len()].copy_from_slice(digits.as_bytes());
-        tag
-    }
-
-    fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.digits[..usize::from(self.length)]).expect("digits")
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -108,7 +86,8 @@ mod tests {
     fn the_tag_of_a_slot_is_the_smallest_number() {
         let slot = Slot::of("7");
         assert_eq!(slot.tag(), "7");
-        let longest = TAGS.iter().map(|tag| tag.as_str().parse::<u32>().unwrap()).max();
-        assert_eq!(longest, Some(109_757));
+        let all = (0..SLOTS as u16).filter_map(Slot::new);
+        let greatest = all.map(|slot| slot.tag().parse::<u32>().unwrap()).max();
+        assert_eq!(greatest, Some(GREATEST_TAG));
     }
 }
