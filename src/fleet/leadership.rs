@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Hold};
 use crate::error::Result;
 use crate::failures::Failures;
 use crate::fleet::changes::{Candidacy, Leading};
@@ -58,16 +58,15 @@ impl Leadership {
         let term = Term::new(guard.hold(), margin);
         let stepped_down = CancellationToken::new();
         let (told, given_back) = oneshot::channel();
-        let task = TermTask {
-            leading: candidacy.begin(&term),
-            engine: Arc::clone(engine),
-            term: term.clone(),
-            stepped_down: stepped_down.clone(),
-            who: Arc::clone(who),
-        };
+        let task = lead(
+            (Arc::clone(who), Arc::clone(engine), candidacy.begin(&term)),
+            (term.clone(), stepped_down.clone()),
+            guard,
+            told,
+        );
         tracing::info!(name = &*term.hold.name(), token = %term.token(), "began to lead");
         // The runtime that campaigned may stand still. Then the leader would not step down, and `close` would wait for it.
-        engine.tasks.spawn_on(task.run(guard, told), &engine.runtime);
+        engine.tasks.spawn_on(task, &engine.runtime);
         Self { term, stepped_down, given_back }
     }
 
@@ -151,50 +150,43 @@ impl fmt::Debug for Leadership {
 }
 
 /// The task of one term. It has the guard.
-struct TermTask {
-    leading: Leading,
-    engine: Arc<Engine>,
-    term: Term,
-    /// Cancelled when the program gives the lock up, before the term ends.
-    stepped_down: CancellationToken,
-    who: Arc<str>,
+async fn lead(
+    (who, engine, leading): (Arc<str>, Arc<Engine>, Leading),
+    (term, stepped_down): (Term, CancellationToken),
+    guard: Guard,
+    told: oneshot::Sender<Result<()>>,
+) {
+    tokio::select! {
+        biased;
+        () = term.ended() => {}
+        () = announce(&engine, &term.hold, &who) => {}
+    }
+    tracing::info!(name = &*term.hold.name(), token = %term.token(), "stopped leading");
+    drop(leading);
+    // From here on only the guard keeps the client alive: the last handle may be gone.
+    drop(engine);
+    // The work of a leader that could not renew its lease needs the margin to stop, even if Redis is back by now.
+    tokio::select! {
+        () = stepped_down.cancelled() => {}
+        _ = guard.ended() => {}
+        () = sleep(term.margin) => {}
+    }
+    let _ = told.send(guard.unlock().await); // fails if the leadership was dropped
 }
 
-impl TermTask {
-    async fn run(self, guard: Guard, told: oneshot::Sender<Result<()>>) {
-        tokio::select! {
-            biased;
-            () = self.term.ended() => {}
-            () = self.announces() => {}
+/// Announces the leader to observers, and again before the server forgets it.
+async fn announce(engine: &Engine, hold: &Hold, who: &str) {
+    let lease = engine.config.watchdog_timeout;
+    let again = lease / 3;
+    let name = hold.name();
+    let mut failures = Failures::of_lock("announce the leader to observers", &name);
+    loop {
+        let said = engine.announce(hold, who, lease * 2).await;
+        match &said {
+            Ok(_) => failures.succeeds(),
+            Err(error) => failures.fails(error),
         }
-        let Self { leading, engine, term, stepped_down, who: _ } = self;
-        tracing::info!(name = &*term.hold.name(), token = %term.token(), "stopped leading");
-        drop(leading);
-        // From here on only the guard keeps the client alive: the last handle may be gone.
-        drop(engine);
-        // The work of a leader that could not renew its lease needs the margin to stop, even if Redis is back by now.
-        tokio::select! {
-            () = stepped_down.cancelled() => {}
-            _ = guard.ended() => {}
-            () = sleep(term.margin) => {}
-        }
-        let _ = told.send(guard.unlock().await); // fails if the leadership was dropped
-    }
-
-    /// Announces the leader to observers, and again before the server forgets it.
-    async fn announces(&self) {
-        let lease = self.engine.config.watchdog_timeout;
-        let again = lease / 3;
-        let name = self.term.hold.name();
-        let mut failures = Failures::of_lock("announce the leader to observers", &name);
-        loop {
-            let said = self.engine.announce(&self.term.hold, &self.who, lease * 2).await;
-            match &said {
-                Ok(_) => failures.succeeds(),
-                Err(error) => failures.fails(error),
-            }
-            let is_transient = said.is_err_and(|error| error.is_transient());
-            sleep(if is_transient { AGAIN.min(again) } else { again }).await;
-        }
+        let is_transient = said.is_err_and(|error| error.is_transient());
+        sleep(if is_transient { AGAIN.min(again) } else { again }).await;
     }
 }
