@@ -183,7 +183,8 @@ impl Cluster {
         let clock = ServerClock::with(Arc::clone(&self.beyond));
         let (changes, lost) = (Arc::clone(&self.changes), Arc::clone(&self.stale));
         let on_change = Arc::clone(&self.on_change);
-        let duty = CommandDuty::new(self.layout, clock, self.expected(), changes, lost, on_change);
+        let expected = self.expected();
+        let duty = CommandDuty::new(self.layout, clock, expected, changes, lost, on_change, None);
         let destination = Destination::Fixed(Arc::new(self.addresses.of(node)));
         let at = (Some(node.clone()), destination);
         let (shard, task) = Shard::new(at, duty, &self.generations, self.quorum);

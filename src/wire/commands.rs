@@ -38,9 +38,9 @@ impl Commands {
         let (changes, seen) = watch::channel(());
         let (expected, lost) = (destination.expected(), Arc::<Notify>::default());
         let clock = ServerClock::default();
+        let (changes, session) = (Arc::new(changes), common.session.clone());
         let duty =
-            CommandDuty::new(common.layout, clock, expected, Arc::new(changes), lost, on_change)
-                .in_session(common.session.clone());
+            CommandDuty::new(common.layout, clock, expected, changes, lost, on_change, session);
         let generations = Generations::default();
         let (shard, task) = Shard::new((None, destination), duty, &generations, Quorum::of(config));
         let servers = Servers::One(Arc::new(shard));

@@ -167,6 +167,7 @@ impl Facts {
 }
 
 /// The duty of a link for scripts.
+#[derive(Clone)]
 pub(crate) struct CommandDuty {
     pub(crate) layout: Layout,
     reign: Arc<Reign>,
@@ -177,7 +178,8 @@ pub(crate) struct CommandDuty {
     pub(crate) lost: Arc<Notify>,
     facts: Arc<Facts>,
     tracking: Arc<Tracking>,
-    warned_of_eviction: AtomicBool,
+    /// The links to one server warn of it once.
+    warned_of_eviction: Arc<AtomicBool>,
     /// For the link for scripts that replicas have to acknowledge: which ones.
     acks: Option<Replicas>,
     session: Option<Arc<Session>>,
@@ -191,6 +193,7 @@ impl CommandDuty {
         changes: Arc<watch::Sender<()>>,
         lost: Arc<Notify>,
         on_change: OnChange,
+        session: Option<Arc<Session>>,
     ) -> Self {
         Self {
             layout,
@@ -200,32 +203,19 @@ impl CommandDuty {
             lost,
             facts: Arc::default(),
             tracking: Arc::new(Tracking::new(on_change)),
-            warned_of_eviction: AtomicBool::new(false),
+            warned_of_eviction: Arc::default(),
             acks: None,
-            session: None,
+            session,
         }
-    }
-
-    /// The client has this session.
-    pub(crate) fn in_session(self, session: Option<Arc<Session>>) -> Self {
-        Self { session, ..self }
     }
 
     /// The duty of a second link to the same server. It learns the primary separately: for a moment the two links may
     /// lead to two servers.
     fn for_acks(&self, quorum: Quorum) -> Self {
         Self {
-            layout: self.layout,
             reign: Arc::new(Reign::new(self.reign.clock.beside())),
-            expected: self.expected.clone(),
-            changes: Arc::clone(&self.changes),
-            lost: Arc::clone(&self.lost),
-            facts: Arc::clone(&self.facts),
-            tracking: Arc::clone(&self.tracking),
-            warned_of_eviction: AtomicBool::new(true),
             acks: Some(quorum.replicas),
-            // A client whose grants replicas acknowledge has none.
-            session: None,
+            ..self.clone()
         }
     }
 }
