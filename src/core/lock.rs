@@ -11,7 +11,6 @@ use std::task::Waker;
 use tokio::time::Instant;
 
 use crate::compact_instant::CompactInstant;
-use crate::core::behind::Behind;
 use crate::core::contest::Contest;
 use crate::core::queue::{Queue, Ticket};
 use crate::core::side_by_side::SideBySide;
@@ -39,6 +38,37 @@ pub(crate) trait Parts {
 
     /// Until when Redis may still have what was granted to a ghost.
     fn lasts_until(ghost: &Self::Ghost) -> Instant;
+}
+
+/// What a caller of a fair lock knows of the caller of the same client that stands right behind it in the server's line. Only in a
+/// fair lock does each caller stand in the line, and the server says so to a caller that has lined up right behind another one of its
+/// client. No newcomer comes between the two, since each of them goes to the end. So the holder may hand the lock on to that caller, and
+/// the order stays exact. Only a caller of another client that had a place between them before, and lost it, may get it back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// Nobody is known.
+    #[default]
+    Nobody,
+    /// The entry of that caller, by its id.
+    Caller(TenureId),
+    /// This caller goes on under another owner field, perhaps at another place. Its former owner field may still stand in the
+    /// line, or a late request may put it at the end of the line. So the caller that counted as right behind may stand behind
+    /// the former owner field alone. Callers of other clients may stand between the two places, and a hand-over would
+    /// overtake them.
+    Moved,
+}
+
+impl Behind {
+    pub(crate) fn get(self) -> Option<TenureId> {
+        if let Self::Caller(id) = self { Some(id) } else { None }
+    }
+
+    /// This caller has lined up right behind.
+    pub(crate) fn set(&mut self, id: TenureId) {
+        if *self == Self::Nobody {
+            *self = Self::Caller(id);
+        }
+    }
 }
 
 /// The alarm for a contender that sleeps: for when, and its number. `None`: it has rung, or was never set.
@@ -397,6 +427,18 @@ mod tests {
         assert_eq!(forgotten, MOST_HELD_BACK - 1);
         let kept: Vec<_> = lock.take_held_back().into_iter().map(|(id, _)| id).collect();
         assert_eq!(kept, [0, MOST_HELD_BACK as u64]);
+    }
+
+    #[test]
+    fn the_first_caller_that_lines_up_behind_is_known_until_the_one_ahead_moves() {
+        let mut behind = Behind::default();
+        assert_eq!(behind.get(), None);
+        behind.set(TenureId(0));
+        behind.set(TenureId(7));
+        assert_eq!(behind, Behind::Caller(TenureId(0)));
+        behind = Behind::Moved;
+        behind.set(TenureId(7));
+        assert_eq!((behind.get(), behind), (None, Behind::Moved));
     }
 
     const CALLERS: usize = 3;

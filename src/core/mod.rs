@@ -4,18 +4,16 @@
 //!
 //! | value | what it decides |
 //! |---|---|
-//! | [`lock`] | all that a client knows of one lock, and what a change of it leaves to be done |
+//! | [`lock`] | all that a client knows of one lock, which caller of a fair lock gets it from the one before, and what a change leaves to be done |
 //! | [`queue`] | which caller of a client comes next, and which of them do not come |
 //! | [`contest`] | whether the contender is polled when it is woken |
 //! | [`waiting`] | what a contender does next, and for how long it parks; its model is searched exhaustively |
 //! | [`side_by_side`] | which readers and permits of a client share a tenure |
-//! | [`behind`] | which caller of a fair lock gets it from the one before |
 //! | [`budget`] | how often and for how long a client may hand a lock on |
 //! | [`lifetime`] | until when a client believes in a tenure |
 //! | [`rhythm`] | when the watchdog renews, so that renewals share requests |
 //! | [`wheel`] | which tenures are due |
 
-pub(crate) mod behind;
 pub(crate) mod budget;
 pub(crate) mod contest;
 pub(crate) mod lifetime;

@@ -12,7 +12,6 @@ mod acquire_all;
 mod ask;
 mod attempt;
 mod contend;
-mod contender;
 mod known;
 mod lined_up_for_condition;
 mod options;
@@ -38,7 +37,7 @@ use crate::owner::OwnerId;
 use crate::wire::Acquired;
 
 pub(crate) use acquire_all::acquire_all;
-pub(crate) use contender::Contender;
+pub(crate) use contend::Contender;
 pub(crate) use lined_up_for_condition::LinedUp;
 pub(crate) use options::{AcquireOptions, Keepers, Past, Patience};
 

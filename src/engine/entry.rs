@@ -21,7 +21,6 @@
 
 mod alarms;
 mod contest;
-mod gate;
 mod hold;
 mod holds;
 mod lookout;
@@ -35,7 +34,8 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, MutexGuard};
 use std::task::{Wake, Waker};
 
-use tokio::time::Instant;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
 
 use crate::compact_instant::CompactInstant;
 use crate::core::lock::{self, Lock, Parts};
@@ -44,8 +44,9 @@ use crate::core::side_by_side::SideBySide;
 use crate::core::waiting::{Event, Rules, Turns};
 use crate::engine::ghost::Ghost;
 use crate::engine::keep::{Ears, may_keep};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::keys::{Keys, TenureId};
+use crate::meters;
 use crate::mutex::Mutex;
 use crate::wire::{Manner, Subscription};
 
@@ -58,7 +59,6 @@ pub(crate) use tenure::{OwnerHolds, Tenure, Timetable};
 pub(crate) use visit::{InQueue, Visit};
 
 use contest::Work;
-use gate::Gate;
 use permit::Seat;
 use table::EntryKey;
 
@@ -501,6 +501,50 @@ impl Wake for Entry {
     }
 }
 
+/// The gate at which the contender parks until it is notified.
+pub(crate) struct Gate {
+    permits: Semaphore,
+}
+
+impl Gate {
+    fn new() -> Self {
+        Self { permits: Semaphore::new(0) }
+    }
+
+    /// Lets the contender through, or the next one if there is none now. Two tasks that open the gate at once may store
+    /// two openings. Then the contender asks once more than necessary.
+    pub(crate) fn open(&self) {
+        if self.permits.available_permits() == 0 {
+            self.permits.add_permits(1);
+        }
+    }
+
+    /// Parks until the gate is opened or the time is over.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    ///
+    /// # Cancel safety
+    /// An opening that a dropped future has not seen stays stored for the next contender.
+    async fn pass(&self, until: Instant) -> Result<()> {
+        match timeout_at(until, self.permits.acquire()).await {
+            Ok(Ok(permit)) => permit.forget(),
+            Ok(Err(_)) => return Err(Error::Closed),
+            Err(_) => meters::woken("ttl", || 1),
+        }
+        Ok(())
+    }
+
+    #[cfg(test)]
+    fn was_opened(&self) -> bool {
+        self.permits.try_acquire().map(tokio::sync::SemaphorePermit::forget).is_ok()
+    }
+
+    fn close(&self) {
+        self.permits.close();
+    }
+}
+
 /// The contender sleeps as long as this lives.
 struct Asleep<'a>(&'a Entry);
 
@@ -514,5 +558,27 @@ impl<'a> Asleep<'a> {
 impl Drop for Asleep<'_> {
     fn drop(&mut self) {
         self.0.state().contest.sleeps_until(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn far() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gate_banks_one_opening() {
+        let (gate, start) = (Gate::new(), Instant::now());
+        gate.open();
+        gate.open();
+        gate.pass(far()).await.unwrap();
+        assert_eq!(Instant::now(), start);
+        gate.pass(far()).await.unwrap();
+        assert!(Instant::now() > start);
     }
 }

@@ -109,7 +109,7 @@ pub(crate) struct Beginning {
     pub(crate) holder: Holder,
     /// When the watchdog renews it, if it is watched.
     pub(crate) renew_at: Instant,
-    /// The session with which it ends: see `tenure/session.rs`.
+    /// The session with which it ends: see `tenure/renewal.rs`.
     pub(crate) session: Option<Arc<Session>>,
 }
 

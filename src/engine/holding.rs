@@ -4,7 +4,6 @@
 //! next one corrects that.
 
 mod condition;
-mod mark_calls;
 mod unlock;
 
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //! | `entry/tenure/` | one grant by Redis: its holders, its lease, its end, and when it needs attention |
 //! | `holding/` | a holder, from its hold to the unlock: it nests, extends, waits for a condition |
 //! | `releaser/` | the task that gives back in the background |
-//! | files | what all share: `shared.rs`; what nobody needs any more: `look_after.rs`; the begin and end of a client: `connect.rs`, `close.rs`; messages: `listener.rs`; the task that renews: `watchdog.rs`; the one that looks for callers that are not polled: `unpolled.rs`; latches and conditions: `orders.rs`; whether an idle lock may be kept: `keep.rs`; words that folders share: `grant.rs`, `ghost.rs`, `debts.rs`, `owned.rs` |
+//! | files | what all share: `shared.rs`; what nobody needs any more: `look_after.rs`; the begin and end of a client: `connect.rs`, `close.rs`; messages: `listener.rs`; the task that renews: `watchdog.rs`; the one that looks for callers that are not polled: `unpolled.rs`; latches, conditions and marks: `orders.rs`; whether an idle lock may be kept: `keep.rs`; words that folders share: `grant.rs`, `ghost.rs`, `debts.rs`, `owned.rs` |
 //!
 //! | what happens | where |
 //! |---|---|
@@ -18,13 +18,13 @@
 //! | a message is lost | `Waiting::next` in `core/waiting.rs` limits each park: `max_park`, `DEAF`, `ENDLESS`. In `entry/table.rs`, one far contender asks for all |
 //! | the lock is passed on within the client | `entry/tenure/hand_over.rs`, within the budget of `core/budget.rs`; side by side: `core/side_by_side.rs` |
 //! | an idle lock is kept for the next caller | `keep.rs` says whether it may be; `left_with_permit` in `entry/tenure/hand_over.rs` decides when the holder leaves; `releaser/outbox.rs` gives it back when another client wants it |
-//! | a lock is renewed, or lost | `watchdog.rs` renews many locks in one request, as `entry/tenure/renewal.rs` says; when: `core/rhythm.rs`, `entry/tenure/timetable.rs`, `core/wheel.rs`; `entry/tenure/loss.rs` ends it and tells the guards |
+//! | a lock is renewed, or lost | `watchdog.rs` renews many locks in one request, as `entry/tenure/renewal.rs` says; when: `core/rhythm.rs`, `entry/tenure/timetable.rs`, `core/wheel.rs`; `entry/tenure/ending.rs` ends it and tells the guards |
 //! | readers of one client join a read | who joins: `caller/pick_up.rs`; which read: `core/side_by_side.rs`; `Tenure::join` in `entry/tenure/hand_over.rs` |
 //! | a waiting writer stops readers from joining | rule 4 of `core/side_by_side.rs`; `Tenure::join`. The server's half is `readers_first()` in `lua/line/line.lua` |
 //! | a holder nests, extends | `holding.rs`; the hold count: `entry/tenure/count_job.rs` |
 //! | a holder unlocks, a guard is dropped | `holding/unlock.rs` |
 //! | the log says that a server fails | `outages.rs`: the watchdog and `caller/ask.rs` report to it |
-//! | a leader or an interval is marked | `holding/mark_calls.rs` |
+//! | a leader or an interval is marked | `orders.rs` |
 //! | a holder waits for a condition | `holding/condition.rs` |
 //! | a caller is dropped | its request goes on without it, and `Job::for_orphan` in `releaser/job.rs` releases what that is granted; `look_after.rs` gives back what nobody waits for any more |
 //! | several locks are taken in one step | `caller/acquire_all.rs` |

@@ -4,7 +4,7 @@
 //!
 //! 1. Only an answer from Redis moves a deadline, and only to a later time. Without an answer, the deadline passes.
 //! 2. The watchdog believes the answer "gone" at once, even if the deadline is far away.
-//! 3. A tenure that has ended is not renewed again. `tenure/loss.rs` and `tenure/ending.rs` decide whether it has ended, not this task.
+//! 3. A tenure that has ended is not renewed again. `tenure/ending.rs` decides whether it has ended, not this task.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,6 +5,7 @@
 //! 2. A contender that gets no message asks again, since each park has a time limit. It believes a grant by message only
 //!    if the message repeats a secret that this client made.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -13,12 +14,12 @@ use crate::core::waiting::{Event, Next, PushedGrant};
 use crate::engine::caller::Caller;
 use crate::engine::caller::ask::Short;
 use crate::engine::caller::attempt::Attempt;
-use crate::engine::caller::contender::Contender;
 use crate::engine::caller::pick_up::{Coming, Offer};
-use crate::engine::entry::{Entry, EntryPermit, Hold};
+use crate::engine::entry::{Entry, EntryPermit, Hold, Visit};
 use crate::engine::grant::{Grant, Lease};
 use crate::engine::shared::{Counted, Engine};
 use crate::error::Result;
+use crate::keys::Keys;
 use crate::wire::{Acquired, Subscription};
 
 /// How long a client that has offered its lock pauses, in a kind without a line.
@@ -168,6 +169,55 @@ impl Caller {
         let rules = contender.entry().rules_of_line(self.rules());
         let lease = self.engine.lease(self.options.wish.lease);
         self.begin(contender.granted(), Grant::by_message(grant, rules, lease, debt))
+    }
+}
+
+/// The caller of this client that contends. If it is dropped before it was granted the lock, it passes on the permit,
+/// and the place in line with it. If no other caller of this client waits, it gives up the place.
+pub(crate) struct Contender {
+    engine: Arc<Engine>,
+    /// `None` once it is granted, or while it looks for a tenure that was left for it.
+    permit: Option<EntryPermit>,
+}
+
+impl Contender {
+    pub(super) fn new(engine: &Arc<Engine>, permit: EntryPermit) -> Self {
+        Self { engine: Arc::clone(engine), permit: Some(permit) }
+    }
+
+    /// Contends at once, or not at all if another caller of this client came first. A tenure that was left for others
+    /// still holds the lock in Redis, so for this caller the lock is held.
+    pub(crate) async fn at_once(engine: &Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
+        let permit = engine.permit_now(&engine.visit(keys, 1, false)?).await?;
+        Ok(permit.map(|permit| Self::new(engine, permit)))
+    }
+
+    pub(crate) fn entry(&self) -> Arc<Entry> {
+        Arc::clone(&self.visit().entry)
+    }
+
+    fn permit(&self) -> &EntryPermit {
+        self.permit.as_ref().expect("it has not been granted yet")
+    }
+
+    fn visit(&self) -> &Visit {
+        self.permit().visit()
+    }
+
+    /// The server has granted it the lock, and taken it out of the line. The entry knows its owner field until the
+    /// tenure has begun.
+    pub(crate) fn granted(mut self) -> EntryPermit {
+        let permit = self.permit.take().expect("it is granted once");
+        self.engine.give_back_former(permit.entry().has_it());
+        permit
+    }
+}
+
+impl Drop for Contender {
+    fn drop(&mut self) {
+        let Some(permit) = self.permit.take() else { return };
+        let left = permit.give_up(|| self.engine.next_tenure());
+        left.iter().for_each(|visit| self.engine.look_after(visit));
     }
 }
 

@@ -200,7 +200,7 @@ impl Table {
         found
     }
 
-    /// The caller of this entry has lined up right behind the caller with this owner field. See `behind.rs`.
+    /// The caller of this entry has lined up right behind the caller with this owner field. See [`Behind`](crate::core::lock::Behind).
     pub(crate) fn stands_behind(&self, entry: &Entry, ahead: TenureId) {
         let Some(id) = entry.own_id() else { return };
         let Some(siblings) = self.others.get(entry.channel()) else { return };

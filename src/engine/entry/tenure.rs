@@ -6,17 +6,15 @@
 //! 3. A reader may join a read of its client: then both are holds of one tenure. Each reader leaves separately, and the last
 //!    one releases the tenure.
 //!
-//! `tenure/hand_over.rs`: from holder to holder, and readers that join. `tenure/ending.rs`: what is left to be done.
-//! `tenure/renewal.rs`: what the watchdog does. `tenure/loss.rs`: how it is lost. `tenure/count_job.rs`: whether
-//! a background job has to write the hold count. `tenure/session.rs`: whether it is suspended.
+//! `tenure/hand_over.rs`: from holder to holder, and readers that join. `tenure/renewal.rs`: what the watchdog does, and
+//! whether the tenure is suspended. `tenure/ending.rs`: how it ends, and what is left to be done. `tenure/count_job.rs`:
+//! whether a background job has to write the hold count.
 
 mod count_job;
 mod ending;
 mod hand_over;
-mod loss;
 mod owner_holds;
 mod renewal;
-mod session;
 mod timetable;
 
 use std::collections::BTreeSet;
@@ -86,7 +84,7 @@ struct State {
     /// When the current holder began; if idle, when the last holder left.
     since: CompactInstant,
     lifetime: Lifetime,
-    /// The session with which it ends: see `session.rs`.
+    /// The session with which it ends: see `wire/session.rs`.
     session: Option<Arc<Session>>,
     /// A message of another client may concern this tenure: from this time on, the watchdog has to check it.
     doubted: Option<CompactInstant>,

@@ -1,4 +1,4 @@
-//! A client that hands a fair lock on to its caller right behind in the line: what `behind.rs`, `unlock.rs` and
+//! A client that hands a fair lock on to its caller right behind in the line: what `core/lock.rs`, `unlock.rs` and
 //! `caller/contend.rs` do. Each caller has an entry of its own.
 
 use crate::core::waiting::model_check::behind::Behind;

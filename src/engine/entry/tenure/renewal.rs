@@ -1,4 +1,7 @@
 //! What the watchdog does for a tenure, and when. `lifetime.rs` says how long a tenure lasts.
+//!
+//! A tenure that ends with its client's session (`Config::session`) is *suspended* as long as the client does not hear itself. Nobody may
+//! believe in it then, but it is not lost: the next beat or the next renewal says more. `wire/session.rs` says which beats count, and why.
 
 use std::time::Duration;
 
@@ -6,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::compact_instant::CompactInstant;
 use crate::core::budget::Idle;
+use crate::core::lifetime::deadline;
 use crate::core::wheel::TimerSlot;
 use crate::engine::entry::tenure::{Ending, State, Tenure};
 use crate::engine::grant::Lease;
@@ -155,6 +159,13 @@ impl Tenure {
         self.state().lifetime.counts_from(sent);
     }
 
+    /// Whether its client has connected anew since the last request by which it counts: it has to be renewed.
+    pub(crate) fn is_of_former_connection(&self) -> bool {
+        let state = self.state();
+        let confirmed = state.lifetime.confirmed();
+        state.session.as_ref().is_some_and(|session| session.has_begun_since(confirmed))
+    }
+
     /// What the watchdog has to do when the wheel reaches this tenure.
     pub(crate) fn due(&self, now: Instant, max_hold: Option<Duration>, idle: Idle) -> Due {
         let mut state = self.state_at(now.into());
@@ -210,6 +221,28 @@ impl State {
         let others = self.doubted.into_iter().chain(self.unwatched).map(CompactInstant::instant);
         let look = others.fold(renewal, Instant::min);
         if self.holds == 0 { look.min(self.idle_until(idle)) } else { look }
+    }
+
+    /// Until when the client believes in it: its lease may last longer.
+    pub(super) fn believed_until(&self) -> Instant {
+        self.believed_until_before(Duration::ZERO)
+    }
+
+    /// The same, so much earlier. Of a patience no more than a third: it may be shorter than the margin of a lease.
+    pub(super) fn believed_until_before(&self, margin: Duration) -> Instant {
+        let earlier = |end: Instant, margin| end.checked_sub(margin).unwrap_or(end);
+        let lease = earlier(self.lifetime.deadline(), margin);
+        let Some(session) = &self.session else { return lease };
+        let (confirmed, patience) = (self.lifetime.confirmed(), session.patience());
+        match session.proved(confirmed) {
+            Some(beat) => lease.min(earlier(deadline(beat, patience), margin.min(patience / 3))),
+            // It was granted, and no beat proves it yet.
+            None => lease.min(confirmed),
+        }
+    }
+
+    pub(super) fn is_suspended(&self, now: CompactInstant) -> bool {
+        self.session.is_some() && self.believed_until() <= now.instant()
     }
 
     /// Until when an idle tenure stays idle.
