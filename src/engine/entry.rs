@@ -315,13 +315,13 @@ impl Entry {
         listen: impl FnOnce() -> Vec<Subscription>,
         is_tried: impl FnOnce() -> bool,
     ) {
-        // A statement of its own: `listen` joins the channels when the entry is not locked.
-        let is_first = self.state().ears.is_none();
-        let mut first = is_first.then(|| Box::new(listen()));
-        let mut state = self.state();
-        if state.ears.is_none() {
-            state.ears = first.take();
+        // Nobody else makes them: only the caller with the permit asks for a plain lock. `listen` joins the channels when the
+        // entry is not locked.
+        if self.state().ears.is_none() {
+            let ears = Box::new(listen());
+            self.state().ears = Some(ears);
         }
+        let mut state = self.state();
         state.may_keep = state.ears.as_ref().is_some_and(|ears| may_keep(ears, is_tried));
     }
 
@@ -388,19 +388,6 @@ impl Entry {
     pub(crate) async fn park(&self, until: Instant) -> Result<()> {
         let _asleep = Asleep::until(self, until);
         self.gate.pass(until).await
-    }
-
-    /// Same as [`park`](Self::park), but also until `early` is ready. Returns whether it was.
-    pub(crate) async fn park_unless(
-        &self,
-        early: impl Future<Output = ()>,
-        until: Instant,
-    ) -> Result<bool> {
-        tokio::select! {
-            biased;
-            parked = self.park(until) => parked.map(|()| false),
-            () = early => Ok(true),
-        }
     }
 
     /// Checks whether a notified contender was polled. If it is silent and blocks another caller, returns its work, for

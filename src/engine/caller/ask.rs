@@ -242,10 +242,12 @@ impl Caller {
     /// wait: it may report a grant.
     async fn reconnects(&self, entry: &Entry, fault: &Fault, until: Instant) -> Result<()> {
         let waits = Arc::clone(&self.engine.cut_off);
-        if entry.park_unless(self.is_up(entry, fault), until).await? {
-            entry.park(until.min(Instant::now() + pause_of_one(&waits))).await?;
+        tokio::select! {
+            biased;
+            parked = entry.park(until) => return parked,
+            () = self.is_up(entry, fault) => {}
         }
-        Ok(())
+        entry.park(until.min(Instant::now() + pause_of_one(&waits))).await
     }
 
     /// Waits until the server of this lock is connected. If that takes long, the log says so.
