@@ -158,7 +158,7 @@ impl Engine {
         };
         let releaser = Releaser {
             jobs,
-            requests: self.job_requests.clone(),
+            job_requests: self.job_requests.clone(),
             commands: self.commands.clone(),
             debts: self.debts.clone(),
             patience: self.config.response(),

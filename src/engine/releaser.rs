@@ -1,5 +1,5 @@
-//! The releaser: the task that releases locks in the background. The unlock of a caller (`unlock.rs`) comes here if it gets no answer.
-//! Each release that shares a request with others is sent by this task, too.
+//! The releaser: the task that releases locks in the background. The unlock of a caller (`unlock.rs`) comes here if it cannot be sent
+//! from its caller's task, or gets no answer.
 //!
 //! 1. Code that may have been granted a lock by Redis and cannot keep it leaves a job here.
 //! 2. A job is repeated until the server answers it, or until Redis itself should have freed the lock. `job.rs` says how
@@ -33,10 +33,13 @@ pub(crate) use outbox::Outbox;
 
 use postponed::Postponed;
 
+/// The longest pause of a job while the client closes.
+const SOON: Duration = Duration::from_millis(100);
+
 /// The task that releases locks in the background.
 pub(crate) struct Releaser {
     pub(crate) jobs: mpsc::UnboundedReceiver<Job>,
-    pub(crate) requests: JobRequests,
+    pub(crate) job_requests: JobRequests,
     pub(crate) commands: Commands,
     pub(crate) debts: Debts,
     /// How long it may continue after the client was closed.
@@ -49,12 +52,12 @@ impl Releaser {
         let _stop = stop.drop_guard();
         let (patience, debts, commands) =
             (self.patience, self.debts.clone(), self.commands.clone());
-        let requests = self.requests.clone();
+        let job_requests = self.job_requests.clone();
         // The server may be unreachable. Then the locks expire with their leases.
         let out_of_time = async {
             closing.cancelled().await;
             sleep(patience).await;
-            // Count them here: the jobs that are left are dropped with `serve`.
+            // Count them here: the jobs that are left are dropped with `serve` and the requests.
             debts.len()
         };
         let served = async {
@@ -63,7 +66,7 @@ impl Releaser {
         };
         tokio::select! {
             () = served => {}
-            () = requests.run() => {}
+            () = job_requests.run() => {}
             // With none, only the end of the session is not confirmed.
             open = out_of_time => if open > 0 {
                 tracing::warn!(open, "the client is closed before redis confirmed every release: those locks expire with their leases");
@@ -72,38 +75,39 @@ impl Releaser {
     }
 
     async fn serve(self, closing: &CancellationToken) {
-        let Self { mut jobs, requests, commands, debts, .. } = self;
+        let Self { mut jobs, job_requests, commands, debts, .. } = self;
         let mut postponed = Postponed::default();
         let (settled, closed) = (debts.settled(), closing.cancelled());
         tokio::pin!(settled, closed);
         let mut changes = commands.changes();
-        let (mut hastens, mut is_closing) = (false, false);
+        let (mut came, mut hastens, mut is_closing) = (None, false, false);
         loop {
-            while let Ok(job) = jobs.try_recv() {
-                postponed.put(job, Instant::now());
+            while let Some(job) = came.take().or_else(|| jobs.try_recv().ok()) {
+                match job.due {
+                    None => job_requests.put(job),
+                    // It may have failed just before the client began to close, which does not wait for a long pause.
+                    Some(due) if is_closing => postponed.put(job, due.min(Instant::now() + SOON)),
+                    Some(due) => postponed.put(job, due),
+                }
             }
             // A job that found no connection sleeps for up to a second and a half. By then the next connection may have
             // come and gone, while others wait for a lock that nobody holds. So make such jobs ready with each new
-            // connection. Also do so when a slot has another primary: the client may be connected to that one already.
-            if changes.has_changed().unwrap_or(false) || hastens {
+            // connection. Also do so when a slot has another primary: the client may be connected to that one already. If nothing
+            // is postponed, a change stays unread: the next job that fails may have failed before it.
+            if hastens || !postponed.is_empty() && changes.has_changed().unwrap_or(false) {
                 changes.mark_unchanged();
-                postponed.take_hastened().for_each(|job| requests.put(job));
+                postponed.take_hastened().for_each(|job| job_requests.put(job));
             }
-            postponed.take_due(Instant::now()).for_each(|job| requests.put(job));
-            hastens = tokio::select! {
-                Some(job) = jobs.recv() => {
-                    postponed.put(job, Instant::now());
-                    false
-                }
-                () = sleep_until_if(postponed.next()) => false,
-                Ok(()) = changes.changed(), if postponed.next().is_some() => true,
+            postponed.take_due(Instant::now()).for_each(|job| job_requests.put(job));
+            hastens = false;
+            tokio::select! {
+                Some(job) = jobs.recv() => came = Some(job),
+                () = sleep_until_if(postponed.next()) => {}
+                Ok(()) = changes.changed(), if !postponed.is_empty() => hastens = true,
                 // Each job is asked for once more, and any answer settles it.
-                () = &mut closed, if !is_closing => {
-                    is_closing = true;
-                    true
-                }
+                () = &mut closed, if !is_closing => (is_closing, hastens) = (true, true),
                 () = &mut settled => return,
-            };
+            }
         }
     }
 }

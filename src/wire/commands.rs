@@ -66,8 +66,7 @@ impl Commands {
         }
     }
 
-    /// Whether acquires do not gather, and the releaser sends each job alone. In a cluster, the next lock may be at
-    /// another server. With acknowledgements, acquires share a pipe in any case (`acks.rs`), and releases take two
+    /// Whether acquires do not gather, and each release goes alone. In a cluster, the next lock may be at another server. With acknowledgements, acquires share a pipe in any case (`acks.rs`), and releases take two
     /// different links.
     pub(crate) fn is_scattered(&self) -> bool {
         match &self.servers {

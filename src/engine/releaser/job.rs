@@ -118,7 +118,9 @@ impl Job {
 
     /// It counts among these from now on.
     pub(super) fn counts_among(&mut self, jobs: &TaskTracker) {
-        self.counted = self.debt.as_ref().map(|_| jobs.token());
+        if self.counted.is_none() {
+            self.counted = self.debt.as_ref().map(|_| jobs.token());
+        }
     }
 
     /// Releases a tenure that has ended, and then its permit or its seat.
@@ -201,12 +203,11 @@ impl Job {
     pub(super) fn came_to(
         mut self,
         attempted: Attempted,
-        is_closing: bool,
         now: Instant,
+        is_closing: impl FnOnce() -> bool,
     ) -> Option<Self> {
         let Attempted { outcome, sent_on } = attempted;
-        let is_enough = is_closing && outcome.is_ok();
-        if is_enough || self.is_settled_by(&outcome, sent_on, now) {
+        if self.is_settled_by(&outcome, sent_on, now) || outcome.is_ok() && is_closing() {
             self.settle(outcome, now);
             return None;
         }
@@ -270,11 +271,6 @@ impl Job {
         self.under_way.get_or_insert_with(|| releases.begin(&self.keys));
     }
 
-    /// Whether it is a release, in one call.
-    pub(super) fn is_release(&self) -> bool {
-        !matches!(self.what, What::Count(_))
-    }
-
     /// The lock, in the form that the release script expects.
     pub(crate) fn request(&self) -> Release {
         let is_taken = matches!(self.what, What::Taken);
@@ -290,7 +286,9 @@ impl Job {
             What::Ghost { sent_on } => sent_on == generation || *found && !self.keys.asks_again(),
             What::Release | What::Taken | What::Count(_) => true,
         });
-        answered || now >= self.until
+        // Its caller learns more from a second attempt, even after the lease: that one says whether the lock was still there.
+        let is_tried_again = matches!(self.told, Some(Told::First(_)));
+        answered || now >= self.until && !is_tried_again
     }
 
     fn settle(mut self, outcome: Outcome, now: Instant) {
@@ -320,7 +318,7 @@ impl Job {
         }
         self.stay = None;
         match (&self.under_way, outcome) {
-            (Some(release), Err(Fault::NotSent(_) | Fault::Unanswered(_))) => release.failed(),
+            (Some(release), Err(fault)) if fault.is_passing() => release.failed(),
             _ => self.under_way = None,
         }
         if matches!(outcome, Err(Fault::Unfinished { .. })) {
@@ -365,7 +363,7 @@ pub(crate) mod tests {
 
     /// An attempt on the first connection. Returns the job if it has to be tried again.
     pub(crate) fn attempt(job: Job, outcome: Outcome, now: Instant) -> Option<Job> {
-        job.came_to(Attempted { outcome, sent_on: 1 }, false, now)
+        job.came_to(Attempted { outcome, sent_on: 1 }, now, || false)
     }
 
     fn release() -> Job {
@@ -504,11 +502,11 @@ pub(crate) mod tests {
         for (is_closing, is_settled) in [(false, false), (true, true)] {
             let job = Job::ghost(Ghost::new(&acquire, 2));
             let attempted = Attempted { outcome: Ok(false), sent_on: 1 };
-            assert_eq!(job.came_to(attempted, is_closing, now).is_none(), is_settled);
+            assert_eq!(job.came_to(attempted, now, || is_closing).is_none(), is_settled);
         }
         let job = Job::ghost(Ghost::new(&acquire, 2));
         let attempted = Attempted { outcome: Err(unsent()), sent_on: 1 };
-        assert!(job.came_to(attempted, true, now).is_some(), "it is no answer");
+        assert!(job.came_to(attempted, now, || true).is_some(), "it is no answer");
     }
 
     #[tokio::test]
@@ -517,5 +515,32 @@ pub(crate) mod tests {
         assert_eq!(debts.len(), 1);
         assert!(attempt(job, Ok(false), Instant::now()).is_none());
         assert_eq!(debts.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_unlock_that_fails_after_its_lease_is_tried_once_more() {
+        let now = Instant::now() + Duration::from_secs(60);
+        let (job, mut told) = unlock(&unanswered(), now);
+        assert!(attempt(job, Err(unanswered()), now).is_none(), "nobody has the lock any more");
+        assert!(told.try_recv().unwrap().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_release_that_is_repeated_counts_as_failed_unless_the_server_refuses_it_for_good() {
+        let releases = ReleasesUnderWay::default();
+        for (fault, has_failed) in [
+            (unanswered(), true),
+            (Fault::from_text("READONLY You can't write against a read only replica."), true),
+            (Fault::from_text("CLUSTERDOWN The cluster is down"), true),
+            (Fault::from_text("NOPERM this user has no permissions"), false),
+        ] {
+            let mut job = release();
+            job.begins(&releases);
+            let keys = Arc::clone(&job.keys);
+            let job = attempt(job, Err(fault.clone()), Instant::now());
+            assert_eq!(releases.has_failed(&keys), has_failed, "{fault:?}");
+            drop(job);
+            assert!(!releases.has_failed(&keys));
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The jobs of the releaser, by the time of their next try. It is plain state, with no clock.
+//! The jobs that were tried in vain, by the time of their next try. It is plain state, with no clock.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,13 @@ pub(super) struct Postponed {
 }
 
 impl Postponed {
-    /// Puts a job here until its next try. One that was not tried yet is due now.
-    pub(super) fn put(&mut self, job: Job, now: Instant) {
+    pub(super) fn put(&mut self, job: Job, until: Instant) {
         self.seen += 1;
-        self.jobs.insert((job.due.unwrap_or(now), self.seen), job);
+        self.jobs.insert((until, self.seen), job);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
     }
 
     /// When the next one is due.
@@ -42,6 +45,8 @@ impl Postponed {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::engine::debts::Debts;
     use crate::engine::entry::tenure::tests::begun;
@@ -56,12 +61,13 @@ mod tests {
     #[tokio::test]
     async fn jobs_come_at_their_time_and_in_their_order() {
         let (mut postponed, now) = (Postponed::default(), Instant::now());
-        let failed = attempt(job(), Err(unsent()), now).unwrap();
-        let due = failed.due.unwrap();
-        let (first, second) = (job(), job());
-        let ids = [first.id, second.id, failed.id];
-        [failed, first, second].into_iter().for_each(|job| postponed.put(job, now));
-        assert_eq!(postponed.next(), Some(now), "those that were not tried are due");
+        let due = now + Duration::from_millis(20);
+        let (first, second, later) = (job(), job(), job());
+        let ids = [first.id, second.id, later.id];
+        for (job, until) in [(later, due), (first, now), (second, now)] {
+            postponed.put(job, until);
+        }
+        assert_eq!(postponed.next(), Some(now));
         let taken: Vec<_> = postponed.take_due(now).map(|job| job.id).collect();
         assert_eq!(taken, ids[..2]);
         assert_eq!(postponed.next(), Some(due));
@@ -77,7 +83,9 @@ mod tests {
         let (failed, redirected) = (job(), job());
         let ids = (failed.id, redirected.id);
         for (job, fault) in [(failed, unsent()), (redirected, down)] {
-            postponed.put(attempt(job, Err(fault), now).unwrap(), now);
+            let job = attempt(job, Err(fault), now).unwrap();
+            let due = job.due.unwrap();
+            postponed.put(job, due);
         }
         assert_eq!(postponed.take_hastened().map(|job| job.id).collect::<Vec<_>>(), [ids.0]);
         assert!(

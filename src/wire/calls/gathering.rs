@@ -2,12 +2,12 @@
 //! many acquires share a batch, `engine/releaser/job_requests.rs` how many releases; `engine/caller/attempt.rs` says which acquires go
 //! alone. Renewals share requests in `engine/watchdog.rs`.
 //!
-//! 1. If nothing is gathered, a caller sends its request at once, on its own task. The task that reads the connection
+//! 1. If nothing is gathered, whoever asks sends the request at once, on its own task. The task that reads the connection
 //!    passes the answer on.
 //! 2. At most `STRAIGHT` requests that callers have sent themselves are in flight. Further requests gather. The task of the
 //!    gathering sends them in their order of arrival, as `company.rs` says. It never has more than `WINDOW` batches in flight.
 //! 3. A request belongs to the gathering, never to its caller. A dropped caller strands no other, and a grant to it is
-//!    reported as an orphan ([`Batch::orphan`]). A release is one from the beginning: it goes on without its caller.
+//!    reported as an orphan ([`Batch::orphan`]). A release has no caller: all of its answers go that way.
 //! 4. A gathering limits its requests in flight. Otherwise the last of ten thousand answers would come after its caller's
 //!    response timeout. The caller would ask again, and the server would only ever answer too late.
 
@@ -34,7 +34,7 @@ pub(crate) trait Batch: Send + Sync + 'static {
     /// The most questions in one request. More than a few dozen would gain little, and make the first wait for the
     /// last.
     const MOST: usize;
-    /// With this many requests of callers in flight, later callers do not send their own requests themselves.
+    /// With this many requests in flight that were sent at once, later ones gather.
     const STRAIGHT: usize;
     /// The most requests in flight that the task of the gathering has sent.
     const WINDOW: usize;
@@ -61,6 +61,9 @@ pub(crate) struct Answered<F: Batch> {
     pub(crate) question: F::Question,
     pub(crate) answer: F::Answer,
 }
+
+/// Who waits for the answer to a question; `None`: nobody ever did.
+type Caller<F> = Option<oneshot::Sender<Answered<F>>>;
 
 /// The requests of one kind.
 pub(crate) struct Gathering<F: Batch> {
@@ -89,17 +92,8 @@ impl<F: Batch> State<F> {
 
 struct Pending<F: Batch> {
     question: F::Question,
-    /// Its caller; `None`: it has none.
-    told: Told<F>,
+    caller: Caller<F>,
 }
-
-impl<F: Batch> Pending<F> {
-    fn has_left(&self) -> bool {
-        self.told.as_ref().is_some_and(oneshot::Sender::is_closed)
-    }
-}
-
-type Told<F> = Option<oneshot::Sender<Answered<F>>>;
 
 impl<F: Batch> Gathering<F> {
     pub(crate) fn new(batch: F) -> Self {
@@ -125,13 +119,13 @@ impl<F: Batch> Gathering<F> {
     ) -> impl Future<Output = Result<Answered<F>, Fault>> + Send + use<'_, F> {
         let (told, answered) = oneshot::channel();
         let mut ticket = Ticket { batch: &self.batch, answered };
-        self.enter(Pending { question, told: Some(told) });
+        self.enter(Pending { question, caller: Some(told) });
         async move { (&mut ticket.answered).await.map_err(|_| Fault::Closed) }
     }
 
     /// Sends a question without a caller, alone or with others. It is an orphan when it is answered.
     pub(crate) fn put(self: &Arc<Self>, question: F::Question) {
-        self.enter(Pending { question, told: None });
+        self.enter(Pending { question, caller: None });
     }
 
     fn enter(self: &Arc<Self>, pending: Pending<F>) {
@@ -154,13 +148,13 @@ impl<F: Batch> Gathering<F> {
         goes
     }
 
-    fn send_alone(self: &Arc<Self>, Pending { question, told }: Pending<F>) {
+    fn send_alone(self: &Arc<Self>, Pending { question, caller }: Pending<F>) {
         let gathering = Arc::clone(self);
         self.batch.send_alone(question, move |question, answer| {
             gathering.landed(1, |state| state.alone -= 1);
             match answer {
-                Some(answer) => tell(&gathering.batch, told, Answered { question, answer }),
-                None => gathering.queue(Pending { question, told }),
+                Some(answer) => tell(&gathering.batch, caller, Answered { question, answer }),
+                None => gathering.queue(Pending { question, caller }),
             }
         });
     }
@@ -168,7 +162,11 @@ impl<F: Batch> Gathering<F> {
     fn queue(&self, pending: Pending<F>) {
         let mut state = self.state.lock();
         if state.closed {
-            // The sender is gone, and the question goes with it: there will be no answer.
+            drop(state);
+            // The sender is gone, and there will be no answer. A caller learns that when its question is dropped.
+            if pending.caller.is_none() {
+                self.batch.orphan(pending.question, None);
+            }
             return;
         }
         let is_first = state.waiting.is_empty();
@@ -287,12 +285,11 @@ impl<F: Batch> Drop for OnItsWay<'_, F> {
     }
 }
 
-/// Tells a caller the answer, if the caller is still there. If a waker panics, its caller has the answer, and other callers
-/// get theirs.
-fn tell<F: Batch>(batch: &F, told: Told<F>, answered: Answered<F>) {
+/// Tells a caller the answer, if the caller is still there. If the waker of one caller panics, others still get their answers.
+fn tell<F: Batch>(batch: &F, caller: Caller<F>, answered: Answered<F>) {
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        let sent = match told {
-            Some(told) => told.send(answered),
+        let sent = match caller {
+            Some(caller) => caller.send(answered),
             None => Err(answered),
         };
         if let Err(Answered { question, answer }) = sent {
@@ -303,18 +300,19 @@ fn tell<F: Batch>(batch: &F, told: Told<F>, answered: Answered<F>) {
 
 async fn carry<F: Batch>(batch: &F, waiting_for: Vec<Pending<F>>, air: OnItsWay<'_, F>) {
     // A caller that left while it waited needs no answer, and must not be granted a lock.
+    let has_left = |caller: &Caller<F>| caller.as_ref().is_some_and(oneshot::Sender::is_closed);
     let (gone, staying): (Vec<_>, Vec<_>) =
-        waiting_for.into_iter().partition(|caller| caller.has_left());
-    gone.into_iter().for_each(|caller| batch.orphan(caller.question, None));
-    let (questions, told): (Vec<_>, Vec<_>) =
-        staying.into_iter().map(|caller| (caller.question, caller.told)).unzip();
+        waiting_for.into_iter().partition(|pending| has_left(&pending.caller));
+    gone.into_iter().for_each(|pending| batch.orphan(pending.question, None));
+    let (questions, callers): (Vec<_>, Vec<_>) =
+        staying.into_iter().map(|pending| (pending.question, pending.caller)).unzip();
     if questions.is_empty() {
         return;
     }
     let answers = batch.send(&questions).await;
     drop(air);
-    for ((question, told), answer) in questions.into_iter().zip(told).zip(answers) {
-        tell(batch, told, Answered { question, answer });
+    for ((question, caller), answer) in questions.into_iter().zip(callers).zip(answers) {
+        tell(batch, caller, Answered { question, answer });
     }
 }
 

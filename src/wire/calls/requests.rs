@@ -98,7 +98,7 @@ impl<const N: usize> Batch for Acquires<N> {
             Err(fault) => (0, Err(fault)),
         };
         let answer = |result| Answer { sent, sent_on, result };
-        each(results, questions.len()).into_iter().map(answer).collect()
+        for_each(results, questions.len()).into_iter().map(answer).collect()
     }
 
     fn send_alone(
@@ -165,7 +165,10 @@ impl Batch for Together {
     }
 }
 
-/// If the batch failed, each request in it failed.
-fn each<A>(results: Result<Vec<Result<A, Fault>>, Fault>, asked: usize) -> Vec<Result<A, Fault>> {
+/// The results for so many requests of a batch. If the batch failed, each of them failed.
+pub(crate) fn for_each<A>(
+    results: Result<Vec<Result<A, Fault>>, Fault>,
+    asked: usize,
+) -> Vec<Result<A, Fault>> {
     results.unwrap_or_else(|fault| (0..asked).map(|_| Err(fault.clone())).collect())
 }
