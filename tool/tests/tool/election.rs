@@ -66,7 +66,8 @@ async fn a_command_that_ends_with_69_is_not_a_server_that_is_away() {
     let admin = server.admin().await;
     // The first term lasts. The second one ends by itself, with the code that the tool has for a server that is away.
     let been = server.dir().join("been");
-    let script = format!("echo leads; mkdir {} && exec sleep 60; exit 69", been.display());
+    let been = been.display();
+    let script = format!("mkdir {been} && {{ echo leads; exec sleep 60; }}; echo leads; exit 69");
     let words = ["elect", "--watchdog", "2s", "a", "--", "sh", "-c", &script];
     let mut tool = tool(&server, &words).start();
     tool.says("leads").await;
