@@ -2,7 +2,6 @@
 //! set.
 
 use std::future::pending;
-use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -13,10 +12,13 @@ pub(crate) fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.5 + fastrand::f64())
 }
 
-/// The output, if it comes within this time. Reads no clock if it is there already.
-pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
-    match work.as_mut().now_or_never() {
+/// The output, if it comes within this time. Reads no clock if it is there already. Whoever waits has pinned the work: here, it
+/// would need its space twice.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    mut work: impl Future<Output = T> + Unpin,
+) -> Option<T> {
+    match (&mut work).now_or_never() {
         Some(done) => Some(done),
         None => timeout(limit, work).await.ok(),
     }

@@ -153,9 +153,9 @@ impl Commands {
     /// Waits until the client has tried to connect to the server of this lock. The client connects to a server of a
     /// cluster when it first needs it.
     pub(crate) async fn tried(&self, keys: &Keys) {
-        if let (Servers::Cluster(_), Ok(shard)) = (&self.servers, self.servers.shard(keys)) {
-            shard.tried().await;
-        }
+        let Servers::Cluster(_) = &self.servers else { return };
+        let Ok(shard) = self.servers.shard(keys) else { return };
+        shard.tried().await;
     }
 
     /// Waits until there is a connection to the server of this lock, or an attempt to connect has just failed.

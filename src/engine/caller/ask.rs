@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::compact_instant::CompactInstant;
 use crate::core::waiting::Event;
 use crate::engine::caller::Caller;
 use crate::engine::caller::attempt::{Attempt, attempt};
@@ -30,9 +31,8 @@ impl Caller {
     ) -> Result<Attempt, Fault> {
         self.connects(entry).await;
         let debt = self.engine.debts.incur()?;
-        let (id, old) = (self.engine.next_tenure(), offer.as_ref().and_then(Offer::id));
-        let acquire = self.request(entry, (id, 0, Secret::default()), Manner::Once, old, debt);
-        self.attempt(entry, acquire, offer).await
+        let under = (self.engine.next_tenure(), 0, Secret::default());
+        self.attempt(entry, under, Manner::Once, debt, offer).await
     }
 
     /// Whether to ask while another caller of this client asks: yes, until the server has said that there is no room
@@ -77,9 +77,7 @@ impl Caller {
         }
         let (id, place, manner) = entry.ask(|| self.engine.next_tenure(), self.rules());
         let (secret, sent) = self.engine.sign(&entry.keys);
-        let old = offer.as_ref().and_then(Offer::id);
-        let acquire = self.request(entry, (id, place, secret), manner, old, debt);
-        let answer = self.attempt(entry, acquire, offer).await;
+        let answer = self.attempt(entry, (id, place, secret), manner, debt, offer).await;
         let event = match &answer {
             Ok(Attempt::Granted(_)) => return answer,
             Ok(Attempt::Other(Acquired::Waits { place, near, ttl, .. })) => {
@@ -108,12 +106,12 @@ impl Caller {
     async fn connects(&self, entry: &Entry) {
         self.known.iter().for_each(|known| known.wants_to_ask());
         let tried = self.engine.commands.tried(&entry.keys);
-        let _ = within(self.engine.config.response(), tried).await;
+        let _ = within(self.engine.config.response(), pin!(tried)).await;
         // Otherwise the caller might be granted a lock that is suspended from the beginning. A waiter has to show signs of life meanwhile.
         if let Some(session) = &self.engine.session
             && !entry.was_told_to_wait()
         {
-            let _ = within(self.engine.config.response(), session.is_heard()).await;
+            let _ = within(self.engine.config.response(), pin!(session.is_heard())).await;
         }
     }
 
@@ -126,15 +124,21 @@ impl Caller {
         ttl.map_or(most, |ttl| most.min(ttl + grace))
     }
 
-    fn request(
+    /// Makes the request and sends it. If it were an argument, this future would have space for it twice.
+    async fn attempt(
         &self,
         entry: &Entry,
         (id, place, secret): (TenureId, u64, Secret),
         manner: Manner,
-        old: Option<TenureId>,
         debt: Debt,
-    ) -> Acquire {
-        Acquire {
+        offer: Option<Offer>,
+    ) -> Result<Attempt, Fault> {
+        let known = self.known.as_deref();
+        // Record it now, in case the future is dropped in between.
+        let was_open = known.is_some_and(Known::asks);
+        self.allow_keeping(entry);
+        let began = Instant::now();
+        let acquire = Acquire {
             keys: Arc::clone(&entry.keys),
             id,
             lease: self.engine.lease(self.options.wish.lease),
@@ -143,22 +147,9 @@ impl Caller {
             within: self.options.outer().map(|within| within.id),
             place,
             secret,
-            old,
+            old: offer.as_ref().and_then(Offer::id),
             debt,
-        }
-    }
-
-    async fn attempt(
-        &self,
-        entry: &Entry,
-        acquire: Acquire,
-        offer: Option<Offer>,
-    ) -> Result<Attempt, Fault> {
-        let known = self.known.as_deref();
-        // Record it now, in case the future is dropped in between.
-        let was_open = known.is_some_and(Known::asks);
-        self.allow_keeping(entry);
-        let (has_place, began) = (acquire.place > 0, Instant::now());
+        };
         let attempted = attempt(&self.engine, acquire, entry).await;
         match &attempted {
             Ok(answer) => {
@@ -168,7 +159,7 @@ impl Caller {
                 let stands = is_in_line && entry.keys.row.line.is_ours();
                 known.into_iter().for_each(|known| known.answered(stands));
                 if !is_grant {
-                    self.engine.give_back_former(entry.granted_nothing(has_place));
+                    self.engine.give_back_former(entry.granted_nothing(place > 0));
                 }
                 if let Some(offer) = offer {
                     offer.answered();
@@ -223,7 +214,7 @@ impl Caller {
         let longest = self.engine.config.riding_out();
         let since = match fault {
             Fault::Unacknowledged(_) => {
-                short.again(now, longest + self.engine.config.response() * 2)
+                short.again(now.into(), longest + self.engine.config.response() * 2)
             }
             _ => entry.failed(now).max(self.started),
         };
@@ -276,7 +267,7 @@ impl Caller {
         }
         // A parked caller hears nothing of replicas, and they may be back: so it asks before it gives up. Its own request counts even
         // if it fails for another reason, and so says nothing about replicas.
-        if short.seen < until && own.asked.is_none_or(|asked| asked < until) {
+        if short.seen < until && own.asked.is_none_or(|asked| asked < until.into()) {
             entry.step(Event::Roused, self.rules());
             return Ok(None);
         }
@@ -305,19 +296,19 @@ fn pause_of_one(cut_off: &Arc<()>) -> Duration {
 #[derive(Default)]
 pub(super) struct Short {
     /// The times of the first failure and of the last.
-    times: Option<(Instant, Instant)>,
+    times: Option<(CompactInstant, CompactInstant)>,
     /// When the caller last asked.
-    pub(super) asked: Option<Instant>,
+    pub(super) asked: Option<CompactInstant>,
 }
 
 impl Short {
     /// Records a failure at `now`. Returns when failures began. After `long` without a failure the time starts again,
     /// since the caller waited for others.
-    fn again(&mut self, now: Instant, long: Duration) -> Instant {
+    fn again(&mut self, now: CompactInstant, long: Duration) -> Instant {
         let goes_on = self.times.filter(|(_, last)| now.saturating_duration_since(*last) < long);
         let first = goes_on.map_or(now, |(first, _)| first);
         self.times = Some((first, now));
-        first
+        first.instant()
     }
 }
 

@@ -41,34 +41,40 @@ pub(crate) enum AttemptAll {
 ///
 /// # Cancel safety
 /// If the future is dropped and Redis grants the lock, the client releases it in the background.
-pub(crate) async fn attempt(
-    engine: &Engine,
+///
+/// Not an `async fn`: its future would have space for the request twice.
+pub(crate) fn attempt<'a>(
+    engine: &'a Engine,
     mut acquire: Acquire,
-    entry: &Entry,
-) -> Result<Attempt, Fault> {
+    entry: &'a Entry,
+) -> impl Future<Output = Result<Attempt, Fault>> + Send + use<'a> {
     // A lock that is known to be contended is requested alone, and so is every lock in a cluster.
     let is_contended = acquire.old.is_some() || acquire.place > 0 || acquire.within.is_some();
     let may_share = !is_contended && !engine.commands.is_scattered();
-    // The script for several answers each of them as the one for one does. Those that may share it all go this way, and so none of
-    // them overtakes another.
-    if may_share && acquire.keys.row.family == Family::Line {
-        let caller = [Caller::of(engine, &acquire)];
-        let Answered { question, answer } =
-            asked(&engine.requests.in_line, acquire, caller).await?;
-        return worth(engine, &question, answer, entry);
-    }
-    if may_share && acquire.keys.row.holders == Holders::Plain {
-        let caller = [Caller::of(engine, &acquire)];
-        let Answered { question, answer } = asked(&engine.requests.plain, acquire, caller).await?;
-        if !matches!(answer.result, Ok(Acquired::Contended)) {
+    async move {
+        // The script for several answers each of them as the one for one does. Those that may share it all go this way, and so
+        // none of them overtakes another.
+        if may_share && acquire.keys.row.family == Family::Line {
+            let caller = [Caller::of(engine, &acquire)];
+            let Answered { question, answer } =
+                asked(&engine.requests.in_line, acquire, caller).await?;
             return worth(engine, &question, answer, entry);
         }
-        // The script that takes several plain locks puts nobody in line. For that, ask for this lock alone.
-        acquire = question;
+        if may_share && acquire.keys.row.holders == Holders::Plain {
+            let caller = [Caller::of(engine, &acquire)];
+            let Answered { question, answer } =
+                asked(&engine.requests.plain, acquire, caller).await?;
+            if !matches!(answer.result, Ok(Acquired::Contended)) {
+                return worth(engine, &question, answer, entry);
+            }
+            // The script that takes several plain locks puts nobody in line. For that, ask for this lock alone.
+            acquire = question;
+        }
+        let caller = [Caller::of(engine, &acquire)];
+        let Answered { question, answer } =
+            asked(&engine.requests.singles, acquire, caller).await?;
+        worth(engine, &question, answer, entry)
     }
-    let caller = [Caller::of(engine, &acquire)];
-    let Answered { question, answer } = asked(&engine.requests.singles, acquire, caller).await?;
-    worth(engine, &question, answer, entry)
 }
 
 /// Tries once to take plain locks in one step, one or several: all of them or none.

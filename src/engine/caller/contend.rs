@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::compact_instant::CompactInstant;
 use crate::core::waiting::{Event, Next, PushedGrant};
 use crate::engine::caller::Caller;
 use crate::engine::caller::ask::Short;
 use crate::engine::caller::attempt::Attempt;
 use crate::engine::caller::pick_up::{Coming, Offer};
-use crate::engine::entry::{Entry, EntryPermit, Hold, Visit};
+use crate::engine::entry::{Contested, Entry, EntryPermit, Hold, Visit};
 use crate::engine::grant::{Grant, Lease};
 use crate::engine::shared::{Counted, Engine};
 use crate::error::Result;
@@ -27,77 +28,79 @@ const SIT_OUT: Duration = Duration::from_millis(1);
 
 impl Caller {
     /// Contends for the lock with other clients.
-    pub(super) async fn contend(
+    ///
+    /// Not an `async fn`: every contender has this future, and an `async fn` would keep its arguments twice.
+    pub(super) fn contend(
         self,
         permit: EntryPermit,
         mut offer: Option<Offer>,
         is_counted: bool,
-    ) -> Result<Option<Hold>> {
+    ) -> impl Future<Output = Contested> + Send {
         let mut contender = Contender::new(&self.engine, permit);
-        let (entry, rules) = (contender.entry(), self.rules());
-        let mut stand = Stand::new(&self.engine, self.options.comes_back(), is_counted);
-        let mut short = Short::default();
-        if entry.side_by_side(|shared| shared.asks_for(self.options.wish.permits)) == Some(true) {
-            entry.step(Event::Roused, rules);
-        }
-        loop {
-            let limit = self.shortage_ends(&entry, &short)?;
-            if let Some(hold) = self.takes_over(&mut contender) {
-                return Ok(Some(hold));
+        async move {
+            let entry = contender.entry();
+            let mut stand = Stand::new(&self.engine, self.options.comes_back(), is_counted);
+            let mut short = Short::default();
+            let asks_for = self.options.wish.permits;
+            if entry.side_by_side(|shared| shared.asks_for(asks_for)) == Some(true) {
+                entry.step(Event::Roused, self.rules());
             }
-            self.make_room(&entry);
-            let next = contender.visit().next(stand.hears(), rules);
-            if next == Next::Ask && !self.engine.config.replicas.is_none() {
-                short.asked = Some(Instant::now());
-            }
-            match next {
-                // A number that no counter can have reached comes from somebody who may write the keys. The answer to a request
-                // brings another one.
-                Next::Take(grant) if !self.engine.commands.granted(&entry.keys, grant.number) => {
-                    entry.step(Event::Lost(Some(grant.id)), rules);
+            loop {
+                let (limit, rules) = (self.shortage_ends(&entry, &short)?, self.rules());
+                if let Some(hold) = self.takes_over(&mut contender) {
+                    return Ok(Some(hold));
                 }
-                Next::Take(grant) => return self.take(contender, grant).map(Some),
-                _ if self.may_be_forgotten(&entry) => return Ok(None),
-                Next::Park(until) => {
-                    // A contender that goes on for another one may park before it asks. Meanwhile nobody would renew the
-                    // tenure that it has to offer, and the lock would be held for nobody. So release that tenure now.
-                    offer = None;
-                    // The contender may have taken over the place of a caller that has left, without having asked itself.
-                    if entry.has_place() {
-                        entry.went_elsewhere();
-                    }
-                    stand.begin(&entry)?;
-                    let until = limit.map_or(until, |limit| limit.min(until));
-                    self.park(&entry, until).await?;
+                self.make_room(&entry);
+                let next = contender.visit().next(stand.hears(), rules);
+                if matches!(next, Next::Ask) && !self.engine.config.replicas.is_none() {
+                    short.asked = Some(CompactInstant::now());
                 }
-                // Boxed: most contenders are parked, and need no space for a request.
-                Next::Ask => match Box::pin(self.ask(&entry, offer.take())).await {
-                    Ok(Attempt::Granted(grant)) => {
-                        return self.begin(contender.granted(), grant).map(Some);
+                match next {
+                    // A number that no counter can have reached comes from somebody who may write the keys. The answer to a
+                    // request brings another one.
+                    Next::Take(grant)
+                        if !self.engine.commands.granted(&entry.keys, grant.number) =>
+                    {
+                        entry.step(Event::Lost(Some(grant.id)), rules);
                     }
-                    Ok(Attempt::Other(answer)) => {
-                        self.has_to_wait(&entry, &mut stand, answer)?;
-                        if answer == Acquired::Contended {
-                            // Sleep instead of parking: our own message would wake us at the same time as everybody
-                            // else.
-                            sleep(SIT_OUT).await;
+                    Next::Take(grant) => return self.take(contender, grant).map(Some),
+                    _ if self.may_be_forgotten(&entry) => return Ok(None),
+                    Next::Park(until) => {
+                        // A contender that goes on for another one may park before it asks. Meanwhile nobody would renew the
+                        // tenure that it has to offer, and the lock would be held for nobody. So release that tenure now.
+                        offer = None;
+                        // The contender may have taken over the place of a caller that has left, without having asked itself.
+                        if entry.has_place() {
+                            entry.went_elsewhere();
+                        }
+                        stand.begin(&entry)?;
+                        let until = limit.unwrap_or(until).min(until);
+                        match &self.lined_up {
+                            None => entry.park(until).await?,
+                            // Boxed: only the waiters of conditions need the space for it.
+                            Some(_) => Box::pin(self.park_for_condition(&entry, until)).await?,
                         }
                     }
-                    Err(fault) => {
-                        stand.waits_for_server(&entry);
-                        Box::pin(self.ride_out(&entry, fault, &mut short)).await?;
-                    }
-                },
+                    // Boxed: most contenders are parked, and need no space for a request, nor for what comes of it.
+                    Next::Ask => match Box::pin(self.ask(&entry, offer.take())).await {
+                        Ok(Attempt::Granted(grant)) => {
+                            return self.begin(contender.granted(), grant).map(Some);
+                        }
+                        Ok(Attempt::Other(answer)) => {
+                            self.has_to_wait(&entry, &mut stand, answer)?;
+                            if answer == Acquired::Contended {
+                                // Sleep instead of parking: our own message would wake us at the same time as everybody
+                                // else.
+                                Box::pin(sleep(SIT_OUT)).await;
+                            }
+                        }
+                        Err(fault) => {
+                            stand.waits_for_server(&entry);
+                            Box::pin(self.ride_out(&entry, fault, &mut short)).await?;
+                        }
+                    },
+                }
             }
-        }
-    }
-
-    /// Parks until something happens.
-    async fn park(&self, entry: &Entry, until: Instant) -> Result<()> {
-        match &self.lined_up {
-            None => entry.park(until).await,
-            // Boxed: only the waiters of conditions need the space for it.
-            Some(_) => Box::pin(self.park_for_condition(entry, until)).await,
         }
     }
 

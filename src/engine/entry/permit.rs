@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::core::queue::Ticket;
 use crate::engine::entry::tenure::Inner;
 use crate::engine::entry::{Entry, State, Tenure, Visit};
 use crate::engine::grant::{Beginning, Grant};
@@ -35,12 +34,7 @@ impl EntryPermit {
         self.visit.as_ref().expect("the permit is not passed on yet")
     }
 
-    /// A ticket that puts its caller before all later ones, if the caller has to queue again.
-    pub(crate) fn ticket(&self) -> Ticket {
-        Ticket::again(self.number)
-    }
-
-    /// The ticket with which its caller took the permit.
+    /// The ticket with which its caller took the permit. It puts that caller before all later ones, if it has to queue again.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
