@@ -24,24 +24,26 @@ use crate::wire::{Fault, Order, Status};
 #[derive(Clone)]
 pub(crate) struct Handle {
     pub(crate) engine: Arc<Engine>,
-    keys: Result<Arc<Keys>>,
-    lease: Result<Lease>,
+    /// Boxed: each caller has a handle, and few have an error.
+    keys: Result<Arc<Keys>, Box<Error>>,
+    /// It may be invalid: see [`checked`](Self::checked).
+    lease: Lease,
     pub(crate) keepers: Keepers,
 }
 
 impl Handle {
     pub(crate) fn new(engine: Arc<Engine>, kind: Kind, name: String) -> Self {
-        let keys = engine.keys(kind, name).map(Arc::new);
-        Self { engine, keys, lease: Ok(Lease::Watched), keepers: Keepers::All }
+        let keys = engine.keys(kind, name).map(Arc::new).map_err(Box::new);
+        Self { engine, keys, lease: Lease::Watched, keepers: Keepers::All }
     }
 
     /// A handle whose every call returns this error, or reports the invalid name.
     pub(crate) fn failing(self, error: Error) -> Self {
-        Self { keys: self.keys.and(Err(error)), ..self }
+        Self { keys: self.keys.and(Err(Box::new(error))), ..self }
     }
 
     pub(crate) fn lease(self, lease: Duration) -> Self {
-        Self { lease: checked_lease(lease).map(Lease::Fixed), ..self }
+        Self { lease: Lease::Fixed(lease), ..self }
     }
 
     /// Gets the lock, or `None` if it was not free before the patience ran out.
@@ -107,7 +109,7 @@ impl Handle {
         owner: Option<OwnerId>,
         patience: Patience,
     ) -> Result<(&Arc<Keys>, AcquireOptions)> {
-        let (keys, lease) = (self.keys()?, self.lease.clone()?);
+        let (keys, lease) = (self.keys()?, self.checked()?);
         let wish = Wish { owner, lease, permits: keys.kind.usual_permits() };
         Ok((keys, AcquireOptions { wish, patience, past: Past::None, keepers: self.keepers }))
     }
@@ -149,7 +151,7 @@ impl Handle {
         kept: K,
     ) -> Result<Option<(Result<Vec<Guard>, usize>, K)>> {
         let Some(first) = handles.first() else { return Ok(Some((Ok(Vec::new()), kept))) };
-        let wanted = |handle: &&Self| Ok((Arc::clone(handle.keys()?), handle.lease.clone()?));
+        let wanted = |handle: &&Self| Ok((Arc::clone(handle.keys()?), handle.checked()?));
         let wanted = handles.iter().map(wanted).collect::<Result<Vec<_>>>()?;
         let names = wanted.len();
         let span = tracing::debug_span!(
@@ -243,7 +245,7 @@ impl Handle {
 
     /// The fixed lease, if there is one: the watchdog does not renew it.
     pub(crate) fn fixed_lease(&self) -> Option<Duration> {
-        match self.lease {
+        match self.checked() {
             Ok(Lease::Fixed(lease)) => Some(lease),
             _ => None,
         }
@@ -256,7 +258,15 @@ impl Handle {
 
     /// The lease that each hold begins with.
     pub(crate) fn checked_lease(&self) -> Result<Duration> {
-        self.lease.clone().map(|lease| self.engine.lease(lease))
+        self.checked().map(|lease| self.engine.lease(lease))
+    }
+
+    /// The lease, unless it is invalid.
+    fn checked(&self) -> Result<Lease> {
+        match self.lease {
+            Lease::Watched => Ok(Lease::Watched),
+            Lease::Fixed(lease) => checked_lease(lease).map(Lease::Fixed),
+        }
     }
 
     /// The lease that each hold begins with, or zero if it is invalid.
@@ -276,7 +286,7 @@ impl Handle {
 
     /// Reports an invalid name or lease.
     pub(crate) fn check(&self) -> Result<()> {
-        self.lease.clone().and(self.keys().map(drop))
+        self.checked().and(self.keys().map(drop))
     }
 
     /// The name that the user gave, and the namespace of the client. An invalid name is empty.
@@ -301,7 +311,7 @@ impl Handle {
     }
 
     pub(crate) fn keys(&self) -> Result<&Arc<Keys>> {
-        self.keys.as_ref().map_err(Clone::clone)
+        self.keys.as_ref().map_err(|error| Error::clone(error))
     }
 
     pub(crate) fn described(&self, mut described: fmt::DebugStruct<'_, '_>) -> fmt::Result {
