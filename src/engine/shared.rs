@@ -203,7 +203,9 @@ impl Engine {
 
     /// Listens to the messages for the contender of this entry: to all clients, and to this client alone.
     pub(crate) fn listen(&self, entry: &Entry) -> Vec<Subscription> {
-        let mut subscriptions = vec![self.subscriber.join(entry.channel())];
+        // Of the right size: every contender has one.
+        let mut subscriptions = Vec::with_capacity(2);
+        subscriptions.push(self.subscriber.join(entry.channel()));
         if entry.keys.row.line.is_ours() {
             subscriptions.push(self.subscriber.join(&entry.keys.client_channel(&self.client)));
         }

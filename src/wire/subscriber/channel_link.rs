@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use redis::{PushInfo, PushKind, ServerError, Value, cmd, pipe};
 use tokio::time::{Instant, sleep};
 
+use crate::compact_instant::CompactInstant;
 use crate::pause::{jittered, sleep_until_if};
 use crate::slot::Slot;
 use crate::wire::address::{Expected, Hello};
@@ -61,7 +62,7 @@ impl ChannelLink {
         tracing::warn!(channel = ?name, %fault, "the user may not subscribe: the waiters of this channel ask every 250 ms instead");
         self.at(|channels| {
             if let Some(channel) = channels.all.get_mut(name) {
-                channel.phase = Phase::Refused(Instant::now());
+                channel.phase = Phase::Refused(CompactInstant::now());
             }
         });
         (self.inner.on_heard)(name, Heard::Deaf);

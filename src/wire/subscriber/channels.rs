@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::compact_instant::CompactInstant;
+
 /// The most channels in one SUBSCRIBE. A hundred thousand would take the server a third of a second.
 pub(super) const BATCH: usize = 1000;
 
@@ -25,16 +27,16 @@ pub(super) struct Channels {
     /// Channels to subscribe.
     pub(super) wanted: VecDeque<Arc<str>>,
     /// Channels without subscribers, each with the time since when it lingers, the longest idle first.
-    pub(super) idle: VecDeque<(Instant, Arc<str>)>,
+    pub(super) idle: VecDeque<(CompactInstant, Arc<str>)>,
     /// Channels to unsubscribe, since they have moved to another server.
     pub(super) left: BTreeSet<Arc<str>>,
 }
 
 pub(super) struct Channel {
-    pub(super) subscribers: usize,
+    pub(super) subscribers: u32,
     pub(super) phase: Phase,
     /// When the last subscriber left. Set while the channel is in the queue of idle ones.
-    pub(super) idle_since: Option<Instant>,
+    pub(super) idle_since: Option<CompactInstant>,
 }
 
 pub(super) enum Phase {
@@ -43,7 +45,7 @@ pub(super) enum Phase {
     /// The generation of the connection on which the server has acknowledged it.
     Live(u64),
     /// The server has refused it.
-    Refused(Instant),
+    Refused(CompactInstant),
 }
 
 impl Channel {
@@ -61,7 +63,7 @@ impl Channels {
             return name;
         };
         channel.subscribers += 1;
-        if matches!(channel.phase, Phase::Refused(at) if at.elapsed() > REFUSED_FOR) {
+        if matches!(channel.phase, Phase::Refused(at) if CompactInstant::now() > at + REFUSED_FOR) {
             self.want_again(name);
         }
         let (name, _) = self.all.get_key_value(name).expect("it was just found");
@@ -74,6 +76,7 @@ impl Channels {
             return false;
         };
         channel.subscribers -= 1;
+        let now = CompactInstant::from(now);
         if channel.subscribers > 0 || channel.idle_since.replace(now).is_some() {
             return false;
         }
@@ -98,8 +101,8 @@ impl Channels {
                 Some(channel) if channel.subscribers > 0 => channel.idle_since = None,
                 // A waiter has used it in between: it lingers once more, behind the others.
                 Some(channel) if channel.idle_since != Some(since) => {
-                    channel.idle_since = Some(now);
-                    self.idle.push_back((now, name));
+                    channel.idle_since = Some(now.into());
+                    self.idle.push_back((now.into(), name));
                 }
                 Some(_) => {
                     self.all.remove(&name);
@@ -121,7 +124,8 @@ impl Channels {
     /// When the next channel expires.
     pub(super) fn expires_next(&self, linger: Duration) -> Option<Instant> {
         let crowded = self.idle.len() > MOST_IDLE;
-        self.idle.front().map(|(since, _)| if crowded { *since } else { *since + linger })
+        let expires = |since| if crowded { since } else { since + linger };
+        self.idle.front().map(|(since, _)| expires(*since).instant())
     }
 
     /// Forgets the channels that leave this server. Returns those that have subscribers, with the number of
@@ -130,7 +134,7 @@ impl Channels {
         &mut self,
         stays: impl Fn(&str) -> bool,
         is_left: bool,
-    ) -> Vec<(Arc<str>, usize)> {
+    ) -> Vec<(Arc<str>, u32)> {
         let mut moved = Vec::new();
         self.all.retain(|name, channel| {
             let is_here = stays(name);
@@ -149,7 +153,7 @@ impl Channels {
     }
 
     /// Has a channel subscribed that is new here, or comes from another server.
-    pub(super) fn adopt(&mut self, name: Arc<str>, subscribers: usize) {
+    pub(super) fn adopt(&mut self, name: Arc<str>, subscribers: u32) {
         self.left.remove(&name);
         let channel = Channel { subscribers, phase: Phase::Wanted, idle_since: None };
         self.all.insert(Arc::clone(&name), channel);
