@@ -103,39 +103,31 @@ impl Caller {
     /// # Cancel safety
     /// Dropping the future gives up the place in the queue. If Redis grants the lock to an attempt in flight, the client
     /// releases it in the background.
-    ///
-    /// Not an `async fn`: see [`wait`](Self::wait).
-    pub(crate) fn acquire<'a>(
-        &'a mut self,
-        keys: &'a Arc<Keys>,
-    ) -> impl Future<Output = Result<Option<Hold>>> + Send + use<'a> {
-        async move {
-            let (Wish { owner, lease, permits }, patience) =
-                (self.options.wish, self.options.patience);
-            if let Some(owner) = owner
-                && !self.options.comes_back()
-                && let Some(hold) = self.engine.held_by(owner, keys)
-                && Box::pin(self.engine.nest(&hold, lease, patience)).await?
-            {
-                return Ok(Some(hold));
-            }
-            // A nested request does not queue behind other callers of this client: they may be waiting for its owner.
-            let visit = self.engine.visit(keys, permits, self.options.waits_alone(keys))?;
-            if visit.entry.has_seats() || self.keeps(&visit.entry) {
-                // Do this while nothing is held: a caller that gets the lock again and again without asking the server has to
-                // let other tasks run.
-                tokio::task::coop::consume_budget().await;
-            }
-            match self.options.patience {
-                Patience::None => Box::pin(self.once(visit)).await,
-                Patience::Endless => self.wait(&visit).await.map(Some),
-                Patience::For(limit) => {
-                    let was_refused = matches!(self.options.past, Past::Refused);
-                    // If the limit cuts the call off, `Known` says what the caller may believe.
-                    self.known = Some(Arc::new(Known::new(was_refused)));
-                    // Boxed: callers that wait without a limit need no space for a timer.
-                    Box::pin(self.wait_for(&visit, limit)).await
-                }
+    pub(crate) async fn acquire(&mut self, keys: &Arc<Keys>) -> Result<Option<Hold>> {
+        let (Wish { owner, lease, permits }, patience) = (self.options.wish, self.options.patience);
+        if let Some(owner) = owner
+            && !self.options.comes_back()
+            && let Some(hold) = self.engine.held_by(owner, keys)
+            && Box::pin(self.engine.nest(&hold, lease, patience)).await?
+        {
+            return Ok(Some(hold));
+        }
+        // A nested request does not queue behind other callers of this client: they may be waiting for its owner.
+        let visit = self.engine.visit(keys, permits, self.options.waits_alone(keys))?;
+        if visit.entry.has_seats() || self.keeps(&visit.entry) {
+            // Do this while nothing is held: a caller that gets the lock again and again without asking the server has to
+            // let other tasks run.
+            tokio::task::coop::consume_budget().await;
+        }
+        match self.options.patience {
+            Patience::None => Box::pin(self.once(visit)).await,
+            Patience::Endless => self.wait(&visit).await.map(Some),
+            Patience::For(limit) => {
+                let was_refused = matches!(self.options.past, Past::Refused);
+                // If the limit cuts the call off, `Known` says what the caller may believe.
+                self.known = Some(Arc::new(Known::new(was_refused)));
+                // Boxed: callers that wait without a limit need no space for a timer.
+                Box::pin(self.wait_for(&visit, limit)).await
             }
         }
     }
@@ -234,43 +226,38 @@ impl Caller {
         !was_anothers && (releases.is_under_way(&entry.keys) || releases.has_failed(&entry.keys))
     }
 
-    /// Not an `async fn`: every waiter has this future, and an `async fn` would keep its arguments twice.
-    fn wait<'a>(&'a self, visit: &'a Visit) -> impl Future<Output = Result<Hold>> + Send + use<'a> {
-        async move {
-            if visit.entry.has_seats()
-                && let Some(hold) = self.share_at_once(visit)
+    async fn wait(&self, visit: &Visit) -> Result<Hold> {
+        if visit.entry.has_seats()
+            && let Some(hold) = self.share_at_once(visit)
+        {
+            return Ok(hold);
+        }
+        let (mut permit, mut counted) = if let Some(permit) = visit.try_permit() {
+            (permit, None)
+        } else {
+            if self.asks_beside(&visit.entry)
+                && let Some(hold) = Box::pin(self.ask_beside(visit)).await?
             {
                 return Ok(hold);
             }
-            let (mut permit, mut counted) = if let Some(permit) = visit.try_permit() {
-                (permit, None)
-            } else {
-                if self.asks_beside(&visit.entry)
-                    && let Some(hold) = Box::pin(self.ask_beside(visit)).await?
-                {
-                    return Ok(hold);
+            let counted = self.engine.count(&visit.entry.keys, self.options.comes_back())?;
+            (self.queue(visit, Ticket::default()).await?, Some(counted))
+        };
+        loop {
+            let number = permit.number();
+            let contending = match self.pick_up(permit) {
+                Coming::Held(hold) => return Ok(hold),
+                Coming::Permit(permit, offer) => {
+                    self.contest(visit, self.clone().contend(permit, offer, counted.is_some()))
                 }
-                let counted = self.engine.count(&visit.entry.keys, self.options.comes_back())?;
-                (self.queue(visit, Ticket::default()).await?, Some(counted))
             };
-            loop {
-                let number = permit.number();
-                let contending = match self.pick_up(permit) {
-                    Coming::Held(hold) => return Ok(hold),
-                    Coming::Permit(permit, offer) => {
-                        self.contest(visit, self.clone().contend(permit, offer, counted.is_some()))
-                    }
-                };
-                if let Some(contended) = contending.await {
-                    return contended?.ok_or(Error::Closed);
-                }
-                // The lookout has cancelled the work, and other callers have gone ahead. This caller has waited before, so
-                // no limit rejects it.
-                if counted.is_none() {
-                    counted = Some(self.engine.count_again(&visit.entry.keys));
-                }
-                permit = self.queue(visit, Ticket::again(number)).await?;
+            if let Some(contended) = contending.await {
+                return contended?.ok_or(Error::Closed);
             }
+            // The lookout has cancelled the work, and other callers have gone ahead. This caller has waited before, so
+            // no limit rejects it.
+            counted.get_or_insert_with(|| self.engine.count_again(&visit.entry.keys));
+            permit = self.queue(visit, Ticket::again(number)).await?;
         }
     }
 

@@ -50,32 +50,27 @@ pub struct Guard {
 impl Guard {
     /// Gets the lock, or `None` if it was not free before the patience ran out.
     ///
-    /// The caller is borrowed, and this is not an `async fn`: it would keep its arguments twice.
-    pub(crate) fn acquire<'a>(
-        caller: &'a mut Caller,
-        keys: &'a Arc<Keys>,
-    ) -> impl Future<Output = Result<Option<Self>>> + Send + use<'a> {
-        async move {
-            let span = tracing::debug_span!(
-                "lock.acquire",
-                "db.system.name" = "redis",
-                "lock.kind" = keys.kind.word(),
-                "lock.name" = &*keys.name(),
-                "lock.namespace" = keys.namespace(),
-                "error.type" = Empty,
-            );
-            let asked = keys.meters.asks(caller.options.patience.is_none());
-            let acquired = {
-                let mut asking = pin!(caller.acquire(keys).instrument(span));
-                let acquired = asking.as_mut().await;
-                if let Err(error) = &acquired {
-                    asking.span().record("error.type", error.word());
-                }
-                acquired
-            };
-            asked.came_to(acquired.as_ref().map(Option::is_some));
-            Ok(acquired?.map(|hold| Self::new(Arc::clone(&caller.engine), hold)))
-        }
+    /// The caller is borrowed: an `async fn` would keep it twice.
+    pub(crate) async fn acquire(caller: &mut Caller, keys: &Arc<Keys>) -> Result<Option<Self>> {
+        let span = tracing::debug_span!(
+            "lock.acquire",
+            "db.system.name" = "redis",
+            "lock.kind" = keys.kind.word(),
+            "lock.name" = &*keys.name(),
+            "lock.namespace" = keys.namespace(),
+            "error.type" = Empty,
+        );
+        let asked = keys.meters.asks(caller.options.patience.is_none());
+        let acquired = {
+            let mut asking = pin!(caller.acquire(keys).instrument(span));
+            let acquired = asking.as_mut().await;
+            if let Err(error) = &acquired {
+                asking.span().record("error.type", error.word());
+            }
+            acquired
+        };
+        asked.came_to(acquired.as_ref().map(Option::is_some));
+        Ok(acquired?.map(|hold| Self::new(Arc::clone(&caller.engine), hold)))
     }
 
     /// Gets a second hold, of another kind, of the same lock. It needs no room while this hold lasts.
