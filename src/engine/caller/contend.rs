@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::time::{Instant, sleep};
 
 use crate::compact_instant::CompactInstant;
@@ -81,24 +82,28 @@ impl Caller {
                             Some(_) => Box::pin(self.park_for_condition(&entry, until)).await?,
                         }
                     }
-                    // Boxed: most contenders are parked, and need no space for a request, nor for what comes of it.
-                    Next::Ask => match Box::pin(self.ask(&entry, offer.take())).await {
-                        Ok(Attempt::Granted(grant)) => {
-                            return self.begin(contender.granted(), grant).map(Some);
-                        }
-                        Ok(Attempt::Other(answer)) => {
-                            self.has_to_wait(&entry, &mut stand, answer)?;
-                            if answer == Acquired::Contended {
+                    // Boxed: most contenders are parked, and need no space for a request, nor for the pause after it.
+                    Next::Ask => {
+                        let pause = match Box::pin(self.ask(&entry, offer.take())).await {
+                            Ok(Attempt::Granted(grant)) => {
+                                return self.begin(contender.granted(), grant).map(Some);
+                            }
+                            Ok(Attempt::Other(answer)) => {
+                                self.has_to_wait(&entry, &mut stand, answer)?;
                                 // Sleep instead of parking: our own message would wake us at the same time as everybody
                                 // else.
-                                Box::pin(sleep(SIT_OUT)).await;
+                                let sits_out = answer == Acquired::Contended;
+                                sits_out.then(|| sleep(SIT_OUT).map(Ok).boxed())
                             }
+                            Err(fault) => {
+                                stand.waits_for_server(&entry);
+                                Some(self.ride_out(&entry, fault, &mut short).boxed())
+                            }
+                        };
+                        if let Some(pause) = pause {
+                            pause.await?;
                         }
-                        Err(fault) => {
-                            stand.waits_for_server(&entry);
-                            Box::pin(self.ride_out(&entry, fault, &mut short)).await?;
-                        }
-                    },
+                    }
                 }
             }
         }

@@ -26,6 +26,9 @@ use crate::pause::sleep_until_if;
 use crate::wire::calls::company::Company;
 use crate::wire::fault::Fault;
 
+/// A queue that had to have room for more requests than this gives it back when it is empty.
+const MOST_ROOM: usize = 1_024;
+
 /// A kind of request that can share a batch.
 pub(crate) trait Batch: Send + Sync + 'static {
     type Question: Send + Sync;
@@ -240,7 +243,11 @@ impl<F: Batch> Gathering<F> {
         let many = state.waiting.len().min(F::MOST);
         state.batches += 1;
         state.company.goes(many);
-        Ok(state.waiting.drain(..many).collect())
+        let boarded = state.waiting.drain(..many).collect();
+        if state.waiting.is_empty() && state.waiting.capacity() > MOST_ROOM {
+            state.waiting = VecDeque::new();
+        }
+        Ok(boarded)
     }
 }
 
