@@ -206,9 +206,10 @@ impl Engine {
                 Ok(FirstAttempt::Settled(outcome)) => outcome,
                 Ok(FirstAttempt::Failed(fault @ Fault::Permission(..), _)) => Err(fault),
                 Ok(FirstAttempt::Failed(fault, outcome)) => {
-                    let outcome = within(patience, outcome).await.and_then(std::result::Result::ok);
+                    // Boxed: few unlocks fail, and each caller has space for this one.
+                    let outcome = Box::pin(within(patience, outcome)).await;
                     // Otherwise the client was closed, or the time limit of this call or of the releaser is over.
-                    outcome.unwrap_or(Err(fault))
+                    outcome.and_then(std::result::Result::ok).unwrap_or(Err(fault))
                 }
                 Err(_) => Err(Fault::late("the release is not confirmed")),
             };
