@@ -12,8 +12,8 @@ pub(crate) fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.5 + fastrand::f64())
 }
 
-/// The output, if it comes within this time. Reads no clock if it is there already. Whoever waits has pinned the work: here, it
-/// would need its space twice.
+/// The output, if it comes within this time. Reads no clock if it is there already. The caller pins the work: if this
+/// future owned it, it would have space for it twice.
 pub(crate) async fn within<T>(
     limit: Duration,
     mut work: impl Future<Output = T> + Unpin,

@@ -122,8 +122,8 @@ impl Serialize for HandOff {
     }
 }
 
-/// Makes the fields of a file, before conversion. Each has the name of its setter, or of its part of [`HandOff`], and says
-/// what its value has to be.
+/// Makes the fields of a file, before conversion. Each is listed with the name of its setter, or of its field of [`HandOff`], and
+/// with the kind of its value. `Serialize` for [`Config`] has to write it too.
 macro_rules! fields {
     (Config { $($field:ident: $kind:ident,)+ } HandOff { $($part:ident: $part_kind:ident,)+ }) => {
         #[derive(Default, serde::Deserialize)]

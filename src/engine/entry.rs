@@ -315,7 +315,7 @@ impl Entry {
         listen: impl FnOnce() -> Vec<Subscription>,
         is_tried: impl FnOnce() -> bool,
     ) {
-        // Nobody else makes them: only the caller with the permit asks for a plain lock. `listen` joins the channels when the
+        // Nobody else makes the ears meanwhile: only the caller with the permit asks for a plain lock. `listen` joins the channels when the
         // entry is not locked.
         if self.state().ears.is_none() {
             let ears = Box::new(listen());

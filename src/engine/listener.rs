@@ -1,6 +1,6 @@
 //! The listener: which waiters a message wakes. `wire/subscriber.rs` brings each message here, and `wire/subscriber/message.rs`
 //! splits it into words, one for each waiter or holder. `entry/table.rs` finds whom a word concerns, and `entry.rs` passes it
-//! to its waiter, and opens its gate (`entry.rs`).
+//! to its waiter, and opens its gate.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;

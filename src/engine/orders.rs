@@ -68,7 +68,7 @@ impl Engine {
     /// The leader, and the token of its term.
     pub(crate) async fn leader(&self, keys: &Keys) -> Result<Option<(FencingToken, String)>> {
         let mark = self.asked_once(keys, async |mut to: Connection<'_>| to.leader(keys).await);
-        Ok(mark.await?.as_deref().and_then(read))
+        Ok(mark.await?.as_deref().and_then(read_mark))
     }
 
     /// How long the interval that was claimed still lasts.
@@ -108,7 +108,7 @@ impl Engine {
 }
 
 /// The token and the name in the mark of a leader; `None` if another program wrote something else there.
-fn read(mark: &str) -> Option<(FencingToken, String)> {
+fn read_mark(mark: &str) -> Option<(FencingToken, String)> {
     let mut parts = mark.splitn(3, ' ');
     let token = parts.next()?.parse().ok()?;
     let who = parts.nth(1)?;
@@ -122,10 +122,10 @@ mod tests {
     #[test]
     fn a_mark_says_the_token_and_who() {
         let mark = format!("{:020} client:7 host a, port 80", u64::MAX);
-        let (token, who) = read(&mark).unwrap();
+        let (token, who) = read_mark(&mark).unwrap();
         assert_eq!((token.get(), &*who), (u64::MAX, "host a, port 80"));
         for strange in ["", "7", "7 client:7", "x client:7 me"] {
-            assert!(read(strange).is_none(), "{strange:?}");
+            assert!(read_mark(strange).is_none(), "{strange:?}");
         }
     }
 }

@@ -203,7 +203,7 @@ impl Engine {
 
     /// Listens to the messages for the contender of this entry: to all clients, and to this client alone.
     pub(crate) fn listen(&self, entry: &Entry) -> Vec<Subscription> {
-        // Of the right size: every contender has one.
+        // Room for two and no more: every contender keeps such a list.
         let mut subscriptions = Vec::with_capacity(2);
         subscriptions.push(self.subscriber.join(entry.channel()));
         if entry.keys.row.line.is_ours() {

@@ -59,8 +59,11 @@ impl Leadership {
         let stepped_down = CancellationToken::new();
         let (told, given_back) = oneshot::channel();
         let task = lead(
-            (Arc::clone(who), Arc::clone(engine), candidacy.begin(&term)),
-            (term.clone(), stepped_down.clone()),
+            Arc::clone(who),
+            Arc::clone(engine),
+            candidacy.begin(&term),
+            term.clone(),
+            stepped_down.clone(),
             guard,
             told,
         );
@@ -151,8 +154,11 @@ impl fmt::Debug for Leadership {
 
 /// The task of one term. It has the guard.
 async fn lead(
-    (who, engine, leading): (Arc<str>, Arc<Engine>, Leading),
-    (term, stepped_down): (Term, CancellationToken),
+    who: Arc<str>,
+    engine: Arc<Engine>,
+    leading: Leading,
+    term: Term,
+    stepped_down: CancellationToken,
     guard: Guard,
     told: oneshot::Sender<Result<()>>,
 ) {

@@ -26,7 +26,7 @@ pub(crate) struct Handle {
     pub(crate) engine: Arc<Engine>,
     /// Boxed: each caller has a handle, and few have an error.
     keys: Result<Arc<Keys>, Box<Error>>,
-    /// It may be invalid: see [`checked`](Self::checked).
+    /// It may be invalid: see [`valid_lease`](Self::valid_lease).
     lease: Lease,
     pub(crate) keepers: Keepers,
 }
@@ -109,7 +109,7 @@ impl Handle {
         owner: Option<OwnerId>,
         patience: Patience,
     ) -> Result<(&Arc<Keys>, AcquireOptions)> {
-        let (keys, lease) = (self.keys()?, self.checked()?);
+        let (keys, lease) = (self.keys()?, self.valid_lease()?);
         let wish = Wish { owner, lease, permits: keys.kind.usual_permits() };
         Ok((keys, AcquireOptions { wish, patience, past: Past::None, keepers: self.keepers }))
     }
@@ -151,7 +151,7 @@ impl Handle {
         kept: K,
     ) -> Result<Option<(Result<Vec<Guard>, usize>, K)>> {
         let Some(first) = handles.first() else { return Ok(Some((Ok(Vec::new()), kept))) };
-        let wanted = |handle: &&Self| Ok((Arc::clone(handle.keys()?), handle.checked()?));
+        let wanted = |handle: &&Self| Ok((Arc::clone(handle.keys()?), handle.valid_lease()?));
         let wanted = handles.iter().map(wanted).collect::<Result<Vec<_>>>()?;
         let names = wanted.len();
         let span = tracing::debug_span!(
@@ -245,7 +245,7 @@ impl Handle {
 
     /// The fixed lease, if there is one: the watchdog does not renew it.
     pub(crate) fn fixed_lease(&self) -> Option<Duration> {
-        match self.checked() {
+        match self.valid_lease() {
             Ok(Lease::Fixed(lease)) => Some(lease),
             _ => None,
         }
@@ -258,11 +258,11 @@ impl Handle {
 
     /// The lease that each hold begins with.
     pub(crate) fn checked_lease(&self) -> Result<Duration> {
-        self.checked().map(|lease| self.engine.lease(lease))
+        self.valid_lease().map(|lease| self.engine.lease(lease))
     }
 
     /// The lease, unless it is invalid.
-    fn checked(&self) -> Result<Lease> {
+    fn valid_lease(&self) -> Result<Lease> {
         match self.lease {
             Lease::Watched => Ok(Lease::Watched),
             Lease::Fixed(lease) => checked_lease(lease).map(Lease::Fixed),
@@ -286,7 +286,7 @@ impl Handle {
 
     /// Reports an invalid name or lease.
     pub(crate) fn check(&self) -> Result<()> {
-        self.checked().and(self.keys().map(drop))
+        self.valid_lease().and(self.keys().map(drop))
     }
 
     /// The name that the user gave, and the namespace of the client. An invalid name is empty.

@@ -66,8 +66,8 @@ impl Commands {
         }
     }
 
-    /// Whether acquires do not gather, and each release goes alone. In a cluster, the next lock may be at another server. With acknowledgements, acquires share a pipe in any case (`acks.rs`), and releases take two
-    /// different links.
+    /// Whether acquires do not gather, and each release goes alone. In a cluster, the next lock may be at another server.
+    /// With acknowledgements, acquires share a pipe in any case (`acks.rs`), and releases take two different links.
     pub(crate) fn is_scattered(&self) -> bool {
         match &self.servers {
             Servers::One(shard) => shard.acks.is_some(),

@@ -33,6 +33,7 @@ struct Beginnings {
 
 /// A password that is sent to a server. As long as this value exists, no text shows it.
 #[derive(Clone)]
+#[must_use = "the password is hidden only as long as this exists"]
 pub struct Password(#[allow(dead_code, reason = "its existence counts")] Arc<Beginnings>);
 
 impl fmt::Debug for Password {

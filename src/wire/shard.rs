@@ -210,7 +210,7 @@ impl CommandDuty {
     }
 
     /// The duty of a second link to the same server. It learns the primary separately: for a moment the two links may
-    /// lead to two servers.
+    /// lead to two servers. (It has no session: `config/relations.rs` refuses one together with replicas.)
     fn for_acks(&self, quorum: Quorum) -> Self {
         Self {
             reign: Arc::new(Reign::new(self.reign.clock.beside())),

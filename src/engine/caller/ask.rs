@@ -124,7 +124,7 @@ impl Caller {
         ttl.map_or(most, |ttl| most.min(ttl + grace))
     }
 
-    /// Makes the request and sends it. If it were an argument, this future would have space for it twice.
+    /// Makes the request and sends it. If the request were an argument, this future would have space for it twice.
     async fn attempt(
         &self,
         entry: &Entry,

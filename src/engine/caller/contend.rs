@@ -92,8 +92,8 @@ impl Caller {
                                 self.has_to_wait(&entry, &mut stand, answer)?;
                                 // Sleep instead of parking: our own message would wake us at the same time as everybody
                                 // else.
-                                let sits_out = answer == Acquired::Contended;
-                                sits_out.then(|| sleep(SIT_OUT).map(Ok).boxed())
+                                let pause = || sleep(SIT_OUT).map(Ok).boxed();
+                                (answer == Acquired::Contended).then(pause)
                             }
                             Err(fault) => {
                                 stand.waits_for_server(&entry);

@@ -4,7 +4,7 @@
 //!
 //! 1. If nothing is gathered, whoever asks sends the request at once, on its own task. The task that reads the connection
 //!    passes the answer on.
-//! 2. At most `STRAIGHT` requests that callers have sent themselves are in flight. Further requests gather. The task of the
+//! 2. At most `STRAIGHT` requests that were sent at once are in flight. Further requests gather. The task of the
 //!    gathering sends them in their order of arrival, as `company.rs` says. It never has more than `WINDOW` batches in flight.
 //! 3. A request belongs to the gathering, never to its caller. A dropped caller strands no other, and a grant to it is
 //!    reported as an orphan ([`Batch::orphan`]). A release has no caller: all of its answers go that way.
@@ -45,7 +45,7 @@ pub(crate) trait Batch: Send + Sync + 'static {
     /// Sends all of these questions in one request.
     fn send(&self, questions: &[Self::Question]) -> impl Future<Output = Vec<Self::Answer>> + Send;
 
-    /// Sends a question from the task of its caller. `then` gets it back with its answer; with `None` if it was not tried, so
+    /// Sends a question at once, from the task of whoever asks. `then` gets it back with its answer; with `None` if it was not tried, so
     /// that the task of the gathering has to send it.
     fn send_alone(
         &self,
@@ -78,7 +78,7 @@ pub(crate) struct Gathering<F: Batch> {
 
 struct State<F: Batch> {
     closed: bool,
-    /// Requests that their callers have sent themselves.
+    /// Requests that were sent at once, and are not answered yet.
     alone: usize,
     /// Batches that the task of the gathering has sent.
     batches: usize,
@@ -138,8 +138,8 @@ impl<F: Batch> Gathering<F> {
         }
     }
 
-    /// Whether a caller may send its request itself, since few are in flight. While the task of the gathering sends, it may
-    /// still have an earlier request to send: then a caller does not send before it.
+    /// Whether a request may go at once, since few are in flight. While the task of the gathering sends, it may still have an
+    /// earlier one to send: then no later one goes before it.
     fn goes_alone(&self) -> bool {
         let mut state = self.state.lock();
         let is_first = state.batches == 0 && state.waiting.is_empty();

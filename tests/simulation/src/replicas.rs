@@ -303,6 +303,8 @@ impl World {
         let followers = of.others.clone();
         of.others.push(before);
         self.forget_unless_acknowledged((shard, before, next), how, ends);
+        // Offsets compare within one history only, and what came before is decided now.
+        self.fleet.brought.retain(|_, (to, _)| *to != before);
         self.before = before;
         self.lag_until = clock::now() + self.fleet_rng.u64(..100 * MILLI);
         for other in 0..self.fleet.stations.len() {
@@ -321,7 +323,7 @@ impl World {
     }
 
     /// What the new primary does not have is lost, unless no grant counted that it did not have. Nobody waits for replicas when a
-    /// slot brings a key: `MIGRATE` does not.
+    /// slot brings a key: `MIGRATE` does not. This judges by slot, not by key.
     fn forget_unless_acknowledged(
         &mut self,
         (shard, before, next): (usize, usize, usize),

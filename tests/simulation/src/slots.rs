@@ -104,11 +104,11 @@ impl World {
                 board::wrong("a key is at two nodes", format!("{key}, at {time}"));
             }
             self.fleet.stations[target].server.put(parcel);
+            let offset = self.fleet.stations[target].server.offset();
+            self.fleet.brought.insert(slot, (target, offset));
         }
         self.send(source);
         self.send(target);
-        let offset = self.fleet.stations[target].server.offset();
-        self.fleet.brought.insert(slot, (target, offset));
         self.at(clock::now() + pace, Event::Carried(fault));
     }
 
