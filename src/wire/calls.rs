@@ -36,7 +36,7 @@ pub(crate) use gathering::{Answered, Batch, Gathering};
 pub(crate) use marks::Claim;
 pub(crate) use orders::Order;
 pub(crate) use questions::Status;
-pub(crate) use requests::{Answer, Requests, for_each};
+pub(crate) use requests::{Answer, Requests, result_of_each};
 
 /// What the server does if it cannot grant the lock now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -51,7 +51,7 @@ pub(crate) use address::{Address, Addresses};
 pub use address::{Dial, Stream};
 pub(crate) use calls::{
     Acquire, Acquired, Answer, Answered, Batch, Claim, Gathering, Manner, Order, Release, Renewal,
-    Requests, Status, for_each,
+    Requests, Status, result_of_each,
 };
 pub(crate) use card::Card;
 pub(crate) use cluster::{Cluster, Crew};

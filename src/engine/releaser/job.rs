@@ -286,7 +286,7 @@ impl Job {
             What::Ghost { sent_on } => sent_on == generation || *found && !self.keys.asks_again(),
             What::Release | What::Taken | What::Count(_) => true,
         });
-        // Its caller learns more from a second attempt, even after the lease: that one says whether the lock was still there.
+        // A caller whose first attempt fails gets a second one, even after the lease: that says whether the lock was still there.
         let is_tried_again = matches!(self.told, Some(Told::First(_)));
         answered || now >= self.until && !is_tried_again
     }

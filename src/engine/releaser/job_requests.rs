@@ -12,7 +12,7 @@ use crate::engine::releaser::job::{Attempted, Job, Outcome, What};
 use crate::engine::releaser::outbox::Outbox;
 use crate::kinds::Family;
 use crate::meters;
-use crate::wire::{Batch, Commands, Connection, Fault, Gathering, for_each};
+use crate::wire::{Batch, Commands, Connection, Fault, Gathering, result_of_each};
 
 /// The requests for jobs.
 #[derive(Clone)]
@@ -41,7 +41,7 @@ impl JobRequests {
         }
     }
 
-    /// Sends a job, and again until it is settled.
+    /// Sends a job. If that does not settle it, it comes back to the releaser.
     pub(crate) fn put(&self, job: Job) {
         let family = job.keys.row.family;
         match &job.what {
@@ -79,7 +79,7 @@ impl Delivery {
         }
     }
 
-    /// The releaser tries again what is not settled. `None`: it has ended, and says so.
+    /// Settles a job, or leaves it to the releaser. `None`: it was not sent, since the releaser has ended. The outbox says so in the log.
     fn answered(&self, job: Job, attempted: Option<Attempted>) {
         let job = match attempted {
             Some(attempted) => {
@@ -131,7 +131,7 @@ impl<const N: usize> Batch for Releases<N> {
             }
             Err(fault) => (0, Err(fault)),
         };
-        let outcomes = for_each(answer, jobs.len()).into_iter();
+        let outcomes = result_of_each(answer, jobs.len()).into_iter();
         outcomes.map(|outcome| Attempted { outcome, sent_on }).collect()
     }
 

@@ -39,7 +39,7 @@ pub(crate) trait Batch: Send + Sync + 'static {
     const MOST: usize;
     /// With this many requests in flight that were sent at once, later ones gather.
     const STRAIGHT: usize;
-    /// The most requests in flight that the task of the gathering has sent.
+    /// The most batches in flight.
     const WINDOW: usize;
 
     /// Sends all of these questions in one request.
@@ -166,7 +166,7 @@ impl<F: Batch> Gathering<F> {
         let mut state = self.state.lock();
         if state.closed {
             drop(state);
-            // The sender is gone, and there will be no answer. A caller learns that when its question is dropped.
+            // The task is gone, and there will be no answer. A caller learns that when its question is dropped.
             if pending.caller.is_none() {
                 self.batch.orphan(pending.question, None);
             }

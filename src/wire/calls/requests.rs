@@ -98,7 +98,7 @@ impl<const N: usize> Batch for Acquires<N> {
             Err(fault) => (0, Err(fault)),
         };
         let answer = |result| Answer { sent, sent_on, result };
-        for_each(results, questions.len()).into_iter().map(answer).collect()
+        result_of_each(results, questions.len()).into_iter().map(answer).collect()
     }
 
     fn send_alone(
@@ -166,7 +166,7 @@ impl Batch for Together {
 }
 
 /// The results for so many requests of a batch. If the batch failed, each of them failed.
-pub(crate) fn for_each<A>(
+pub(crate) fn result_of_each<A>(
     results: Result<Vec<Result<A, Fault>>, Fault>,
     asked: usize,
 ) -> Vec<Result<A, Fault>> {
