@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
+use futures_util::future::join_all;
 use parklock::{Client, Config, Error, Guard, Lock};
 use tokio::task::JoinHandle;
 use tracing::subscriber::DefaultGuard;
@@ -198,9 +199,7 @@ pub(crate) fn deadline(guard: &Guard) -> Instant {
 
 /// Each holder is renewed and has never lost its lock. Each gives it back to the waiter behind it, whose token is greater.
 pub(crate) async fn all_go_on(guards: Vec<Guard>, waiters: Vec<JoinHandle<Result<Guard, Error>>>) {
-    for guard in &guards {
-        is_renewed(guard).await;
-    }
+    join_all(guards.iter().map(is_renewed)).await;
     let tokens: Vec<_> = guards.iter().map(Guard::token).collect();
     for ((guard, waiter), token) in guards.into_iter().zip(waiters).zip(tokens) {
         soon(guard.unlock()).await.expect("it was never lost");
@@ -218,11 +217,12 @@ pub(crate) fn is_unavailable<T: std::fmt::Debug>(answer: Result<T, Error>, words
     }
 }
 
-/// Waits until a renewal has been answered that was not when this began.
+/// Waits until a renewal has been answered that was not when this began. One may have been answered just before: the next one is
+/// due a third of the lease later.
 pub(crate) async fn is_renewed(guard: &Guard) {
-    let before = deadline(guard);
+    let (before, lease) = (deadline(guard), guard.remaining());
     let renewed = async || deadline(guard) > before + Duration::from_millis(200);
-    eventually(SOON, "the lease is renewed", renewed).await;
+    eventually(SOON.max(lease), "the lease is renewed", renewed).await;
     assert!(guard.is_valid());
 }
 

@@ -1,5 +1,5 @@
 //! The waiting loop: a contender asks, parks until it is told, and asks again. It drives `waiting.rs`, which decides, with
-//! gates and subscriptions.
+//! gates and subscriptions. [`Contender`] is what gives up the permit and the place if the caller goes.
 //!
 //! 1. A contender sleeps only after it has asked while its channel was live. If it asked earlier, it asks again.
 //! 2. A contender that gets no message asks again, since each park has a time limit. It believes a grant by message only

@@ -1,6 +1,6 @@
-//! How a tenure ends, and what is left to be done then. It is released, or lost: at its deadline, when Redis says that it is gone, when
-//! the client is closed. The transition that ends it takes all that is left to be done out in one step, so it is done once. A loss
-//! wakes all guards that wait for the end.
+//! How a tenure ends, and what is left to be done then. It is released, or it is lost: at its deadline, when Redis says that it is gone,
+//! or when the client is closed. The transition that ends it takes out whatever is left to be done, in one step. So that is done once. A
+//! loss wakes all guards that wait for the end.
 
 use std::sync::{Arc, MutexGuard};
 
