@@ -8,20 +8,20 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 #[cfg(feature = "redis-1")]
 use crate::wire::ConnectionInfo;
-use crate::wire::Place;
+use crate::wire::Endpoint;
 
 /// Makes a [`Client`]: see [`Client::builder`].
 #[derive(Clone, Default)]
 #[must_use = "it connects nothing by itself"]
 pub struct ClientBuilder {
-    place: Option<Place>,
+    endpoint: Option<Endpoint>,
     config: Config,
 }
 
 impl ClientBuilder {
     /// The server, the cluster or the sentinels: see [`Client::connect`].
     pub fn url(self, url: impl Into<String>) -> Self {
-        Self { place: Some(Place::Url(url.into())), ..self }
+        Self { endpoint: Some(Endpoint::Url(url.into())), ..self }
     }
 
     /// The server of a `redis::Client` of the service (feature `redis-1`, for version 1 of the crate `redis`), in place of a
@@ -52,7 +52,7 @@ impl ClientBuilder {
     /// because they cannot be read; a user or a password beside [`Config::credentials`].
     #[cfg(feature = "redis-1")]
     pub fn redis_1(self, settings: &ConnectionInfo) -> Self {
-        Self { place: Some(Place::Redis(Box::new(settings.clone()))), ..self }
+        Self { endpoint: Some(Endpoint::Redis(Box::new(settings.clone()))), ..self }
     }
 
     /// How the client behaves. Default: [`Config::default`].
@@ -71,8 +71,8 @@ impl ClientBuilder {
     /// # Panics
     /// Outside a Tokio runtime with time and I/O enabled.
     pub async fn connect(self) -> Result<Client> {
-        let (place, config) = self.complete()?;
-        Ok(Client { engine: Engine::connect(&place, config).await? })
+        let (endpoint, config) = self.complete()?;
+        Ok(Client { engine: Engine::connect(&endpoint, config).await? })
     }
 
     /// Makes the client without waiting for its first connection: see [`Client::connect_lazy`].
@@ -83,13 +83,14 @@ impl ClientBuilder {
     /// # Panics
     /// Outside a Tokio runtime with time and I/O enabled.
     pub fn connect_lazy(self) -> Result<Client> {
-        let (place, config) = self.complete()?;
-        Ok(Client { engine: Engine::connect_lazy(&place, config)? })
+        let (endpoint, config) = self.complete()?;
+        Ok(Client { engine: Engine::connect_lazy(&endpoint, config)? })
     }
 
-    fn complete(self) -> Result<(Place, Config)> {
-        let place = self.place.ok_or_else(|| Error::config("the builder has no server: no URL"))?;
-        Ok((place, self.config))
+    fn complete(self) -> Result<(Endpoint, Config)> {
+        let endpoint =
+            self.endpoint.ok_or_else(|| Error::config("the builder has no server: no URL"))?;
+        Ok((endpoint, self.config))
     }
 }
 

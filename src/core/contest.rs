@@ -45,7 +45,7 @@ impl<W> Default for Contest<W> {
 }
 
 /// The state of a caller's work.
-pub(crate) enum Part<W> {
+pub(crate) enum Progress<W> {
     /// The work has not been polled yet. Its caller came at this time.
     New(W, CompactInstant),
     /// The work has this number.
@@ -62,16 +62,16 @@ impl<W> Contest<W> {
     /// Takes the work out for a poll by this caller. Its number is `None` if it was never here.
     pub(crate) fn take_out(
         &mut self,
-        part: &mut Part<W>,
+        progress: &mut Progress<W>,
         caller: &mut Option<Waker>,
     ) -> Option<(Option<u64>, W)> {
-        let taken = match std::mem::replace(part, Part::Over) {
-            Part::New(work, came) => {
+        let taken = match std::mem::replace(progress, Progress::Over) {
+            Progress::New(work, came) => {
                 self.came = Some(came);
                 (None, work)
             }
-            Part::Begun(number) => (Some(number), self.take(number)?),
-            Part::Over => return None,
+            Progress::Begun(number) => (Some(number), self.take(number)?),
+            Progress::Over => return None,
         };
         std::mem::swap(&mut self.caller, caller);
         self.polls += 1;
@@ -103,10 +103,10 @@ impl<W> Contest<W> {
 
     /// A caller has left: takes its work out, if that is still here. The drop of the work passes the permit on.
     #[must_use]
-    pub(crate) fn end(&mut self, part: &mut Part<W>) -> Option<W> {
-        match std::mem::replace(part, Part::Over) {
-            Part::Begun(number) => self.take(number),
-            Part::New(..) | Part::Over => None,
+    pub(crate) fn end(&mut self, progress: &mut Progress<W>) -> Option<W> {
+        match std::mem::replace(progress, Progress::Over) {
+            Progress::Begun(number) => self.take(number),
+            Progress::New(..) | Progress::Over => None,
         }
     }
 

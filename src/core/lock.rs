@@ -395,7 +395,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::core::contest::Part;
+    use crate::core::contest::Progress;
     use crate::core::queue::{LOOKS, Look};
 
     /// Numbers in place of what the engine has.
@@ -469,7 +469,7 @@ mod tests {
         Away,
         Queued(Ticket),
         /// It had the permit under this number. The lookout may have cancelled its work since.
-        Contends(u64, Part<usize>),
+        Contends(u64, Progress<usize>),
         Holds,
     }
 
@@ -535,7 +535,7 @@ mod tests {
         fn contends(&mut self, who: usize, number: u64) -> At {
             self.permits += 1;
             assert_eq!(self.permits, 1, "two callers have the permit");
-            let at = At::Contends(number, Part::New(who, self.now.into()));
+            let at = At::Contends(number, Progress::New(who, self.now.into()));
             self.polled(who, at, false)
         }
 
@@ -587,8 +587,8 @@ mod tests {
                     At::Queued(ticket) => {
                         _ = self.change(|lock, after| lock.leave_queue(&ticket, after))
                     }
-                    At::Contends(_, mut part) => {
-                        if self.lock.contest.end(&mut part).is_some() {
+                    At::Contends(_, mut progress) => {
+                        if self.lock.contest.end(&mut progress).is_some() {
                             self.pass_on();
                         }
                     }
@@ -625,8 +625,8 @@ mod tests {
                     self.change(|lock, after| lock.leave_queue(&ticket, after));
                     polled.map_or(At::Away, |number| self.contends(who, number))
                 }
-                At::Contends(number, mut part) => {
-                    match self.lock.contest.take_out(&mut part, &mut Some(waker)) {
+                At::Contends(number, mut progress) => {
+                    match self.lock.contest.take_out(&mut progress, &mut Some(waker)) {
                         None => {
                             let at = self.queues(Ticket::again(number));
                             self.polled(who, at, false)
@@ -644,7 +644,7 @@ mod tests {
                                 lock.watch(after);
                                 lock.contest.put_back(its_number, work)
                             });
-                            At::Contends(number, Part::Begun(begun))
+                            At::Contends(number, Progress::Begun(begun))
                         }
                     }
                 }

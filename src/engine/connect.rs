@@ -29,7 +29,7 @@ use crate::meters;
 use crate::pause::jittered;
 use crate::wire::{
     Acquire, Address, Addresses, Answer, Card, Cluster, Commands, CommonArgs, Crew, Destination,
-    Fault, Heard, OnChange, Place, Requests, Sentinels, Session, Subscriber, Target,
+    Endpoint, Fault, Heard, OnChange, Requests, Sentinels, Session, Subscriber, Target,
     watch_failovers,
 };
 
@@ -42,15 +42,15 @@ const WARNINGS_APART: Duration = Duration::from_secs(5);
 
 impl Engine {
     /// Connects, and starts the client's tasks on the current runtime.
-    pub(crate) async fn connect(place: &Place, config: Config) -> Result<Arc<Self>> {
-        Self::connect_patiently(|config| To::of(place, config), client_id(), config).await
+    pub(crate) async fn connect(endpoint: &Endpoint, config: Config) -> Result<Arc<Self>> {
+        Self::connect_patiently(|config| To::of(endpoint, config), client_id(), config).await
     }
 
     /// Starts the client's tasks on the current runtime, which connect.
-    pub(crate) fn connect_lazy(place: &Place, config: Config) -> Result<Arc<Self>> {
+    pub(crate) fn connect_lazy(endpoint: &Endpoint, config: Config) -> Result<Arc<Self>> {
         config.check()?;
         let connecting =
-            Self::connect_to(To::of(place, &config)?, client_id(), config, First::Later);
+            Self::connect_to(To::of(endpoint, &config)?, client_id(), config, First::Later);
         connecting.now_or_never().expect("it waits for no connection")
     }
 
@@ -63,8 +63,8 @@ impl Engine {
         config: Config,
     ) -> Result<Arc<Self>> {
         let client = client.unwrap_or_else(client_id);
-        let place = Place::Url(url.to_owned());
-        let to = |config: &Config| Ok(To::of(&place, config)?.over(&dial));
+        let endpoint = Endpoint::Url(url.to_owned());
+        let to = |config: &Config| Ok(To::of(&endpoint, config)?.over(&dial));
         Self::connect_patiently(to, client, config).await
     }
 
@@ -210,15 +210,15 @@ enum To {
 }
 
 impl To {
-    fn of(place: &Place, config: &Config) -> Result<Self> {
+    fn of(endpoint: &Endpoint, config: &Config) -> Result<Self> {
         #[cfg_attr(
             not(feature = "redis-1"),
-            expect(clippy::infallible_destructuring_match, reason = "the feature adds a place")
+            expect(clippy::infallible_destructuring_match, reason = "the feature adds a kind")
         )]
-        let url = match place {
-            Place::Url(url) => url,
+        let url = match endpoint {
+            Endpoint::Url(url) => url,
             #[cfg(feature = "redis-1")]
-            Place::Redis(info) => return Ok(Self::One(Box::new(Address::given(info, config)?))),
+            Endpoint::Redis(info) => return Ok(Self::One(Box::new(Address::given(info, config)?))),
         };
         Ok(match Target::of(url)? {
             Target::Single => Self::One(Box::new(Address::new(url, config)?)),

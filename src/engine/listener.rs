@@ -15,7 +15,7 @@ use crate::engine::shared::{Memory, rules};
 use crate::keys::{Keys, Space, TenureId};
 use crate::kinds::Holders;
 use crate::meters;
-use crate::wire::{Changed, Heard, What, Word, publisher, words};
+use crate::wire::{Changed, Heard, News, Word, publisher, words};
 
 /// Turns messages into events for contenders, and into checks of tenures.
 pub(crate) struct Listener {
@@ -91,23 +91,23 @@ impl Listener {
             if let Some(entry) = &entry {
                 meters::woken("message", || usize::from(entry.was_told_to_wait()));
             }
-            match (word.what, entry) {
+            match (word.news, entry) {
                 // The grant that this is about may not have arrived yet.
-                (What::Wanted { is_tried }, _) => {
+                (News::Wanted { is_tried }, _) => {
                     // Note it first: a caller of this client may be asking again, in an entry that is not in the table yet.
                     if is_tried {
                         self.tried.note(channel, now);
                     }
                     self.give_back_kept(channel);
                 }
-                (what, None) => {
-                    has_left |= matches!(what, What::Near { at_once: true });
+                (news, None) => {
+                    has_left |= matches!(news, News::Near { at_once: true });
                     // The server has made this grant. A message that any client could publish releases nothing.
                     if signed.is_some() {
                         given_up.insert(word.id);
                     }
                 }
-                (What::Granted { number, .. }, Some(entry)) => {
+                (News::Granted { number, .. }, Some(entry)) => {
                     // A grant without a proof may come from any client: it only makes the contender ask.
                     match signed {
                         // If replicas have to acknowledge grants, only the answer to a request counts.
@@ -119,16 +119,16 @@ impl Listener {
                         None => self.table.name(&entry, Event::Roused, self.rules),
                     }
                 }
-                (What::Near { at_once: true }, Some(entry)) => {
+                (News::Near { at_once: true }, Some(entry)) => {
                     self.table.name(&entry, Event::Near { at_once: true }, self.rules);
                 }
-                (What::Near { at_once: false }, Some(entry)) => {
+                (News::Near { at_once: false }, Some(entry)) => {
                     entry.step(Event::Near { at_once: false }, self.rules);
                 }
                 // Any client may send this word. It concerns the holder with this owner field, or a contender that was granted the
                 // lock by message and is about to hold it. The contender is told first: if its tenure begins just now, either the
                 // contender knows by then, or it is found as the holder.
-                (What::Out, Some(entry)) => {
+                (News::Out, Some(entry)) => {
                     entry.step(Event::Lost(Some(word.id)), self.rules);
                     entry
                         .holder(word.id)
@@ -163,7 +163,7 @@ impl Listener {
 
     /// When the client has shown the sign of life for which the server made this grant, if the server has made it.
     fn proved(&self, channel: &str, word: Word, now: Instant) -> Option<Instant> {
-        let What::Granted { number, proof } = word.what else { return None };
+        let News::Granted { number, proof } = word.news else { return None };
         self.secrets.accept(proof, (&word.id.of(&self.client).to_string(), number), now, channel)
     }
 
@@ -194,7 +194,7 @@ impl Listener {
         let is_anothers = publisher(message) != self.client.as_bytes();
         let is_force = publisher(message) == b"force_unlock";
         let names_holders = is_force && message.contains(&b' ');
-        let names_ours = words(message, &self.client).any(|word| matches!(word.what, What::Out));
+        let names_ours = words(message, &self.client).any(|word| matches!(word.news, News::Out));
         meters::woken("message", || self.waiting(channel));
         self.give_back_kept(channel);
         if !is_force {

@@ -23,8 +23,8 @@ impl Labels {
 pub(crate) struct Meters {}
 
 impl Meters {
-    pub(crate) fn asks(&self, _is_once: bool) -> Asked {
-        Asked
+    pub(crate) fn asks(&self, _is_once: bool) -> LockCall {
+        LockCall
     }
 
     pub(crate) fn waits(&self) -> Waits {
@@ -35,9 +35,9 @@ impl Meters {
 }
 
 /// See `on.rs`.
-pub(crate) struct Asked;
+pub(crate) struct LockCall;
 
-impl Asked {
+impl LockCall {
     pub(crate) fn came_to<E>(self, _is_granted: Result<bool, E>) {}
 }
 
@@ -46,9 +46,9 @@ pub(crate) struct Waits;
 
 /// See `on.rs`.
 #[derive(Default)]
-pub(crate) struct Holds {}
+pub(crate) struct HoldTimes {}
 
-impl Holds {
+impl HoldTimes {
     pub(crate) fn begin(&mut self, _meters: &Meters, _hold: u16) {}
 
     pub(crate) fn end(&mut self, _hold: u16) -> Self {

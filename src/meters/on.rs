@@ -212,8 +212,8 @@ impl fmt::Debug for Meters {
 
 impl Meters {
     /// A caller asks for the lock. `is_once`: the caller does not wait.
-    pub(crate) fn asks(&self, is_once: bool) -> Asked {
-        Asked { series: self.0.clone(), since: Instant::now(), is_once }
+    pub(crate) fn asks(&self, is_once: bool) -> LockCall {
+        LockCall { series: self.0.clone(), since: Instant::now(), is_once }
     }
 
     /// A caller waits, until the value is dropped.
@@ -246,13 +246,13 @@ impl Drop for Up {
 }
 
 /// A call that asks for a lock. If it is dropped before an outcome is set, the call was cancelled.
-pub(crate) struct Asked {
+pub(crate) struct LockCall {
     series: Option<Arc<Series>>,
     since: Instant,
     is_once: bool,
 }
 
-impl Asked {
+impl LockCall {
     pub(crate) fn came_to<E>(mut self, is_granted: Result<bool, E>) {
         let Some(series) = self.series.take() else { return };
         match is_granted {
@@ -267,7 +267,7 @@ impl Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for LockCall {
     fn drop(&mut self) {
         if let Some(series) = self.series.take() {
             counter(&series.cancelled).increment(1);
@@ -282,26 +282,26 @@ pub(crate) struct Waits {
 
 /// The holds of a tenure that have not ended. There are few, almost always one.
 #[derive(Default)]
-pub(crate) struct Holds {
-    first: Option<Held>,
-    others: Vec<Held>,
+pub(crate) struct HoldTimes {
+    first: Option<HoldTime>,
+    others: Vec<HoldTime>,
 }
 
 /// One hold, which ends when this is dropped.
-struct Held {
+struct HoldTime {
     hold: u16,
     since: Instant,
     series: Arc<Series>,
     _up: Up,
 }
 
-impl Drop for Held {
+impl Drop for HoldTime {
     fn drop(&mut self) {
         histogram(&self.series.hold).record(self.since.elapsed());
     }
 }
 
-impl Holds {
+impl HoldTimes {
     /// The hold with this number begins. Every hold but the first began without a request.
     pub(crate) fn begin(&mut self, meters: &Meters, hold: u16) {
         let Some(series) = &meters.0 else { return };
@@ -309,7 +309,7 @@ impl Holds {
             counter(&series.hand_off).increment(1);
         }
         let up = Up::new(&series.held);
-        let held = Held { hold, since: Instant::now(), series: Arc::clone(series), _up: up };
+        let held = HoldTime { hold, since: Instant::now(), series: Arc::clone(series), _up: up };
         match &mut self.first {
             first @ None => *first = Some(held),
             Some(_) => self.others.push(held),

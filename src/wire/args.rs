@@ -27,7 +27,7 @@ impl Words<'_> {
     }
 
     /// One word more.
-    pub(crate) fn arg(&mut self, word: impl Word) -> &mut Self {
+    pub(crate) fn arg(&mut self, word: impl AsWord) -> &mut Self {
         word.write(self);
         self
     }
@@ -46,11 +46,11 @@ impl Words<'_> {
 }
 
 /// What can be a word of a command.
-pub(crate) trait Word {
+pub(crate) trait AsWord {
     fn write(self, words: &mut Words<'_>);
 }
 
-impl Word for &str {
+impl AsWord for &str {
     fn write(self, words: &mut Words<'_>) {
         words.joined(&[self]);
     }
@@ -58,7 +58,7 @@ impl Word for &str {
 
 macro_rules! numbers {
     ($($number:ty)*) => {
-        $(impl Word for $number {
+        $(impl AsWord for $number {
             fn write(self, words: &mut Words<'_>) {
                 words.joined(&[Buffer::new().format(self)]);
             }
@@ -68,13 +68,13 @@ macro_rules! numbers {
 
 numbers!(i32 u32 u64 usize);
 
-impl Word for Key<'_> {
+impl AsWord for Key<'_> {
     fn write(self, words: &mut Words<'_>) {
         words.joined(&self.parts());
     }
 }
 
-impl Word for Field<'_> {
+impl AsWord for Field<'_> {
     fn write(self, words: &mut Words<'_>) {
         words.joined(&[self.client, ":", Buffer::new().format(self.id.0)]);
     }

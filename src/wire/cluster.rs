@@ -98,10 +98,10 @@ pub(crate) struct Cluster {
     pub(crate) stale: Arc<Notify>,
     /// A slot was found that nobody serves.
     is_unserved: AtomicBool,
-    shards: Mutex<BTreeMap<Node, Known>>,
+    shards: Mutex<BTreeMap<Node, Member>>,
 }
 
-struct Known {
+struct Member {
     shard: Arc<Shard>,
     stop: CancellationToken,
     /// Since when its node has no slot.
@@ -176,9 +176,9 @@ impl Cluster {
 
     /// The shard of this node; makes it if necessary.
     pub(crate) fn shard(&self, node: &Node) -> Arc<Shard> {
-        if let Some(known) = self.shards.lock().get_mut(node) {
-            known.unused = None;
-            return Arc::clone(&known.shard);
+        if let Some(member) = self.shards.lock().get_mut(node) {
+            member.unused = None;
+            return Arc::clone(&member.shard);
         }
         let clock = ServerClock::with(Arc::clone(&self.beyond));
         let (changes, lost) = (Arc::clone(&self.changes), Arc::clone(&self.stale));
@@ -190,12 +190,12 @@ impl Cluster {
         let (shard, task) = Shard::new(at, duty, &self.generations, self.quorum);
         let shard = Arc::new(shard);
         let stop = self.crew.stop.child_token();
-        let known = Known { shard: Arc::clone(&shard), stop: stop.clone(), unused: None };
+        let member = Member { shard: Arc::clone(&shard), stop: stop.clone(), unused: None };
         match self.shards.lock().entry(node.clone()) {
             std::collections::btree_map::Entry::Occupied(other) => {
                 return Arc::clone(&other.get().shard);
             }
-            std::collections::btree_map::Entry::Vacant(place) => _ = place.insert(known),
+            std::collections::btree_map::Entry::Vacant(place) => _ = place.insert(member),
         }
         (self.crew.spawn)(Box::pin(task.run(stop)));
         shard
@@ -229,11 +229,11 @@ impl Cluster {
             }
             // Do this before any request goes to the next server.
             let (shards, now) = (self.shards.lock(), Instant::now());
-            left.into_iter().filter_map(|node| shards.get(node)).for_each(|known| {
-                known.shard.reign.clock.hand_on(now);
+            left.into_iter().filter_map(|node| shards.get(node)).for_each(|member| {
+                member.shard.reign.clock.hand_on(now);
             });
             let gained = gained.into_iter().filter_map(|node| shards.get(node));
-            gained.for_each(|known| known.shard.try_now());
+            gained.for_each(|member| member.shard.try_now());
             drop(shards);
             *map = Arc::new(newer);
             true
@@ -249,17 +249,17 @@ impl Cluster {
         let (map, now) = (Arc::clone(&self.map.borrow()), Instant::now());
         let used = map.nodes();
         let mut ended = Vec::new();
-        self.shards.lock().retain(|node, known| {
+        self.shards.lock().retain(|node, member| {
             if used.contains(&node) {
-                known.unused = None;
+                member.unused = None;
                 return true;
             }
-            let since = *known.unused.get_or_insert(now);
+            let since = *member.unused.get_or_insert(now);
             // A request gets the shard under this lock. So no other one can come if the map alone has it.
-            if now < since + LEFT || Arc::strong_count(&known.shard) > 1 {
+            if now < since + LEFT || Arc::strong_count(&member.shard) > 1 {
                 return true;
             }
-            ended.push(known.stop.clone());
+            ended.push(member.stop.clone());
             false
         });
         ended.iter().for_each(CancellationToken::cancel);
@@ -267,8 +267,8 @@ impl Cluster {
 
     /// The nodes that this client has used, each with its live connection.
     pub(crate) fn links(&self) -> Vec<(Node, Option<Socket>)> {
-        let live = |known: &Known| known.shard.link.live().ok().map(|live| live.socket);
-        self.shards.lock().iter().map(|(node, known)| (node.clone(), live(known))).collect()
+        let live = |member: &Member| member.shard.link.live().ok().map(|live| live.socket);
+        self.shards.lock().iter().map(|(node, member)| (node.clone(), live(member))).collect()
     }
 
     /// Whether a server with slots, which this client has used, cannot be reached.
@@ -278,7 +278,7 @@ impl Cluster {
         self.shards
             .lock()
             .iter()
-            .any(|(node, known)| used.contains(&node) && known.shard.link.live().is_err())
+            .any(|(node, member)| used.contains(&node) && member.shard.link.live().is_err())
     }
 
     /// Whether the map may be wrong in a way that no server will correct. The call forgets that a slot was found that

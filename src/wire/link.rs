@@ -103,7 +103,7 @@ type State = Result<Live, Fault>;
 
 /// A time without a connection.
 #[derive(Debug, Clone, Copy)]
-struct Outage {
+struct Downtime {
     /// The server has answered nothing that was asked since then.
     since: Instant,
     /// When an attempt to connect last failed.
@@ -127,7 +127,7 @@ struct Shared {
     suspects: watch::Sender<u64>,
     /// Signalled when the server is worth another try at once.
     worth_a_try: Notify,
-    outage: Mutex<Option<Outage>>,
+    outage: Mutex<Option<Downtime>>,
 }
 
 impl Link {
@@ -355,7 +355,7 @@ impl LinkTask {
     fn is_down(&self, since: Instant, tried: Option<Instant>) {
         let mut outage = self.shared.outage.lock();
         let since = outage.map_or(since, |outage| outage.since);
-        *outage = Some(Outage { since, tried });
+        *outage = Some(Downtime { since, tried });
     }
 
     fn show(&self, state: State) {

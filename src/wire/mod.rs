@@ -70,6 +70,6 @@ pub(crate) use proof::{Secret, Secrets};
 pub(crate) use redis::ConnectionInfo;
 pub(crate) use sentinels::Sentinels;
 pub(crate) use session::Session;
-pub(crate) use subscriber::{Heard, Subscriber, Subscription, What, Word, publisher, words};
-pub(crate) use target::{Place, Target};
+pub(crate) use subscriber::{Heard, News, Subscriber, Subscription, Word, publisher, words};
+pub(crate) use target::{Endpoint, Target};
 pub(crate) use tracking::{Changed, OnChange};

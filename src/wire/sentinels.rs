@@ -75,7 +75,7 @@ struct Roster {
 
 /// The answer of one sentinel.
 #[derive(Debug)]
-struct Told {
+struct Report {
     /// Which sentinel it is: several names may lead to one.
     id: String,
     /// `None`: it does not know the service.
@@ -191,25 +191,25 @@ impl Sentinels {
 
     async fn ask_all(&self) -> Result<Node, Fault> {
         let ask = async |node: Node| {
-            let told = self.ask(&node).await;
-            (node, told)
+            let report = self.ask(&node).await;
+            (node, report)
         };
         let mut asked: FuturesUnordered<_> = self.everybody().into_iter().map(ask).collect();
         let (mut answers, mut until) = (Vec::new(), None);
         loop {
             let next = in_time(until, asked.next()).await.flatten();
-            let Some((node, told)) = next else { break };
-            if until.is_none() && matches!(told, Ok(Told { primary: Some(_), .. })) {
+            let Some((node, report)) = next else { break };
+            if until.is_none() && matches!(report, Ok(Report { primary: Some(_), .. })) {
                 until = Some(Instant::now() + COMPANY);
             }
-            answers.push((node, told));
+            answers.push((node, report));
         }
         drop(asked);
         self.take_note(&answers);
         self.believe(answers)
     }
 
-    async fn ask(&self, node: &Node) -> Result<Told, Fault> {
+    async fn ask(&self, node: &Node) -> Result<Report, Fault> {
         let asked = async {
             let dialled = self.sentinels.of(node).connect_for_once().await?;
             let mut pipe = pipe();
@@ -218,21 +218,22 @@ impl Sentinels {
             pipe.cmd("SENTINEL").arg("SENTINELS").arg(&self.service);
             pipe.cmd("SENTINEL").arg("MYID");
             let answers = dialled.socket.ask_each(&pipe).await;
-            Told::read(&answers.map_err(Fault::answering)?, node)
+            Report::read(&answers.map_err(Fault::answering)?, node)
         };
         Fault::unless_in(self.patience, node, asked).await
     }
 
-    fn take_note(&self, answers: &[(Node, Result<Told, Fault>)]) {
-        let told = || answers.iter().filter_map(|(node, told)| Some((node, told.as_ref().ok()?)));
+    fn take_note(&self, answers: &[(Node, Result<Report, Fault>)]) {
+        let reports =
+            || answers.iter().filter_map(|(node, report)| Some((node, report.as_ref().ok()?)));
         let mut roster = self.roster.lock();
-        let known = told().filter_map(|(node, told)| Some((node, told.primary.as_ref()?)));
+        let known = reports().filter_map(|(node, report)| Some((node, report.primary.as_ref()?)));
         roster.answered = known.map(|(node, primary)| (node.clone(), primary.epoch)).collect();
         if roster.answered.is_empty() {
             return;
         }
         let mut learnt: Vec<Node> = Vec::new();
-        for node in told().flat_map(|(_, told)| &told.others) {
+        for node in reports().flat_map(|(_, report)| &report.others) {
             if !self.sentinels.seeds.contains(node) && !learnt.contains(node) {
                 learnt.push(node.clone());
             }
@@ -241,11 +242,13 @@ impl Sentinels {
         roster.learnt = learnt;
     }
 
-    fn believe(&self, answers: Vec<(Node, Result<Told, Fault>)>) -> Result<Node, Fault> {
-        let told: Vec<_> = answers.iter().filter_map(|(_, told)| told.as_ref().ok()).collect();
-        let primaries: Vec<_> = told.iter().filter_map(|told| told.primary.as_ref()).collect();
+    fn believe(&self, answers: Vec<(Node, Result<Report, Fault>)>) -> Result<Node, Fault> {
+        let reports: Vec<_> =
+            answers.iter().filter_map(|(_, report)| report.as_ref().ok()).collect();
+        let primaries: Vec<_> =
+            reports.iter().filter_map(|report| report.primary.as_ref()).collect();
         let before = self.primary.borrow().clone();
-        let are_majority = are_majority(&told, self.sentinels.seeds.len());
+        let are_majority = are_majority(&reports, self.sentinels.seeds.len());
         let Some(primary) = chosen(&primaries, before.as_ref(), are_majority) else {
             let service = &self.service;
             let Some(before) = before else { return Err(self.nobody_knows(answers)) };
@@ -269,10 +272,10 @@ impl Sentinels {
     }
 
     /// Why there is no address at all.
-    fn nobody_knows(&self, answers: Vec<(Node, Result<Told, Fault>)>) -> Fault {
+    fn nobody_knows(&self, answers: Vec<(Node, Result<Report, Fault>)>) -> Fault {
         let mut faults = Vec::new();
-        for (_, told) in answers {
-            match told {
+        for (_, report) in answers {
+            match report {
                 // It answered, but does not know the service.
                 Ok(_) => {
                     let service = &self.service;
@@ -293,9 +296,9 @@ impl Sentinels {
 
 /// The primary to believe in. An answer that is older than `before` comes from a sentinel that was cut off, unless a
 /// majority gives it: then the sentinels were set up again.
-fn chosen(told: &[&Primary], before: Option<&Primary>, are_majority: bool) -> Option<Primary> {
-    let newest = told.iter().map(|primary| primary.epoch).max()?;
-    let mut candidates = told.iter().filter(|primary| primary.epoch == newest);
+fn chosen(primaries: &[&Primary], before: Option<&Primary>, are_majority: bool) -> Option<Primary> {
+    let newest = primaries.iter().map(|primary| primary.epoch).max()?;
+    let mut candidates = primaries.iter().filter(|primary| primary.epoch == newest);
     match before {
         Some(before) if newest < before.epoch && !are_majority => Some(before.clone()),
         Some(before) if candidates.clone().any(|primary| *primary == before) => {
@@ -306,16 +309,16 @@ fn chosen(told: &[&Primary], before: Option<&Primary>, are_majority: bool) -> Op
 }
 
 /// Whether most of the sentinels know the service. The URL may name only some of them, or all of them by one name.
-fn are_majority(told: &[&Told], seeds: usize) -> bool {
+fn are_majority(reports: &[&Report], seeds: usize) -> bool {
     let mut ids: Vec<_> =
-        told.iter().filter(|told| told.primary.is_some()).map(|told| &told.id).collect();
+        reports.iter().filter(|report| report.primary.is_some()).map(|report| &report.id).collect();
     ids.sort_unstable();
     ids.dedup();
-    let all = told.iter().map(|told| told.others.len() + 1).fold(seeds, usize::max);
+    let all = reports.iter().map(|report| report.others.len() + 1).fold(seeds, usize::max);
     ids.len() > all / 2
 }
 
-impl Told {
+impl Report {
     fn read(answers: &[Value], node: &Node) -> Result<Self, Fault> {
         let [primary, address, others, id] = answers else { return Err(strange(&answers.len())) };
         let primary = match primary {
@@ -381,9 +384,9 @@ mod tests {
         Value::BulkString(text.as_bytes().to_vec())
     }
 
-    fn told(id: &str, others: usize) -> Told {
+    fn report(id: &str, others: usize) -> Report {
         let others = (0..others).map(|at| Node::new("s", at as u16 + 1)).collect();
-        Told { id: id.to_owned(), primary: Some(primary(1, 3)), others }
+        Report { id: id.to_owned(), primary: Some(primary(1, 3)), others }
     }
 
     #[test]
@@ -409,14 +412,14 @@ mod tests {
 
     #[test]
     fn a_sentinel_counts_once_however_many_names_it_has() {
-        let [a, b] = [told("a", 2), told("b", 2)];
+        let [a, b] = [report("a", 2), report("b", 2)];
         assert!(!are_majority(&[&a, &a], 3));
         assert!(are_majority(&[&a, &b, &a], 3));
         // The URL names all three sentinels by one name.
         assert!(!are_majority(&[&a], 1));
-        let silent = Told { primary: None, ..told("c", 2) };
+        let silent = Report { primary: None, ..report("c", 2) };
         assert!(!are_majority(&[&a, &silent], 3));
-        assert!(are_majority(&[&told("a", 0)], 1), "it is the only one");
+        assert!(are_majority(&[&report("a", 0)], 1), "it is the only one");
     }
 
     fn description(fields: &[(&str, &str)]) -> [Value; 2] {
@@ -431,13 +434,15 @@ mod tests {
         let (us, address) = (Node::new("s", 1), Value::Array(vec![text("10.0.0.1"), text("7000")]));
         for answer in description(&fields) {
             let others = Value::Array(vec![answer.clone(), Value::Nil]);
-            let told = Told::read(&[answer, address.clone(), others, text("me")], &us).unwrap();
+            let report = Report::read(&[answer, address.clone(), others, text("me")], &us).unwrap();
             let node = Node::new("10.0.0.1", 7000);
-            assert_eq!(told.primary, Some(Primary { node: node.clone(), epoch: 5 }));
-            assert_eq!((told.id, told.others), ("me".to_owned(), vec![node]));
+            assert_eq!(report.primary, Some(Primary { node: node.clone(), epoch: 5 }));
+            assert_eq!((report.id, report.others), ("me".to_owned(), vec![node]));
         }
         for nonsense in [Value::Nil, Value::Array(vec![text("ip"), text("h")]), Value::Okay] {
-            assert!(Told::read(&[nonsense, address.clone(), Value::Nil, Value::Nil], &us).is_err());
+            assert!(
+                Report::read(&[nonsense, address.clone(), Value::Nil, Value::Nil], &us).is_err()
+            );
         }
     }
 
@@ -447,10 +452,11 @@ mod tests {
         let fields = [("ip", "10.0.0.1"), ("port", "7000"), ("config-epoch", "6")];
         let [_, description] = description(&fields);
         let address = Value::Array(vec![text("10.0.0.2"), text("7001")]);
-        let told = Told::read(&[description, address, Value::Nil, Value::Nil], &Node::new("s", 1));
+        let report =
+            Report::read(&[description, address, Value::Nil, Value::Nil], &Node::new("s", 1));
         let primary = Primary { node: Node::new("10.0.0.2", 7001), epoch: 6 };
-        let told = told.unwrap();
-        assert_eq!(told.primary, Some(primary));
-        assert_eq!(told.id, "s:1");
+        let report = report.unwrap();
+        assert_eq!(report.primary, Some(primary));
+        assert_eq!(report.id, "s:1");
     }
 }

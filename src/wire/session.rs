@@ -57,9 +57,9 @@ struct State {
     former: Listening,
     /// The last beat, and when it was sent.
     beat: Option<(String, Instant)>,
-    /// Where scripts are sent.
-    scripts_at: Option<Place>,
-    /// When the client last looked where that is, to record it.
+    /// The primary to which scripts are sent.
+    scripts_in: Option<ReignId>,
+    /// When the client last looked which one that is, to record it.
     looked: Option<Instant>,
     /// How often holds had to be renewed.
     begun: u64,
@@ -70,11 +70,11 @@ type ServerId = u64;
 
 /// A primary in one of its reigns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct ReignId {
     server: ServerId,
     /// What it calls its `master_replid`. Another one begins when it starts, and when it becomes a primary. After two failovers, a
     /// server may be the primary once more, with the same `run_id`.
-    reign: String,
+    replid: String,
 }
 
 /// A connection that listens, or has listened.
@@ -139,13 +139,13 @@ impl Session {
     /// # Errors
     /// The user may not ask or record that, or the connection has broken.
     pub(super) async fn runs_scripts_on(&self, socket: &Socket) -> Result<(), Fault> {
-        let place = Place::of(socket).await?;
-        let reign = place.reign.clone();
+        let reign = ReignId::of(socket).await?;
+        let replid = reign.replid.clone();
         // First: as soon as the record is there, holds may end for which nobody listens there.
-        self.state.send_if_modified(|state| state.runs_scripts_at(place, Instant::now()));
+        self.state.send_if_modified(|state| state.runs_scripts_in(reign, Instant::now()));
         self.warn_of_two_servers();
         let mut set = cmd("SET");
-        set.arg(&self.record).arg(reign).arg("PX").arg(millis(RECORD_TTL));
+        set.arg(&self.record).arg(replid).arg("PX").arg(millis(RECORD_TTL));
         // If it refuses, its memory is full, for example. Without the record, holds end with their leases.
         fault::alive(fault::answered(socket.ask(&set).await))
     }
@@ -254,16 +254,16 @@ impl State {
 
     /// The server to which scripts are sent.
     fn server(&self) -> Option<ServerId> {
-        self.scripts_at.as_ref().map(|place| place.server)
+        self.scripts_in.as_ref().map(|reign| reign.server)
     }
 
-    /// Returns whether that is another place than before.
-    fn runs_scripts_at(&mut self, place: Place, now: Instant) -> bool {
+    /// Returns whether that is another one than before.
+    fn runs_scripts_in(&mut self, reign: ReignId, now: Instant) -> bool {
         self.looked = Some(now);
-        if self.scripts_at.as_ref() == Some(&place) {
+        if self.scripts_in.as_ref() == Some(&reign) {
             return false;
         }
-        self.scripts_at = Some(place);
+        self.scripts_in = Some(reign);
         // What was renewed before was renewed at another server, or may be forgotten since.
         self.former = Listening::default();
         self.current.since = self.current.since.map(|_| now);
@@ -284,12 +284,12 @@ impl State {
     }
 }
 
-impl Place {
+impl ReignId {
     /// The primary that this connection leads to.
     async fn of(socket: &Socket) -> Result<Self, Fault> {
         let server = id_of_server(socket).await?;
-        let reign = info(socket, "replication", "master_replid:").await?;
-        Ok(Self { server, reign })
+        let replid = info(socket, "replication", "master_replid:").await?;
+        Ok(Self { server, replid })
     }
 }
 
@@ -330,9 +330,9 @@ mod tests {
         (session, start)
     }
 
-    fn runs_scripts_at(session: &Session, (server, reign): (ServerId, &str), now: Instant) {
-        let place = Place { server, reign: reign.to_owned() };
-        session.state.send_modify(|state| _ = state.runs_scripts_at(place, now));
+    fn runs_scripts_at(session: &Session, (server, replid): (ServerId, &str), now: Instant) {
+        let reign = ReignId { server, replid: replid.to_owned() };
+        session.state.send_modify(|state| _ = state.runs_scripts_in(reign, now));
     }
 
     fn hears(session: &Session, on: u64, text: &str) {

@@ -30,7 +30,7 @@ use crate::wire::destination::Destination;
 use crate::wire::link::{Generations, LinkTask};
 use crate::wire::session::Session;
 
-pub(crate) use message::{What, Word, publisher, words};
+pub(crate) use message::{News, Word, publisher, words};
 
 use channel_link::ChannelLink;
 use homes::Homes;

@@ -9,7 +9,7 @@ const SENTINEL_PORT: u16 = 26_379;
 
 /// Where a client connects to, as its maker says it.
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) enum Endpoint {
     Url(String),
     /// The server of a client of the redis crate.
     #[cfg(feature = "redis-1")]

@@ -55,24 +55,24 @@ pub(crate) fn attempt<'a>(
         // The script for several answers each of them as the one for one does. Those that may share it all go this way, and so
         // none of them overtakes another.
         if may_share && acquire.keys.row.family == Family::Line {
-            let caller = [Caller::of(engine, &acquire)];
+            let asking = [Asking::of(engine, &acquire)];
             let Answered { question, answer } =
-                asked(&engine.requests.in_line, acquire, caller).await?;
+                asked(&engine.requests.in_line, acquire, asking).await?;
             return worth(engine, &question, answer, entry);
         }
         if may_share && acquire.keys.row.holders == Holders::Plain {
-            let caller = [Caller::of(engine, &acquire)];
+            let asking = [Asking::of(engine, &acquire)];
             let Answered { question, answer } =
-                asked(&engine.requests.plain, acquire, caller).await?;
+                asked(&engine.requests.plain, acquire, asking).await?;
             if !matches!(answer.result, Ok(Acquired::Contended)) {
                 return worth(engine, &question, answer, entry);
             }
             // The script that takes several plain locks puts nobody in line. For that, ask for this lock alone.
             acquire = question;
         }
-        let caller = [Caller::of(engine, &acquire)];
+        let asking = [Asking::of(engine, &acquire)];
         let Answered { question, answer } =
-            asked(&engine.requests.singles, acquire, caller).await?;
+            asked(&engine.requests.singles, acquire, asking).await?;
         worth(engine, &question, answer, entry)
     }
 }
@@ -85,7 +85,7 @@ pub(crate) async fn attempt_all(
     engine: &Engine,
     acquires: Vec<Acquire>,
 ) -> Result<AttemptAll, Fault> {
-    let callers: Vec<_> = acquires.iter().map(|acquire| Caller::of(engine, acquire)).collect();
+    let callers: Vec<_> = acquires.iter().map(|acquire| Asking::of(engine, acquire)).collect();
     let Answered { question: acquires, answer } =
         asked(&engine.requests.together, acquires, callers).await?;
     let Answer { sent, sent_on, result } = answer;
@@ -120,7 +120,7 @@ fn granted(acquires: &[Acquire], first: u64, sent: Instant) -> Result<Vec<Grant>
 fn asked<'a, F: Batch>(
     gathering: &'a Arc<Gathering<F>>,
     question: F::Question,
-    callers: impl AsMut<[Caller<'a>]> + Send,
+    callers: impl AsMut<[Asking<'a>]> + Send,
 ) -> impl Future<Output = Result<Answered<F>, Fault>> + Send {
     let answered = gathering.ask(question);
     async move {
@@ -134,7 +134,7 @@ fn asked<'a, F: Batch>(
 }
 
 /// A caller that waits for the answer to a request. If it is dropped before, its name counts as being released.
-struct Caller<'a> {
+struct Asking<'a> {
     engine: &'a Engine,
     /// `None` once it has the answer.
     keys: Option<Arc<Keys>>,
@@ -142,14 +142,14 @@ struct Caller<'a> {
     has_place: bool,
 }
 
-impl<'a> Caller<'a> {
+impl<'a> Asking<'a> {
     fn of(engine: &'a Engine, acquire: &Acquire) -> Self {
         let Acquire { ref keys, id, place, .. } = *acquire;
         Self { engine, keys: Some(Arc::clone(keys)), id, has_place: place > 0 }
     }
 }
 
-impl Drop for Caller<'_> {
+impl Drop for Asking<'_> {
     fn drop(&mut self) {
         let Some(keys) = &self.keys else { return };
         self.engine.outbox.releases.expect(keys, self.id);

@@ -25,7 +25,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::core::contest::Part;
+use crate::core::contest::Progress;
 use crate::engine::entry::{Contested, Entry};
 
 /// The work of a contender.
@@ -36,12 +36,12 @@ pub(crate) type Work = Pin<Box<dyn Future<Output = Contested> + Send>>;
 /// Work that is done at its first poll is never stored.
 pub(crate) fn poll(
     entry: &Arc<Entry>,
-    part: &mut Part<Work>,
+    progress: &mut Progress<Work>,
     waker: &Waker,
     context: &Context<'_>,
 ) -> Poll<Option<Contested>> {
     let mut caller = Some(context.waker().clone());
-    let begun = entry.state().contest.take_out(part, &mut caller);
+    let begun = entry.state().contest.take_out(progress, &mut caller);
     // The waker of the poll before. A simple executor may keep a sleeping task alive by its waker alone.
     drop(caller);
     let Some((number, mut work)) = begun else { return Poll::Ready(None) };
@@ -49,7 +49,7 @@ pub(crate) fn poll(
     if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(waker)) {
         return Poll::Ready(Some(done));
     }
-    *part = Part::Begun(in_poll.put_back(number, work));
+    *progress = Progress::Begun(in_poll.put_back(number, work));
     Poll::Pending
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use crate::error::Error;
 
     type Contest = contest::Contest<Work>;
-    type Part = contest::Part<Work>;
+    type Progress = contest::Progress<Work>;
 
     /// A contest in its entry.
     struct Shared(Arc<Entry>);
@@ -124,23 +124,23 @@ mod tests {
             self.contest(Contest::take_silent)
         }
 
-        fn end(&self, part: &mut Part) {
-            drop(self.contest(|contest| contest.end(part)));
+        fn end(&self, progress: &mut Progress) {
+            drop(self.contest(|contest| contest.end(progress)));
         }
     }
 
     /// Polls it. Returns the name in the outcome.
-    fn poll(contest: &Shared, part: &mut Part) -> Poll<Option<String>> {
+    fn poll(contest: &Shared, progress: &mut Progress) -> Poll<Option<String>> {
         let context = Context::from_waker(Waker::noop());
-        super::poll(&contest.0, part, Waker::noop(), &context).map(|done| match done? {
+        super::poll(&contest.0, progress, Waker::noop(), &context).map(|done| match done? {
             Err(Error::Lost { name }) => Some(name),
             _ => panic!("an outcome of no test"),
         })
     }
 
-    /// The part of a caller that has just come.
-    fn new(work: Work) -> Part {
-        Part::New(work, CompactInstant::now())
+    /// The progress of a caller that has just come.
+    fn new(work: Work) -> Progress {
+        Progress::New(work, CompactInstant::now())
     }
 
     /// An outcome.
@@ -170,21 +170,25 @@ mod tests {
     #[test]
     fn work_is_polled_to_its_end() {
         let contest = Shared::default();
-        let mut part = new(Box::pin(ready(done("a"))));
-        assert_eq!(poll(&contest, &mut part), Poll::Ready(Some("a".to_owned())));
-        assert_eq!(poll(&contest, &mut part), Poll::Ready(None));
+        let mut progress = new(Box::pin(ready(done("a"))));
+        assert_eq!(poll(&contest, &mut progress), Poll::Ready(Some("a".to_owned())));
+        assert_eq!(poll(&contest, &mut progress), Poll::Ready(None));
     }
 
     #[test]
     fn work_that_was_woken_and_is_not_polled_is_dropped() {
         let (contest, (work, seen)) = (Shared::default(), endless());
-        let mut part = new(work);
-        assert_eq!(poll(&contest, &mut part), Poll::Pending);
+        let mut progress = new(work);
+        assert_eq!(poll(&contest, &mut progress), Poll::Pending);
         contest.wake();
         assert_eq!(looks(&contest), [Look::Late, Look::Late, Look::Late, Look::Silent]);
         drop(contest.take_silent().unwrap());
         assert_eq!(Arc::strong_count(&seen), 1);
-        assert_eq!(poll(&contest, &mut part), Poll::Ready(None), "it finds that it was cancelled");
+        assert_eq!(
+            poll(&contest, &mut progress),
+            Poll::Ready(None),
+            "it finds that it was cancelled"
+        );
     }
 
     /// Its timer belongs to a runtime that does not run.
@@ -194,11 +198,11 @@ mod tests {
         let until = now + Duration::from_secs(1);
         let sleeper = Arc::new(contest);
         let sleeps = Arc::clone(&sleeper);
-        let mut part = new(Box::pin(async move {
+        let mut progress = new(Box::pin(async move {
             sleeps.contest(|contest| contest.sleeps_until(Some(until)));
             pending().await
         }));
-        assert_eq!(poll(&sleeper, &mut part), Poll::Pending);
+        assert_eq!(poll(&sleeper, &mut progress), Poll::Pending);
         assert_eq!([(); 9].map(|()| sleeper.look(now)), [Look::Well; 9]);
         assert_eq!(sleeper.look_at(), Some(until));
         assert_eq!(sleeper.look(until), Look::Late);
@@ -215,15 +219,15 @@ mod tests {
         let (contest, now) = (Arc::new(Shared::default()), Instant::now());
         let sleeps = Arc::clone(&contest);
         let until = now + Duration::from_secs(1);
-        let mut part = new(Box::pin(async move {
+        let mut progress = new(Box::pin(async move {
             sleeps.contest(|contest| contest.sleeps_until(Some(until)));
             pending().await
         }));
         for _ in 0..3 {
-            assert_eq!(poll(&contest, &mut part), Poll::Pending);
+            assert_eq!(poll(&contest, &mut progress), Poll::Pending);
             assert_eq!(contest.look_at(), Some(until));
         }
-        contest.end(&mut part);
+        contest.end(&mut progress);
         assert_eq!((contest.look_at(), contest.look(until)), (None, Look::Well));
     }
 
@@ -231,9 +235,9 @@ mod tests {
     #[test]
     fn work_that_does_not_say_until_when_it_sleeps_is_woken_and_then_dropped() {
         let (contest, (work, _seen)) = (Shared::default(), endless());
-        let mut part = new(work);
+        let mut progress = new(work);
         for _ in 0..2 {
-            assert_eq!(poll(&contest, &mut part), Poll::Pending);
+            assert_eq!(poll(&contest, &mut progress), Poll::Pending);
             assert_eq!(looks(&contest), [Look::Late; 4]);
             assert!(contest.is_late(), "it was woken");
         }
@@ -245,8 +249,8 @@ mod tests {
     #[test]
     fn work_that_is_woken_has_all_its_looks_from_then_on() {
         let (contest, (work, _seen)) = (Shared::default(), endless());
-        let mut part = new(work);
-        assert_eq!(poll(&contest, &mut part), Poll::Pending);
+        let mut progress = new(work);
+        assert_eq!(poll(&contest, &mut progress), Poll::Pending);
         assert_eq!([(); 3].map(|()| look(&contest)), [Look::Late; 3]);
         contest.wake();
         assert_eq!(looks(&contest), [Look::Late, Look::Late, Look::Late, Look::Silent]);
@@ -255,18 +259,18 @@ mod tests {
     #[test]
     fn work_that_is_polled_in_time_is_not_dropped() {
         let (contest, (work, seen)) = (Shared::default(), endless());
-        let mut part = new(work);
-        assert_eq!(poll(&contest, &mut part), Poll::Pending);
+        let mut progress = new(work);
+        assert_eq!(poll(&contest, &mut progress), Poll::Pending);
         for _ in 0..3 {
             contest.wake();
             assert_eq!([(); 3].map(|()| look(&contest)), [Look::Late; 3]);
-            assert_eq!(poll(&contest, &mut part), Poll::Pending);
+            assert_eq!(poll(&contest, &mut progress), Poll::Pending);
         }
         contest.wake();
         assert_eq!(looks(&contest).last(), Some(&Look::Silent));
-        assert_eq!(poll(&contest, &mut part), Poll::Pending, "between the look and the drop");
+        assert_eq!(poll(&contest, &mut progress), Poll::Pending, "between the look and the drop");
         assert!(contest.take_silent().is_none());
-        contest.end(&mut part);
+        contest.end(&mut progress);
         assert_eq!(Arc::strong_count(&seen), 1);
     }
 
@@ -275,7 +279,7 @@ mod tests {
     fn work_is_not_dropped_while_it_is_polled() {
         let contest = Arc::new(Shared::default());
         let looks_on = Arc::clone(&contest);
-        let mut part = new(Box::pin(poll_fn(move |_| {
+        let mut progress = new(Box::pin(poll_fn(move |_| {
             looks_on.wake();
             for _ in 0..2 * LOOKS {
                 assert_eq!(look(&looks_on), Look::Late, "the next look decides");
@@ -283,7 +287,7 @@ mod tests {
             }
             Poll::Ready(done("b"))
         })));
-        assert_eq!(poll(&contest, &mut part), Poll::Ready(Some("b".to_owned())));
+        assert_eq!(poll(&contest, &mut progress), Poll::Ready(Some("b".to_owned())));
         assert_eq!(look(&contest), Look::Well, "it has come");
     }
 
@@ -293,7 +297,7 @@ mod tests {
         for polls_before in [0, 1] {
             let contest = Arc::new(Shared::default());
             let (looks_on, mut polls) = (Arc::clone(&contest), 0);
-            let mut part = new(Box::pin(poll_fn(move |_| {
+            let mut progress = new(Box::pin(poll_fn(move |_| {
                 polls += 1;
                 if polls > polls_before {
                     assert_eq!(look(&looks_on), Look::Well, "nothing has happened to it");
@@ -303,7 +307,7 @@ mod tests {
                 Poll::Pending
             })));
             for _ in 0..=polls_before {
-                assert_eq!(poll(&contest, &mut part), Poll::Pending);
+                assert_eq!(poll(&contest, &mut progress), Poll::Pending);
             }
             assert_eq!(looks(&contest).last(), Some(&Look::Silent));
             assert!(contest.take_silent().is_some());
@@ -320,15 +324,15 @@ mod tests {
             looks(&contest);
             drop(contest.take_silent());
             let (work, seen) = endless();
-            let mut part = new(work);
-            assert_eq!(poll(&contest, &mut part), Poll::Pending);
+            let mut progress = new(work);
+            assert_eq!(poll(&contest, &mut progress), Poll::Pending);
             if comes {
                 assert_eq!(poll(&contest, &mut former), Poll::Ready(None));
             }
             contest.end(&mut former);
             assert_eq!(Arc::strong_count(&seen), 2);
-            assert_eq!(poll(&contest, &mut part), Poll::Pending);
-            contest.end(&mut part);
+            assert_eq!(poll(&contest, &mut progress), Poll::Pending);
+            contest.end(&mut progress);
             assert_eq!(Arc::strong_count(&seen), 1);
         }
     }

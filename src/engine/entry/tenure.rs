@@ -32,7 +32,7 @@ use crate::engine::entry::{Held, Stay};
 use crate::engine::grant::{Beginning, Ended, Holder, Lease};
 use crate::keys::{Keys, TenureId};
 use crate::kinds::{Holders, TokenCounter};
-use crate::meters::{Holds, Lateness};
+use crate::meters::{HoldTimes, Lateness};
 use crate::mutex::Mutex;
 use crate::owner::OwnerId;
 use crate::token::FencingToken;
@@ -106,7 +106,7 @@ struct State {
     tellings: u8,
     warned_of_deadlock: bool,
     /// For the metrics.
-    counted: Holds,
+    counted: HoldTimes,
     late: Lateness,
 }
 
@@ -152,7 +152,7 @@ impl Tenure {
             telling: Telling::No,
             tellings: 0,
             warned_of_deadlock: false,
-            counted: Holds::default(),
+            counted: HoldTimes::default(),
             late: Lateness::default(),
         };
         if held {

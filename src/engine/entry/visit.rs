@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::task::coop::poll_proceed;
 use tokio::time::Instant;
 
-use crate::core::contest::Part;
+use crate::core::contest::Progress;
 use crate::core::lock;
 use crate::core::queue::Ticket;
 use crate::core::waiting::{Next, Rules};
@@ -151,7 +151,7 @@ impl Visit {
     /// Dropping the future drops the work.
     pub(crate) fn contest(&self, work: Work, came: Instant) -> Contesting<'_> {
         let waker = Waker::from(Arc::clone(&self.entry));
-        Contesting { visit: self, waker, part: Part::New(work, came.into()) }
+        Contesting { visit: self, waker, progress: Progress::New(work, came.into()) }
     }
 }
 
@@ -178,24 +178,24 @@ pub(crate) struct Contesting<'a> {
     visit: &'a Visit,
     /// The waker for the work.
     waker: Waker,
-    part: Part<Work>,
+    progress: Progress<Work>,
 }
 
 impl Future for Contesting<'_> {
     type Output = Option<Contested>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Contested>> {
-        let Self { visit, waker, part } = &mut *self;
-        contest::poll(&visit.entry, part, waker, context)
+        let Self { visit, waker, progress } = &mut *self;
+        contest::poll(&visit.entry, progress, waker, context)
     }
 }
 
 impl Drop for Contesting<'_> {
     fn drop(&mut self) {
-        let Self { visit, part, .. } = self;
-        if !matches!(part, Part::Over) {
+        let Self { visit, progress, .. } = self;
+        if !matches!(progress, Progress::Over) {
             // A statement of its own: the drop of work locks the state, and passes the permit on.
-            let _work = visit.entry.state().contest.end(part);
+            let _work = visit.entry.state().contest.end(progress);
         }
     }
 }

@@ -13,16 +13,16 @@ use tokio::sync::Notify;
 use crate::keys::{Keys, TenureId};
 use crate::mutex::Mutex;
 
-/// Names share these slots by their hash, so that threads that release different locks seldom wait for each other.
-const SLOTS: usize = 64;
+/// Names share these buckets by their hash, so that threads that release different locks seldom wait for each other.
+const BUCKETS: usize = 64;
 
 /// The names that a client is releasing.
 pub(crate) struct ReleasesUnderWay {
-    slots: [Arc<Slot>; SLOTS],
+    buckets: [Arc<Bucket>; BUCKETS],
 }
 
 #[derive(Default)]
-struct Slot {
+struct Bucket {
     state: Mutex<State>,
     ended: Notify,
 }
@@ -31,13 +31,13 @@ struct Slot {
 struct State {
     begun: u64,
     /// In the order in which they began.
-    under_way: VecDeque<Release>,
+    under_way: VecDeque<UnderWay>,
     /// The releases that begin when a request is answered whose caller has gone, by the owner field of that request.
     expected: BTreeMap<TenureId, u64>,
 }
 
 /// A release that Redis has not answered.
-struct Release {
+struct UnderWay {
     number: u64,
     keys: Arc<Keys>,
     /// It failed, and is to be repeated.
@@ -46,7 +46,7 @@ struct Release {
 
 impl Default for ReleasesUnderWay {
     fn default() -> Self {
-        Self { slots: from_fn(|_| Arc::default()) }
+        Self { buckets: from_fn(|_| Arc::default()) }
     }
 }
 
@@ -54,13 +54,13 @@ impl State {
     fn begin(&mut self, keys: &Arc<Keys>) -> u64 {
         self.begun += 1;
         let (number, keys) = (self.begun, Arc::clone(keys));
-        self.under_way.push_back(Release { number, keys, has_failed: false });
+        self.under_way.push_back(UnderWay { number, keys, has_failed: false });
         self.begun
     }
 
     /// The first release of this name that is like this. All kinds of one name that can block each other share a channel.
-    fn first(&self, keys: &Keys, is_like: impl Fn(&Release) -> bool) -> Option<u64> {
-        let is_one = |one: &&Release| one.keys.channel == keys.channel && is_like(one);
+    fn first(&self, keys: &Keys, is_like: impl Fn(&UnderWay) -> bool) -> Option<u64> {
+        let is_one = |one: &&UnderWay| one.keys.channel == keys.channel && is_like(one);
         self.under_way.iter().find(is_one).map(|one| one.number)
     }
 
@@ -70,42 +70,42 @@ impl State {
 }
 
 impl ReleasesUnderWay {
-    fn slot(&self, keys: &Keys) -> &Arc<Slot> {
+    fn bucket(&self, keys: &Keys) -> &Arc<Bucket> {
         let mut hasher = DefaultHasher::new();
         keys.channel.hash(&mut hasher);
-        &self.slots[(hasher.finish() % SLOTS as u64) as usize]
+        &self.buckets[(hasher.finish() % BUCKETS as u64) as usize]
     }
 
     /// Records a release, until the value is dropped.
     pub(crate) fn begin(&self, keys: &Arc<Keys>) -> ReleaseUnderWay {
-        let slot = self.slot(keys);
-        let number = slot.state.lock().begin(keys);
-        ReleaseUnderWay { slot: Arc::clone(slot), number }
+        let bucket = self.bucket(keys);
+        let number = bucket.state.lock().begin(keys);
+        ReleaseUnderWay { bucket: Arc::clone(bucket), number }
     }
 
     /// The caller of this request has gone. Records the release of what the request may be granted, until
     /// [`expected`](Self::expected).
     pub(crate) fn expect(&self, keys: &Arc<Keys>, id: TenureId) {
-        let mut state = self.slot(keys).state.lock();
+        let mut state = self.bucket(keys).state.lock();
         let number = state.begin(keys);
         state.expected.insert(id, number);
     }
 
     /// The record of such a release: its request was answered, or is never sent.
     pub(crate) fn expected(&self, keys: &Keys, id: TenureId) -> Option<ReleaseUnderWay> {
-        let slot = self.slot(keys);
-        let number = slot.state.lock().expected.remove(&id)?;
-        Some(ReleaseUnderWay { slot: Arc::clone(slot), number })
+        let bucket = self.bucket(keys);
+        let number = bucket.state.lock().expected.remove(&id)?;
+        Some(ReleaseUnderWay { bucket: Arc::clone(bucket), number })
     }
 
     /// Whether a release of this name is under way that has not failed yet.
     pub(crate) fn is_under_way(&self, keys: &Keys) -> bool {
-        self.slot(keys).state.lock().first(keys, |one| !one.has_failed).is_some()
+        self.bucket(keys).state.lock().first(keys, |one| !one.has_failed).is_some()
     }
 
     /// Whether a release of this name has failed, and is to be repeated: Redis may still have the lock.
     pub(crate) fn has_failed(&self, keys: &Keys) -> bool {
-        self.slot(keys).state.lock().first(keys, |one| one.has_failed).is_some()
+        self.bucket(keys).state.lock().first(keys, |one| one.has_failed).is_some()
     }
 
     /// Waits until each release that has begun by now has its first answer, or has failed once. It does not wait for
@@ -122,15 +122,15 @@ impl ReleasesUnderWay {
         self.wait(keys, |_| true).await;
     }
 
-    async fn wait(&self, keys: &Keys, is_awaited: impl Fn(&Release) -> bool) {
-        let slot = self.slot(keys);
-        let begun = slot.state.lock().begun;
+    async fn wait(&self, keys: &Keys, is_awaited: impl Fn(&UnderWay) -> bool) {
+        let bucket = self.bucket(keys);
+        let begun = bucket.state.lock().begun;
         loop {
-            let ended = slot.ended.notified();
+            let ended = bucket.ended.notified();
             tokio::pin!(ended);
             // Listen first, check second: so a release that ends in between is not missed.
             ended.as_mut().enable();
-            let first = slot.state.lock().first(keys, &is_awaited);
+            let first = bucket.state.lock().first(keys, &is_awaited);
             if first.is_none_or(|first| first > begun) {
                 return;
             }
@@ -141,29 +141,29 @@ impl ReleasesUnderWay {
 
 /// A release in progress.
 pub(crate) struct ReleaseUnderWay {
-    slot: Arc<Slot>,
+    bucket: Arc<Bucket>,
     number: u64,
 }
 
 impl ReleaseUnderWay {
     /// It got no answer, and is to be repeated.
     pub(crate) fn failed(&self) {
-        let mut state = self.slot.state.lock();
+        let mut state = self.bucket.state.lock();
         let at = state.position(self.number);
         state.under_way[at].has_failed = true;
         drop(state);
-        self.slot.ended.notify_waiters();
+        self.bucket.ended.notify_waiters();
     }
 }
 
 impl Drop for ReleaseUnderWay {
     fn drop(&mut self) {
-        let mut state = self.slot.state.lock();
+        let mut state = self.bucket.state.lock();
         let at = state.position(self.number);
         let ended = state.under_way.remove(at);
         drop(state);
         drop(ended);
-        self.slot.ended.notify_waiters();
+        self.bucket.ended.notify_waiters();
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
         assert!(releases.is_under_way(&keys("a")) && releases.is_under_way(&keys("b")));
         drop((later, other));
         assert!(releases.ended(&keys("a")).now_or_never().is_some());
-        assert!(releases.slots.iter().all(|slot| slot.state.lock().under_way.is_empty()));
+        assert!(releases.buckets.iter().all(|bucket| bucket.state.lock().under_way.is_empty()));
     }
 
     #[test]

@@ -121,9 +121,9 @@ impl<F: Batch> Gathering<F> {
         question: F::Question,
     ) -> impl Future<Output = Result<Answered<F>, Fault>> + Send + use<'_, F> {
         let (told, answered) = oneshot::channel();
-        let mut ticket = Ticket { batch: &self.batch, answered };
+        let mut wait = Wait { batch: &self.batch, answered };
         self.enter(Pending { question, caller: Some(told) });
-        async move { (&mut ticket.answered).await.map_err(|_| Fault::Closed) }
+        async move { (&mut wait.answered).await.map_err(|_| Fault::Closed) }
     }
 
     /// Sends a question without a caller, alone or with others. It is an orphan when it is answered.
@@ -264,12 +264,12 @@ impl<F: Batch> Drop for Closing<'_, F> {
 }
 
 /// The wait for an answer. Its drop handles an answer that has just arrived.
-struct Ticket<'a, F: Batch> {
+struct Wait<'a, F: Batch> {
     batch: &'a F,
     answered: oneshot::Receiver<Answered<F>>,
 }
 
-impl<F: Batch> Drop for Ticket<'_, F> {
+impl<F: Batch> Drop for Wait<'_, F> {
     fn drop(&mut self) {
         // Close it first: a later answer finds no receiver, and the sender makes it an orphan.
         self.answered.close();

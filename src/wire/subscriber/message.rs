@@ -14,12 +14,12 @@ const WORDS: usize = 256;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word {
     pub(crate) id: TenureId,
-    pub(crate) what: What,
+    pub(crate) news: News,
 }
 
 /// What the word says about this owner field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum News {
     /// `<field>=<grant>@<proof>`: it holds the lock now. The server has made the proof with the secret of the sign of life for
     /// which it granted the lock.
     Granted { number: u64, proof: Proof },
@@ -49,27 +49,27 @@ impl Word {
     /// The word, if it is about an owner field of this client and has the form that our scripts write.
     fn for_us(word: &[u8], client: &str) -> Option<Self> {
         let word = std::str::from_utf8(word).ok()?.strip_prefix(client)?.strip_prefix(':')?;
-        let (id, what) = if let Some(id) = word.strip_suffix("~!") {
-            (id, What::Wanted { is_tried: true })
+        let (id, news) = if let Some(id) = word.strip_suffix("~!") {
+            (id, News::Wanted { is_tried: true })
         } else if let Some(id) = word.strip_suffix('?') {
-            (id, What::Near { at_once: false })
+            (id, News::Near { at_once: false })
         } else if let Some(id) = word.strip_suffix('!') {
-            (id, What::Near { at_once: true })
+            (id, News::Near { at_once: true })
         } else if let Some(id) = word.strip_suffix('~') {
-            (id, What::Wanted { is_tried: false })
+            (id, News::Wanted { is_tried: false })
         } else if let Some((id, grant)) = word.split_once('=') {
             (id, granted(grant)?)
         } else {
-            (word, What::Out)
+            (word, News::Out)
         };
-        Some(Self { id: TenureId(number(id)?), what })
+        Some(Self { id: TenureId(number(id)?), news })
     }
 }
 
-fn granted(grant: &str) -> Option<What> {
+fn granted(grant: &str) -> Option<News> {
     let (number_of_grant, proof) = grant.split_once('@')?;
     let (number, proof) = (number(number_of_grant)?, Proof::read(proof)?);
-    (number < GRANTS).then_some(What::Granted { number, proof })
+    (number < GRANTS).then_some(News::Granted { number, proof })
 }
 
 /// Digits only: `parse` would also accept a plus sign.
@@ -83,24 +83,24 @@ mod tests {
 
     const PROOF: &str = "0000004200112233445566778899";
 
-    fn heard(word: &str) -> Option<(u64, What)> {
-        let Word { id, what } = Word::for_us(word.as_bytes(), "client")?;
-        Some((id.0, what))
+    fn heard(word: &str) -> Option<(u64, News)> {
+        let Word { id, news } = Word::for_us(word.as_bytes(), "client")?;
+        Some((id.0, news))
     }
 
     #[test]
     fn a_message_calls_an_owner_field_granted_near_wanted_or_removed() {
         let proof = Proof::read(PROOF).unwrap();
         let granted = heard(&format!("client:7=12@{PROOF}"));
-        assert_eq!(granted, Some((7, What::Granted { number: 12, proof })));
-        assert_eq!(heard("client:7?"), Some((7, What::Near { at_once: false })));
-        assert_eq!(heard("client:7!"), Some((7, What::Near { at_once: true })));
-        assert_eq!(heard("client:7"), Some((7, What::Out)));
-        assert_eq!(heard("client:7~"), Some((7, What::Wanted { is_tried: false })));
-        assert_eq!(heard("client:7~!"), Some((7, What::Wanted { is_tried: true })));
+        assert_eq!(granted, Some((7, News::Granted { number: 12, proof })));
+        assert_eq!(heard("client:7?"), Some((7, News::Near { at_once: false })));
+        assert_eq!(heard("client:7!"), Some((7, News::Near { at_once: true })));
+        assert_eq!(heard("client:7"), Some((7, News::Out)));
+        assert_eq!(heard("client:7~"), Some((7, News::Wanted { is_tried: false })));
+        assert_eq!(heard("client:7~!"), Some((7, News::Wanted { is_tried: true })));
         let number = GRANTS - 1;
         let last = heard(&format!("client:7={number}@{PROOF}"));
-        assert_eq!(last, Some((7, What::Granted { number, proof })));
+        assert_eq!(last, Some((7, News::Granted { number, proof })));
     }
 
     #[test]
