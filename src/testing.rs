@@ -51,21 +51,23 @@ use crate::error::{Error, Result};
 /// How long the server may take to answer after it was started.
 const START: Duration = Duration::from_secs(20);
 
-/// The shell supervises the server. It passes signals on to the server. That is safe: only the shell can reap the
-/// server, so until then no other process gets the server's process id. When our end of the pipe closes, the shell
-/// kills the server, even if this process was killed and could not do so.
+/// The shell supervises the server. It passes signals on to the server. When our end of the pipe closes, the shell kills the
+/// server, even if this process was killed and could not do so.
+///
+/// A shell may reap a child that has ended at any time, and then another process may get its process id. So before it sends a signal, the
+/// shell looks whether that process is its own child. Without `/proc`, it cannot know.
 const KEEPER: &str = r#"
 trap '' INT QUIT HUP
 "$@" >log 2>&1 </dev/null & server=$!
-runs() { # a server that has ended stays a zombie until the shell waits for it; without /proc, it counts as running
-  [ -r "/proc/$server/stat" ] || return 0
-  read -r _ _ state _ <"/proc/$server/stat" && [ "$state" != Z ]
+runs() {
+  [ -r "/proc/$$/stat" ] || return 0
+  read -r _ _ state parent _ 2>/dev/null <"/proc/$server/stat" && [ "$state" != Z ] && [ "$parent" = "$$" ]
 }
 echo started
 while read -r signal; do
   if runs && kill -s "$signal" "$server" 2>/dev/null; then echo sent; else echo gone; fi
 done
-kill -s KILL "$server" 2>/dev/null
+runs && kill -s KILL "$server" 2>/dev/null
 wait "$server" 2>/dev/null
 "#;
 

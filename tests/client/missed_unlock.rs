@@ -11,7 +11,7 @@ use common::fixture::{
 };
 use common::proxy::Rule;
 use common::rights::untold;
-use common::{Admin, Class, Proxy, Server, Site, Watch, eventually, timeout};
+use common::{Admin, Class, Proxy, Server, Site, Watch, eventually, judged, timeout};
 use parklock::{Client, Config, Ended, Error, Guard, HandOff};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
@@ -362,26 +362,30 @@ async fn in_line_of(server: &Site, database: u8) {
 /// less than that, so a release must not sleep through one.
 #[tokio::test]
 async fn a_release_goes_out_as_soon_as_there_is_a_connection_again() {
-    let (server, proxy, sleepy) = sleepy().await;
-    let admin = server.admin().await;
-    let mut guards = Vec::new();
-    for lock in 0..20 {
-        guards.push(held(&sleepy, &lock.to_string()).await);
-    }
-    proxy.refuse().await;
-    proxy.reset(None).await;
-    let unlocks: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.unlock())).collect();
-    sleep(Duration::from_secs(3)).await; // by now their pauses are as long as they get
+    judged(async || {
+        let (server, proxy, sleepy) = sleepy().await;
+        let admin = server.admin().await;
+        let mut guards = Vec::new();
+        for lock in 0..20 {
+            guards.push(held(&sleepy, &lock.to_string()).await);
+        }
+        proxy.refuse().await;
+        proxy.reset(None).await;
+        let unlocks: Vec<_> =
+            guards.into_iter().map(|guard| tokio::spawn(guard.unlock())).collect();
+        sleep(Duration::from_secs(3)).await; // by now their pauses are as long as they get
 
-    proxy.accept_again().await;
-    let probe = sleepy.lock("probe");
-    eventually(SOON, "it is connected", async || probe.is_locked().await.is_ok()).await;
+        proxy.accept_again().await;
+        let probe = sleepy.lock("probe");
+        eventually(SOON, "it is connected", async || probe.is_locked().await.is_ok()).await;
 
-    let released = async || lock_keys(&admin).await.is_empty();
-    eventually(Duration::from_millis(500), "all are released at once", released).await;
-    for unlock in unlocks {
-        unlock.await.unwrap().unwrap();
-    }
+        let released = async || lock_keys(&admin).await.is_empty();
+        eventually(Duration::from_millis(500), "all are released at once", released).await;
+        for unlock in unlocks {
+            unlock.await.unwrap().unwrap();
+        }
+    })
+    .await;
 }
 
 /// Kills the subscriber links often, and all others now and then.
@@ -400,39 +404,42 @@ async fn break_connections(admin: &Admin, until: Instant) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_a_lease_while_connections_break() {
-    let server = Site::start().await;
-    let admin = server.admin().await;
-    // Much longer than a busy machine takes to connect again. The scene KilledLinks of the simulation has the exact bound.
-    let lease = Duration::from_secs(12);
-    let over = Arc::new(AtomicBool::new(false));
-    let mut tasks = JoinSet::new();
-    for _ in 0..4 {
-        let client = client_with(&server, Config::default().watchdog_timeout(lease)).await;
-        for _ in 0..8 {
-            let (lock, over) = (client.lock("a"), Arc::clone(&over));
-            tasks.spawn(async move {
-                let (mut longest, mut turns) = (Duration::ZERO, 0_u64);
-                while !over.load(Ordering::SeqCst) {
-                    let asked = Instant::now();
-                    let guard = lock.lock().await.expect("its turn comes");
-                    longest = longest.max(asked.elapsed());
-                    turns += 1;
-                    // What became of a release that was cut is not the question here.
-                    let _ = guard.unlock().await;
-                }
-                (longest, turns)
-            });
+    judged(async || {
+        let server = Site::start().await;
+        let admin = server.admin().await;
+        // Much longer than a busy machine takes to connect again. The scene KilledLinks of the simulation has the exact bound.
+        let lease = Duration::from_secs(12);
+        let over = Arc::new(AtomicBool::new(false));
+        let mut tasks = JoinSet::new();
+        for _ in 0..4 {
+            let client = client_with(&server, Config::default().watchdog_timeout(lease)).await;
+            for _ in 0..8 {
+                let (lock, over) = (client.lock("a"), Arc::clone(&over));
+                tasks.spawn(async move {
+                    let (mut longest, mut turns) = (Duration::ZERO, 0_u64);
+                    while !over.load(Ordering::SeqCst) {
+                        let asked = Instant::now();
+                        let guard = lock.lock().await.expect("its turn comes");
+                        longest = longest.max(asked.elapsed());
+                        turns += 1;
+                        // What became of a release that was cut is not the question here.
+                        let _ = guard.unlock().await;
+                    }
+                    (longest, turns)
+                });
+            }
         }
-    }
-    break_connections(&admin, Instant::now() + Duration::from_secs(5)).await;
-    over.store(true, Ordering::SeqCst);
-    let mut all = Vec::new();
-    while let Some(done) = timeout(SOON, tasks.join_next()).await.expect("all come to an end") {
-        all.push(done.expect("no panic"));
-    }
-    let turns: u64 = all.iter().map(|(_, turns)| turns).sum();
-    let longest = all.iter().map(|(longest, _)| *longest).max().expect("there are tasks");
-    eprintln!("{turns} turns, the longest wait was {longest:?}");
-    // Every holder lives and gives back: only a release, or a waiter, that is left alone waits for a lease.
-    assert!(longest < lease / 2, "somebody waited for {longest:?}");
+        break_connections(&admin, Instant::now() + Duration::from_secs(5)).await;
+        over.store(true, Ordering::SeqCst);
+        let mut all = Vec::new();
+        while let Some(done) = timeout(SOON, tasks.join_next()).await.expect("all come to an end") {
+            all.push(done.expect("no panic"));
+        }
+        let turns: u64 = all.iter().map(|(_, turns)| turns).sum();
+        let longest = all.iter().map(|(longest, _)| *longest).max().expect("there are tasks");
+        eprintln!("{turns} turns, the longest wait was {longest:?}");
+        // Every holder lives and gives back: only a release, or a waiter, that is left alone waits for a lease.
+        assert!(longest < lease / 2, "somebody waited for {longest:?}");
+    })
+    .await;
 }

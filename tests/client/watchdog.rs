@@ -46,17 +46,20 @@ async fn told(lost: impl Future<Output = Ended>) -> Ended {
 
 #[tokio::test]
 async fn a_lock_held_for_five_timeouts_is_never_lost_nor_near_it() {
-    let (server, client) = quick_client().await;
-    let (admin, start) = (server.admin().await, Instant::now());
-    let guard = client.lock("a").lock().await.unwrap();
-    let mut least = Duration::MAX;
-    while start.elapsed() < Duration::from_secs(15) {
-        assert!(guard.is_valid());
-        least = least.min(believes_no_more_than_redis(&guard, &admin, "a").await);
-        sleep(Duration::from_millis(20)).await;
-    }
-    assert!(least > Duration::from_millis(900), "only {least:?} were left");
-    guard.unlock().await.unwrap();
+    judged(async || {
+        let (server, client) = quick_client().await;
+        let (admin, start) = (server.admin().await, Instant::now());
+        let guard = client.lock("a").lock().await.unwrap();
+        let mut least = Duration::MAX;
+        while start.elapsed() < Duration::from_secs(15) {
+            assert!(guard.is_valid());
+            least = least.min(believes_no_more_than_redis(&guard, &admin, "a").await);
+            sleep(Duration::from_millis(20)).await;
+        }
+        assert!(least > Duration::from_millis(900), "only {least:?} were left");
+        guard.unlock().await.unwrap();
+    })
+    .await;
 }
 
 /// The answer comes at once, and the future is not polled again for longer than `pickup_timeout`. By then the client
@@ -81,20 +84,23 @@ async fn a_grant_that_is_taken_up_late_is_not_believed() {
 
 #[tokio::test]
 async fn a_slow_answer_does_not_lengthen_the_lease() {
-    let server = Site::start().await;
-    let proxy = Proxy::before(&server).await;
-    let slow = Duration::from_millis(400);
-    let client = comes_in(proxy.url(), quick()).await;
-    let late = proxy.command("EVALSHA").delay_reply(slow, Duration::ZERO);
-    let admin = server.admin().await;
+    judged(async || {
+        let server = Site::start().await;
+        let proxy = Proxy::before(&server).await;
+        let slow = Duration::from_millis(400);
+        let client = comes_in(proxy.url(), quick()).await;
+        let late = proxy.command("EVALSHA").delay_reply(slow, Duration::ZERO);
+        let admin = server.admin().await;
 
-    let guard = client.lock("a").lock().await.unwrap();
-    believes_no_more_than_redis(&guard, &admin, "a").await;
-    late.happened_times(2).await; // the second is a renewal
-    sleep(slow).await;
-    believes_no_more_than_redis(&guard, &admin, "a").await;
-    guard.extend(Duration::from_secs(30)).await.unwrap();
-    believes_no_more_than_redis(&guard, &admin, "a").await;
+        let guard = client.lock("a").lock().await.unwrap();
+        believes_no_more_than_redis(&guard, &admin, "a").await;
+        late.happened_times(2).await; // the second is a renewal
+        sleep(slow).await;
+        believes_no_more_than_redis(&guard, &admin, "a").await;
+        guard.extend(Duration::from_secs(30)).await.unwrap();
+        believes_no_more_than_redis(&guard, &admin, "a").await;
+    })
+    .await;
 }
 
 /// A hold that does not nest, two nested ones, and two nested reads.
@@ -309,14 +315,21 @@ async fn a_message_that_is_not_true_takes_nothing_away() {
 
 #[tokio::test]
 async fn messages_do_not_lengthen_a_fixed_lease() {
-    let server = Site::start().await;
-    let guard = guard_that_listens(&server, Some(Duration::from_secs(1))).await;
-    let (admin, start) = (server.admin().await, Instant::now());
-    while guard.is_valid() && start.elapsed() < SOON {
-        admin.publish(&channel("a"), "somebody").await;
-        sleep(Duration::from_millis(5)).await;
-    }
-    assert!(start.elapsed() < Duration::from_secs(3), "still valid after {:?}", start.elapsed());
+    judged(async || {
+        let server = Site::start().await;
+        let guard = guard_that_listens(&server, Some(Duration::from_secs(1))).await;
+        let (admin, start) = (server.admin().await, Instant::now());
+        while guard.is_valid() && start.elapsed() < SOON {
+            admin.publish(&channel("a"), "somebody").await;
+            sleep(Duration::from_millis(5)).await;
+        }
+        assert!(
+            start.elapsed() < Duration::from_secs(3),
+            "still valid after {:?}",
+            start.elapsed()
+        );
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -395,42 +408,53 @@ async fn a_fixed_lease_is_not_renewed_and_lost_at_its_deadline() {
 
 #[tokio::test]
 async fn a_guard_is_invalid_at_its_deadline_though_no_task_could_run() {
-    let (_server, client) = quick_client().await;
-    let guard = client.lock("a").lease(Duration::from_millis(200)).lock().await.unwrap();
-    assert!(guard.is_valid());
-    std::thread::sleep(Duration::from_millis(200)); // the only thread of this runtime
-    assert!(!guard.is_valid() && guard.remaining().is_zero());
-    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
+    judged(async || {
+        let (_server, client) = quick_client().await;
+        let guard = client.lock("a").lease(Duration::from_millis(200)).lock().await.unwrap();
+        assert!(guard.is_valid());
+        std::thread::sleep(Duration::from_millis(200)); // the only thread of this runtime
+        assert!(!guard.is_valid() && guard.remaining().is_zero());
+        assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn extending_makes_a_lease_longer_and_never_shorter() {
-    let (server, client) = quick_client().await;
-    let admin = server.admin().await;
-    let fixed = client.lock("a").lease(Duration::from_secs(1)).lock().await.unwrap();
-    let watched = client.lock("b").lock().await.unwrap();
-    for guard in [&fixed, &watched] {
-        guard.extend(Duration::from_secs(60)).await.unwrap();
-        guard.extend(Duration::from_millis(10)).await.unwrap();
-    }
-    sleep(Duration::from_millis(1_500)).await; // the first deadline, and a renewal
-    for (guard, name) in [(&fixed, "a"), (&watched, "b")] {
-        assert!(guard.remaining() > Duration::from_secs(50), "{name}: {:?}", guard.remaining());
-        assert!(believes_no_more_than_redis(guard, &admin, name).await > Duration::from_secs(50));
-    }
-    fixed.unlock().await.unwrap();
-    watched.unlock().await.unwrap();
+    judged(async || {
+        let (server, client) = quick_client().await;
+        let admin = server.admin().await;
+        let fixed = client.lock("a").lease(Duration::from_secs(1)).lock().await.unwrap();
+        let watched = client.lock("b").lock().await.unwrap();
+        for guard in [&fixed, &watched] {
+            guard.extend(Duration::from_secs(60)).await.unwrap();
+            guard.extend(Duration::from_millis(10)).await.unwrap();
+        }
+        sleep(Duration::from_millis(1_500)).await; // the first deadline, and a renewal
+        for (guard, name) in [(&fixed, "a"), (&watched, "b")] {
+            assert!(guard.remaining() > Duration::from_secs(50), "{name}: {:?}", guard.remaining());
+            assert!(
+                believes_no_more_than_redis(guard, &admin, name).await > Duration::from_secs(50)
+            );
+        }
+        fixed.unlock().await.unwrap();
+        watched.unlock().await.unwrap();
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_fixed_lease_is_renewed_from_the_first_nested_hold_that_asks_for_it() {
-    let (_server, client) = quick_client().await;
-    let lock = client.reentrant_lock("a");
-    let outer = lock.clone().lease(Duration::from_secs(1)).lock().await.unwrap();
-    lock.lock().await.unwrap().unlock().await.unwrap();
-    sleep(Duration::from_millis(4_500)).await; // the fixed lease, and the timeout as well
-    assert!(outer.is_valid());
-    outer.unlock().await.unwrap();
+    judged(async || {
+        let (_server, client) = quick_client().await;
+        let lock = client.reentrant_lock("a");
+        let outer = lock.clone().lease(Duration::from_secs(1)).lock().await.unwrap();
+        lock.lock().await.unwrap().unlock().await.unwrap();
+        sleep(Duration::from_millis(4_500)).await; // the fixed lease, and the timeout as well
+        assert!(outer.is_valid());
+        outer.unlock().await.unwrap();
+    })
+    .await;
 }
 
 #[tokio::test]

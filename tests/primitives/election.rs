@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::fixture::{LONG, SOON, client, client_with, comes_in, is_pending, key, parked, quick};
 use common::rights::untold;
-use common::{Proxy, Server, eventually, timeout};
+use common::{Proxy, Server, eventually, judged, timeout};
 use parklock::{Client, Config, Election, Error, Leader, Leadership, Term};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -148,54 +148,68 @@ async fn a_leader_without_redis_stops_before_another_one_may_lead() {
 /// The connection is back right after the term, and the lock is renewed. The work still has the margin.
 #[tokio::test]
 async fn nobody_else_leads_within_the_margin_although_redis_is_back() {
-    let server = Server::start().await;
-    let proxy = Proxy::before(&server).await;
-    let (a, b) = (wary(&proxy).await, client(&server).await.election("a"));
-    let first = leads(&a).await;
-    let waiter = leads_next(b);
-    parked(&server.admin().await, "a", 1).await;
-    let cut = proxy.blackhole(None);
+    judged(async || {
+        let server = Server::start().await;
+        let proxy = Proxy::before(&server).await;
+        let (a, b) = (wary(&proxy).await, client(&server).await.election("a"));
+        let first = leads(&a).await;
+        let waiter = leads_next(b);
+        parked(&server.admin().await, "a", 1).await;
+        let cut = proxy.blackhole(None);
 
-    over(first.ended()).await;
-    let stopped = Instant::now();
-    cut.lift();
-    let (led, next) = waiter.await.unwrap();
+        over(first.ended()).await;
+        let stopped = Instant::now();
+        cut.lift();
+        let (led, next) = waiter.await.unwrap();
 
-    assert!(led > stopped + Duration::from_secs(3), "the next one leads {:?} later", led - stopped);
-    assert!(!first.is_leader() && !a.is_leader());
-    assert!(next.token() > first.token());
+        assert!(
+            led > stopped + Duration::from_secs(3),
+            "the next one leads {:?} later",
+            led - stopped
+        );
+        assert!(!first.is_leader() && !a.is_leader());
+        assert!(next.token() > first.token());
+    })
+    .await;
 }
 
 /// `run` has dropped the work, whose requests may be in flight.
 #[tokio::test]
 async fn work_that_was_dropped_for_want_of_redis_has_the_margin_too() {
-    let server = Server::start().await;
-    let proxy = Proxy::before(&server).await;
-    let (a, b) = (wary(&proxy).await, client(&server).await.election("a"));
-    let (working, mut worked) = mpsc::channel::<()>(1);
-    let (mut first, leader) = (Some(working), a.clone());
-    let running = tokio::spawn(async move {
-        let work = |_| {
-            let working = first.take();
-            async move {
-                let _working = working;
-                pending::<()>().await;
-            }
-        };
-        leader.run(work).await
-    });
-    eventually(SOON, "it leads", async || a.is_leader()).await;
-    let waiter = leads_next(b);
-    parked(&server.admin().await, "a", 1).await;
-    let cut = proxy.blackhole(None);
+    judged(async || {
+        let server = Server::start().await;
+        let proxy = Proxy::before(&server).await;
+        let (a, b) = (wary(&proxy).await, client(&server).await.election("a"));
+        let (working, mut worked) = mpsc::channel::<()>(1);
+        let (mut first, leader) = (Some(working), a.clone());
+        let running = tokio::spawn(async move {
+            let work = |_| {
+                let working = first.take();
+                async move {
+                    let _working = working;
+                    pending::<()>().await;
+                }
+            };
+            leader.run(work).await
+        });
+        eventually(SOON, "it leads", async || a.is_leader()).await;
+        let waiter = leads_next(b);
+        parked(&server.admin().await, "a", 1).await;
+        let cut = proxy.blackhole(None);
 
-    assert_eq!(timeout(SOON, worked.recv()).await.expect("the work is dropped"), None);
-    let stopped = Instant::now();
-    cut.lift();
-    let (led, _next) = waiter.await.unwrap();
+        assert_eq!(timeout(SOON, worked.recv()).await.expect("the work is dropped"), None);
+        let stopped = Instant::now();
+        cut.lift();
+        let (led, _next) = waiter.await.unwrap();
 
-    assert!(led > stopped + Duration::from_secs(3), "the next one leads {:?} later", led - stopped);
-    running.abort();
+        assert!(
+            led > stopped + Duration::from_secs(3),
+            "the next one leads {:?} later",
+            led - stopped
+        );
+        running.abort();
+    })
+    .await;
 }
 
 /// The lock is granted, and then the connection breaks: a candidate that has waited for long keeps what it has.

@@ -623,7 +623,7 @@ async fn a_cancelled_waiter_leaves_the_line_at_once() {
 
     cancelled.abort();
     queued(&admin, 1).await;
-    let limit = Duration::from_millis(200);
+    let limit = Duration::from_secs(1);
     assert!(ours.fair_lock("a").try_lock_for(limit).await.unwrap().is_none());
     queued(&admin, 1).await;
 
@@ -1055,22 +1055,25 @@ async fn a_server_that_restarts_with_its_data_serves_in_the_same_order() {
 /// A client that dies during a stall is out two claim times later at the latest.
 #[tokio::test]
 async fn a_waiter_that_dies_in_a_stall_costs_the_others_at_most_two_waiter_ttls() {
-    let server = Site::start().await;
-    let (admin, ours) = (server.admin().await, client_with(&server, patient()).await);
-    let proxy = Proxy::before(&server).await;
-    let dying = comes_in(proxy.url(), Config::default()).await;
-    let guard = ours.fair_lock("a").lock().await.unwrap();
-    let _dead = next_in_queue(&dying, &admin).await;
-    let waiter = next_in_queue(&client(&server).await, &admin).await;
-    server.pause();
-    let _cut_off = proxy.blackhole(None);
-    sleep(CLAIM + CLAIM / 20).await;
-    server.resume();
-    let resumed = Watch::start();
-    guard.unlock().await.unwrap();
-    granted(waiter).await.unlock().await.unwrap();
-    let waited = resumed.passed();
-    assert!(waited < CLAIM * 2 + CLAIM / 2, "{waited:?}");
+    judged(async || {
+        let server = Site::start().await;
+        let (admin, ours) = (server.admin().await, client_with(&server, patient()).await);
+        let proxy = Proxy::before(&server).await;
+        let dying = comes_in(proxy.url(), Config::default()).await;
+        let guard = ours.fair_lock("a").lock().await.unwrap();
+        let _dead = next_in_queue(&dying, &admin).await;
+        let waiter = next_in_queue(&client(&server).await, &admin).await;
+        server.pause();
+        let _cut_off = proxy.blackhole(None);
+        sleep(CLAIM + CLAIM / 20).await;
+        server.resume();
+        let resumed = Watch::start();
+        guard.unlock().await.unwrap();
+        granted(waiter).await.unlock().await.unwrap();
+        let waited = resumed.passed();
+        assert!(waited < CLAIM * 2 + CLAIM / 2, "{waited:?}");
+    })
+    .await;
 }
 
 /// Eight processes stand in line. While the second one holds the lock, two of those behind it lose their connections,

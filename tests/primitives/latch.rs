@@ -546,7 +546,7 @@ async fn many_callers_of_a_distant_open_latch_take_a_few_round_trips() {
                 let latch = latch.clone();
                 crowd.spawn(async move {
                     if limited {
-                        latch.wait_for(DISTANCE * 20).await
+                        latch.wait_for(SOON).await
                     } else {
                         latch.wait().await.map(|()| true)
                     }

@@ -15,7 +15,7 @@ use common::fixture::{
     scripts, server_and_client,
 };
 use common::site::left_out_in_a_cluster;
-use common::{Admin, Proxy, Server, Site, eventually, timeout};
+use common::{Admin, Proxy, Server, Site, eventually, judged, timeout};
 use parklock::{Client, Config, Ended, Error, Layout, MultiGuard, MultiLock};
 use redis::Value;
 use tokio::sync::Barrier;
@@ -628,46 +628,52 @@ async fn force_unlock_frees_all_locks_of_a_multi_lock() {
 
 #[tokio::test]
 async fn a_fixed_lease_ends_and_can_be_made_longer() {
-    let (server, client) = server_and_client().await;
-    let multi = client.multi_lock(ABC).lease(Duration::from_secs(1));
-    let guard = multi.lock().await.unwrap();
-    assert!(guard.remaining() < Duration::from_secs(1));
-    guard.extend(Duration::from_secs(60)).await.unwrap();
-    assert!(guard.remaining() > Duration::from_secs(50));
-    guard.unlock().await.unwrap();
+    judged(async || {
+        let (server, client) = server_and_client().await;
+        let multi = client.multi_lock(ABC).lease(Duration::from_secs(1));
+        let guard = multi.lock().await.unwrap();
+        assert!(guard.remaining() < Duration::from_secs(1));
+        guard.extend(Duration::from_secs(60)).await.unwrap();
+        assert!(guard.remaining() > Duration::from_secs(50));
+        guard.unlock().await.unwrap();
 
-    let guard = multi.lock().await.unwrap();
-    assert_eq!(in_time(guard.ended()).await, Ended::Lost);
-    assert!(matches!(guard.extend(Duration::from_secs(60)).await, Err(Error::Lost { .. })));
-    is_free(&server.admin().await).await;
+        let guard = multi.lock().await.unwrap();
+        assert_eq!(in_time(guard.ended()).await, Ended::Lost);
+        assert!(matches!(guard.extend(Duration::from_secs(60)).await, Err(Error::Lost { .. })));
+        is_free(&server.admin().await).await;
+    })
+    .await;
 }
 
 /// The lock that was waited for first has as much time left as the others.
 #[tokio::test]
 async fn the_first_lock_has_its_whole_lease_however_late_the_others_are_granted() {
-    if left_out_in_a_cluster(EACH_ALONE) {
-        return;
-    }
-    const LEASE: Duration = Duration::from_secs(4);
-    let server = Site::start().await;
-    let proxy = Proxy::before(&server).await;
-    proxy.name_script("acquire_all", include_str!("../../lua/line/acquire_all.lua"));
-    let client = comes_in(proxy.url(), Config::default()).await;
-    let holder = common::fixture::client(&server).await;
-    let held = holder.lock("b").lock().await.unwrap();
-    let waiting = wait(&client.multi_lock(ABC).lease(LEASE));
-    parked(&server.admin().await, "b", 1).await;
-    // The request for the others takes a while on its way, after b has become ours.
-    let late = proxy.script("acquire_all").first(1).delay_request(LEASE / 4, Duration::ZERO);
-    held.unlock().await.unwrap();
-    let guard = in_time(waiting).await.unwrap().unwrap();
-    late.happened().await;
-    let ttls = [key("a"), key("b"), key("c")];
-    for key in ttls {
-        let ttl = server.admin().await.pttl(&key).await;
-        assert!(ttl > 3_300, "{key}: {ttl}");
-    }
-    guard.unlock().await.unwrap();
+    judged(async || {
+        if left_out_in_a_cluster(EACH_ALONE) {
+            return;
+        }
+        const LEASE: Duration = Duration::from_secs(4);
+        let server = Site::start().await;
+        let proxy = Proxy::before(&server).await;
+        proxy.name_script("acquire_all", include_str!("../../lua/line/acquire_all.lua"));
+        let client = comes_in(proxy.url(), Config::default()).await;
+        let holder = common::fixture::client(&server).await;
+        let held = holder.lock("b").lock().await.unwrap();
+        let waiting = wait(&client.multi_lock(ABC).lease(LEASE));
+        parked(&server.admin().await, "b", 1).await;
+        // The request for the others takes a while on its way, after b has become ours.
+        let late = proxy.script("acquire_all").first(1).delay_request(LEASE / 4, Duration::ZERO);
+        held.unlock().await.unwrap();
+        let guard = in_time(waiting).await.unwrap().unwrap();
+        late.happened().await;
+        let ttls = [key("a"), key("b"), key("c")];
+        for key in ttls {
+            let ttl = server.admin().await.pttl(&key).await;
+            assert!(ttl > 3_300, "{key}: {ttl}");
+        }
+        guard.unlock().await.unwrap();
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -906,19 +912,22 @@ async fn a_lock_that_is_lost_while_the_call_waits_for_another_is_taken_again() {
 /// The lock that was taken first has as much time left as the last one.
 #[tokio::test]
 async fn a_lease_is_whole_however_slow_the_other_server_was() {
-    const LEASE: Duration = Duration::from_secs(4);
-    let two = Two::set().await;
-    let slow = Proxy::before(&two.servers[1]).await;
-    slow.name_acquires();
-    let here = client(&two.servers[0]).await;
-    let there = comes_in(slow.url(), Config::default()).await;
-    let late = slow.script("acquire").first(1).delay_request(LEASE / 4, Duration::ZERO);
-    let multi = MultiLock::new([here.lock("a"), there.lock("b")]).lease(LEASE);
-    let guard = in_time(multi.lock()).await.unwrap();
-    late.happened().await;
-    let ttl = two.admins[0].pttl(&key("a")).await;
-    assert!(ttl > 3_300, "{ttl}");
-    guard.unlock().await.unwrap();
+    judged(async || {
+        const LEASE: Duration = Duration::from_secs(4);
+        let two = Two::set().await;
+        let slow = Proxy::before(&two.servers[1]).await;
+        slow.name_acquires();
+        let here = client(&two.servers[0]).await;
+        let there = comes_in(slow.url(), Config::default()).await;
+        let late = slow.script("acquire").first(1).delay_request(LEASE / 4, Duration::ZERO);
+        let multi = MultiLock::new([here.lock("a"), there.lock("b")]).lease(LEASE);
+        let guard = in_time(multi.lock()).await.unwrap();
+        late.happened().await;
+        let ttl = two.admins[0].pttl(&key("a")).await;
+        assert!(ttl > 3_300, "{ttl}");
+        guard.unlock().await.unwrap();
+    })
+    .await;
 }
 
 /// A fixed lease does not run out while another server is waited for, and is whole in the end.
@@ -976,59 +985,65 @@ async fn other_kinds_of_locks_are_held_together_too() {
 /// P9: the call stops nobody at any of its locks, and the client gives back what it was granted.
 #[tokio::test]
 async fn a_call_that_is_not_polled_stops_nobody() {
-    let server = Site::start().await;
-    let config = Config::default().waiter_ttl(Duration::from_millis(200));
-    let (ours, theirs) =
-        (comes_in(server.url(), config.clone()).await, comes_in(server.url(), config).await);
-    for held in [false, true] {
-        let guard = match held {
-            true => Some(in_time(theirs.lock("b").lock()).await.unwrap()),
-            false => None,
-        };
-        let multi = ours.multi_lock(ABC);
-        let mut asleep = Box::pin(multi.lock());
-        let polled = poll_fn(|cx| Poll::Ready(asleep.as_mut().poll(cx).is_pending())).await;
-        assert!(polled, "it has asked");
-        sleep(A_WHILE).await;
-        drop(guard);
-        for client in [&ours, &theirs] {
-            for name in ABC {
-                in_time(client.lock(name).lock()).await.unwrap().unlock().await.unwrap();
+    judged(async || {
+        let server = Site::start().await;
+        let config = Config::default().waiter_ttl(Duration::from_millis(200));
+        let (ours, theirs) =
+            (comes_in(server.url(), config.clone()).await, comes_in(server.url(), config).await);
+        for held in [false, true] {
+            let guard = match held {
+                true => Some(in_time(theirs.lock("b").lock()).await.unwrap()),
+                false => None,
+            };
+            let multi = ours.multi_lock(ABC);
+            let mut asleep = Box::pin(multi.lock());
+            let polled = poll_fn(|cx| Poll::Ready(asleep.as_mut().poll(cx).is_pending())).await;
+            assert!(polled, "it has asked");
+            sleep(A_WHILE).await;
+            drop(guard);
+            for client in [&ours, &theirs] {
+                for name in ABC {
+                    in_time(client.lock(name).lock()).await.unwrap().unlock().await.unwrap();
+                }
             }
+            in_time(asleep).await.unwrap().unlock().await.unwrap();
         }
-        in_time(asleep).await.unwrap().unlock().await.unwrap();
-    }
-    is_free(&server.admin().await).await;
+        is_free(&server.admin().await).await;
+    })
+    .await;
 }
 
 /// The call has waited for one of its locks. It is no longer polled while its request for the others is in flight.
 #[tokio::test]
 async fn a_call_that_is_not_polled_keeps_no_lock_that_it_has_waited_for() {
-    let server = Server::start().await;
-    let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
-    proxy.name_script("all", include_str!("../../lua/line/acquire_all.lua"));
-    let config = Config::default().waiter_ttl(Duration::from_millis(200));
-    let (ours, theirs) =
-        (comes_in(proxy.url(), config.clone()).await, comes_in(server.url(), config).await);
-    let guard = in_time(theirs.lock("b").lock()).await.unwrap();
-    let multi = ours.multi_lock(ABC);
-    let request = proxy.script("all").nth(2).hold_request();
-    let mut asleep = Box::pin(multi.lock());
-    let is_on_its_way = async {
-        tokio::select! {
-            _ = &mut asleep => panic!("its request is kept on its way"),
-            () = request.happened() => {}
+    judged(async || {
+        let server = Server::start().await;
+        let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+        proxy.name_script("all", include_str!("../../lua/line/acquire_all.lua"));
+        let config = Config::default().waiter_ttl(Duration::from_millis(200));
+        let (ours, theirs) =
+            (comes_in(proxy.url(), config.clone()).await, comes_in(server.url(), config).await);
+        let guard = in_time(theirs.lock("b").lock()).await.unwrap();
+        let multi = ours.multi_lock(ABC);
+        let request = proxy.script("all").nth(2).hold_request();
+        let mut asleep = Box::pin(multi.lock());
+        let is_on_its_way = async {
+            tokio::select! {
+                _ = &mut asleep => panic!("its request is kept on its way"),
+                () = request.happened() => {}
+            }
+        };
+        let frees = async {
+            parked(&admin, "b", 1).await;
+            guard.unlock().await.unwrap();
+        };
+        tokio::join!(in_time(is_on_its_way), frees);
+        request.lift();
+        for name in ABC {
+            in_time(theirs.lock(name).lock()).await.unwrap().unlock().await.unwrap();
         }
-    };
-    let frees = async {
-        parked(&admin, "b", 1).await;
-        guard.unlock().await.unwrap();
-    };
-    tokio::join!(in_time(is_on_its_way), frees);
-    request.lift();
-    for name in ABC {
-        in_time(theirs.lock(name).lock()).await.unwrap().unlock().await.unwrap();
-    }
-    in_time(asleep).await.unwrap().unlock().await.unwrap();
-    is_free(&admin).await;
+        in_time(asleep).await.unwrap().unlock().await.unwrap();
+        is_free(&admin).await;
+    })
+    .await;
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::fixture::{A_WHILE, LONG, SOON, channel, client, comes_in, key, lock_keys, parked};
-use common::{Admin, Proxy, Server, Watch, eventually, timeout};
+use common::{Admin, Proxy, Server, Watch, eventually, judged, timeout};
 use parklock::{Client, Config, Ended, Error, RedGuard, RedHold, RedLock};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -600,21 +600,24 @@ async fn occupy(admin: &Admin, lease: Duration) {
 /// The first of the servers that are held stays held: the other one ends by its lease, and makes a majority.
 #[tokio::test]
 async fn a_majority_that_is_free_is_taken_at_once_and_for_the_whole_lease() {
-    const LEASE: Duration = Duration::from_secs(6);
-    let stage = Stage::set(3).await;
-    let lock = stage.lock().await.lease(LEASE);
-    occupy(&stage.admins[1], LONG * 10).await;
-    occupy(&stage.admins[2], LEASE / 2).await;
-    let asked = Instant::now();
+    judged(async || {
+        const LEASE: Duration = Duration::from_secs(6);
+        let stage = Stage::set(3).await;
+        let lock = stage.lock().await.lease(LEASE);
+        occupy(&stage.admins[1], LONG * 10).await;
+        occupy(&stage.admins[2], LEASE / 2).await;
+        let asked = Instant::now();
 
-    let guard = in_time(lock.lock()).await.unwrap();
+        let guard = in_time(lock.lock()).await.unwrap();
 
-    let (took, left) = (asked.elapsed(), guard.remaining());
-    println!("granted after {took:?}, with {left:?} of {LEASE:?} left");
-    assert!(took < LEASE / 2 + AT_ONCE, "a majority was free long before {took:?}");
-    assert!(left > LEASE * 3 / 4, "{left:?} of {LEASE:?} is about to end");
-    assert_eq!(guard.servers(), 2);
-    guard.unlock().await.unwrap();
+        let (took, left) = (asked.elapsed(), guard.remaining());
+        println!("granted after {took:?}, with {left:?} of {LEASE:?} left");
+        assert!(took < LEASE / 2 + AT_ONCE, "a majority was free long before {took:?}");
+        assert!(left > LEASE * 3 / 4, "{left:?} of {LEASE:?} is about to end");
+        assert_eq!(guard.servers(), 2);
+        guard.unlock().await.unwrap();
+    })
+    .await;
 }
 
 /// A majority is given back while the first server stays held: the waiter is told, whichever servers those are.

@@ -34,8 +34,8 @@ async fn a_busy_lock_is_1_or_what_the_user_says() {
     assert_eq!(run(&["-n", "-E", "9"]).await.0, 9);
     assert_eq!(run(&["-n", "-x"]).await, (0, String::new()));
     let asked = Instant::now();
-    assert_eq!(run(&["-w", "0.3"]).await.0, 1);
-    assert!(asked.elapsed().as_millis() >= 300, "it has waited");
+    assert_eq!(run(&["-w", "1"]).await.0, 1);
+    assert!(asked.elapsed().as_millis() >= 1_000, "it has waited");
     assert_eq!(run(&["-n", "--json"]).await.1.lines().count(), 1);
     let mut other = tool(&server, &["hold", "-n", "-x", "a"]).start();
     assert_eq!((other.code().await, other.complaint()), (0, String::new()));

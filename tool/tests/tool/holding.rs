@@ -73,7 +73,7 @@ async fn a_tool_that_waits_for_its_own_caller_says_so() {
         let mut tool = tool(&server, &words).start();
         (tool.code().await, tool.complaint().contains("may wait for itself"))
     };
-    assert_eq!(nested(&["run", "a"], &["run", "-w", "0.2", "a"]).await, (1, true));
+    assert_eq!(nested(&["run", "a"], &["run", "-w", "1", "a"]).await, (1, true));
     assert_eq!(nested(&["run", "a"], &["run", "-n", "a"]).await, (1, false), "it does not wait");
     let words = ["run", "a", "--", PROGRAM, "run", "-n", "a", "--", "true"];
     let mut refused = tool(&server, &words).start();
@@ -87,7 +87,7 @@ async fn a_tool_that_waits_for_its_own_caller_says_so() {
     let read = ["run", "--kind", "read", "c"];
     assert_eq!(nested(&read, &read).await, (0, false));
     let between = ["run", "a", "--", PROGRAM, "run", "b"];
-    assert_eq!(nested(&between, &["run", "-w", "0.2", "a"]).await, (1, true));
+    assert_eq!(nested(&between, &["run", "-w", "1", "a"]).await, (1, true));
 }
 
 #[tokio::test]
@@ -224,8 +224,8 @@ async fn a_grant_that_was_taken_away_does_not_make_the_tool_wait_for_longer() {
     let (admin, proxy) = (server.admin().await, proxy_before(&server).await);
     let mut holder = tool(&server, &["hold", "a"]).start();
     holder.says("token").await;
-    let (began, wait) = (Instant::now(), Duration::from_secs(6));
-    let words = ["run", "-w", "6", "a", "--", "true"];
+    let (began, wait) = (Instant::now(), Duration::from_secs(12));
+    let words = ["run", "-w", "12", "a", "--", "true"];
     let mut waiter = tool_at(&proxy.url(), server.dir(), &words).start();
     in_line(&admin, "a", 1).await;
     // Most of its time is over when it is granted the lock.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::common::{Server, eventually};
+use crate::common::{Server, eventually, judged};
 use crate::scene::{LONG, Tool, freed, held, is_free, last_sign, signal, stubborn, tool, uptime};
 
 /// A tool with a stubborn command, and the file with its signs of life.
@@ -21,35 +21,41 @@ async fn started(server: &Server, options: &[&str]) -> (Tool, std::path::PathBuf
 
 #[tokio::test]
 async fn a_lock_that_was_deleted_ends_the_command_at_the_next_renewal() {
-    let server = Server::start().await;
-    let admin = server.admin().await;
-    let (mut tool, life) = started(&server, &["--watchdog", "6s"]).await;
-    let deleted = uptime();
-    admin.cmd::<()>(&["DEL", "lock:{a}"]).await;
-    assert_eq!(tool.code().await, 75);
-    // The server says so at a renewal, which comes after a third of the lease.
-    let lived = last_sign(&life).await - deleted;
-    assert!(lived < 4.0, "{lived}");
-    let told = tool.complaint();
-    assert!(told.contains("the lock a is lost: the server no longer has it"), "{told}");
-    assert!(
-        !tool.output().contains("term"),
-        "another may have the lock already: there is no time for TERM"
-    );
+    judged(async || {
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        let (mut tool, life) = started(&server, &["--watchdog", "6s"]).await;
+        let deleted = uptime();
+        admin.cmd::<()>(&["DEL", "lock:{a}"]).await;
+        assert_eq!(tool.code().await, 75);
+        // The server says so at a renewal, which comes after a third of the lease.
+        let lived = last_sign(&life).await - deleted;
+        assert!(lived < 4.0, "{lived}");
+        let told = tool.complaint();
+        assert!(told.contains("the lock a is lost: the server no longer has it"), "{told}");
+        assert!(
+            !tool.output().contains("term"),
+            "another may have the lock already: there is no time for TERM"
+        );
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_server_that_is_stopped_ends_the_command_before_the_deadline() {
-    let server = Server::start().await;
-    let (mut tool, life) = started(&server, &["--watchdog", "6s"]).await;
-    let stopped = uptime();
-    server.pause();
-    assert_eq!(tool.code().await, 75);
-    let lived = last_sign(&life).await - stopped;
-    // The last renewal was asked for before the server stopped.
-    assert!(lived < 6.0, "{lived}");
-    assert!(tool.output().contains("term"), "it was warned");
-    server.resume();
+    judged(async || {
+        let server = Server::start().await;
+        let (mut tool, life) = started(&server, &["--watchdog", "12s"]).await;
+        let stopped = uptime();
+        server.pause();
+        assert_eq!(tool.code().await, 75);
+        let lived = last_sign(&life).await - stopped;
+        // The last renewal was asked for before the server stopped.
+        assert!(lived < 12.0, "{lived}");
+        assert!(tool.output().contains("term"), "it was warned");
+        server.resume();
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -67,15 +73,18 @@ async fn a_command_that_heeds_the_warning_ends_by_itself() {
 
 #[tokio::test]
 async fn without_a_warning_the_command_is_killed_before_the_deadline() {
-    let server = Server::start().await;
-    let (mut tool, life) = started(&server, &["--watchdog", "4s", "--on-lost", "kill"]).await;
-    let stopped = uptime();
-    server.pause();
-    assert_eq!(tool.code().await, 75);
-    let lived = last_sign(&life).await - stopped;
-    assert!(lived < 4.0, "{lived}");
-    assert!(!tool.output().contains("term"));
-    server.resume();
+    judged(async || {
+        let server = Server::start().await;
+        let (mut tool, life) = started(&server, &["--watchdog", "4s", "--on-lost", "kill"]).await;
+        let stopped = uptime();
+        server.pause();
+        assert_eq!(tool.code().await, 75);
+        let lived = last_sign(&life).await - stopped;
+        assert!(lived < 4.0, "{lived}");
+        assert!(!tool.output().contains("term"));
+        server.resume();
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -93,63 +102,76 @@ async fn a_loss_that_is_ignored_is_told_by_the_exit_code() {
 
 #[tokio::test]
 async fn a_tool_that_is_stopped_keeps_its_lock_since_its_keeper_goes_on() {
-    let server = Server::start().await;
-    let admin = server.admin().await;
-    let words = ["run", "--watchdog", "2s", "a", "--", "sh", "-c", "echo ready; sleep 4; exit 5"];
-    let mut tool = tool(&server, &words).start();
-    tool.says("ready").await;
-    tool.signal("STOP");
-    for _ in 0..30 {
-        assert!(!is_free(&admin, "a").await);
-        sleep(Duration::from_millis(100)).await;
-    }
-    tool.signal("CONT");
-    assert_eq!(tool.code().await, 5);
-    freed(&admin, "a").await;
+    judged(async || {
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        let words =
+            ["run", "--watchdog", "2s", "a", "--", "sh", "-c", "echo ready; sleep 4; exit 5"];
+        let mut tool = tool(&server, &words).start();
+        tool.says("ready").await;
+        tool.signal("STOP");
+        for _ in 0..30 {
+            assert!(!is_free(&admin, "a").await);
+            sleep(Duration::from_millis(100)).await;
+        }
+        tool.signal("CONT");
+        assert_eq!(tool.code().await, 5);
+        freed(&admin, "a").await;
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn the_command_of_a_tool_that_is_stopped_does_not_outlive_the_lock() {
-    let server = Server::start().await;
-    let (mut tool, life) = started(&server, &["--watchdog", "6s"]).await;
-    tool.signal("STOP");
-    let stopped = uptime();
-    server.pause();
-    let lived = last_sign(&life).await - stopped;
-    assert!(lived < 6.0, "{lived}");
-    server.resume();
-    tool.signal("CONT");
-    assert_eq!(tool.code().await, 75);
+    judged(async || {
+        let server = Server::start().await;
+        let (mut tool, life) = started(&server, &["--watchdog", "12s"]).await;
+        tool.signal("STOP");
+        let stopped = uptime();
+        server.pause();
+        let lived = last_sign(&life).await - stopped;
+        assert!(lived < 12.0, "{lived}");
+        server.resume();
+        tool.signal("CONT");
+        assert_eq!(tool.code().await, 75);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_keeper_that_is_stopped_does_not_keep_the_command_alive() {
-    let server = Server::start().await;
-    let (mut tool, life) = started(&server, &["--watchdog", "6s"]).await;
-    let keeper = tool.keeper();
-    signal(keeper, "STOP");
-    let stopped = uptime();
-    assert_eq!(tool.code().await, 75);
-    let lived = last_sign(&life).await - stopped;
-    assert!(lived < 6.0, "{lived}");
-    signal(keeper, "CONT");
+    judged(async || {
+        let server = Server::start().await;
+        let (mut tool, life) = started(&server, &["--watchdog", "12s"]).await;
+        let keeper = tool.keeper();
+        signal(keeper, "STOP");
+        let stopped = uptime();
+        assert_eq!(tool.code().await, 75);
+        let lived = last_sign(&life).await - stopped;
+        assert!(lived < 12.0, "{lived}");
+        signal(keeper, "CONT");
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn when_both_processes_were_stopped_past_the_lease_the_command_is_killed_at_once() {
-    let server = Server::start().await;
-    let admin = server.admin().await;
-    let (mut tool, life) = started(&server, &["--watchdog", "2s"]).await;
-    let keeper = tool.keeper();
-    signal(keeper, "STOP");
-    tool.signal("STOP");
-    freed(&admin, "a").await;
-    let woken = uptime();
-    signal(keeper, "CONT");
-    tool.signal("CONT");
-    assert_eq!(tool.code().await, 75);
-    let lived = last_sign(&life).await - woken;
-    assert!(lived < 1.0, "{lived}");
+    judged(async || {
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        let (mut tool, life) = started(&server, &["--watchdog", "2s"]).await;
+        let keeper = tool.keeper();
+        signal(keeper, "STOP");
+        tool.signal("STOP");
+        freed(&admin, "a").await;
+        let woken = uptime();
+        signal(keeper, "CONT");
+        tool.signal("CONT");
+        assert_eq!(tool.code().await, 75);
+        let lived = last_sign(&life).await - woken;
+        assert!(lived < 1.0, "{lived}");
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -191,20 +213,23 @@ async fn a_keeper_that_is_killed_ends_the_command() {
 
 #[tokio::test]
 async fn what_the_command_has_started_ends_with_it() {
-    let server = Server::start().await;
-    let admin = server.admin().await;
-    let life = server.dir().join("life");
-    let inner = stubborn(&life);
-    fs::write(server.dir().join("inner.sh"), inner).expect("a file");
-    let script = format!("sh {} & wait; wait", server.dir().join("inner.sh").display());
-    let words = ["run", "--watchdog", "2s", "a", "--", "sh", "-c", &script];
-    let mut tool = tool(&server, &words).start();
-    tool.says("ready").await;
-    eventually(LONG, "it lives", async || life.exists()).await;
-    let deleted = uptime();
-    admin.cmd::<()>(&["DEL", "lock:{a}"]).await;
-    assert_eq!(tool.code().await, 75);
-    assert!(last_sign(&life).await - deleted < 2.0);
+    judged(async || {
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        let life = server.dir().join("life");
+        let inner = stubborn(&life);
+        fs::write(server.dir().join("inner.sh"), inner).expect("a file");
+        let script = format!("sh {} & wait; wait", server.dir().join("inner.sh").display());
+        let words = ["run", "--watchdog", "2s", "a", "--", "sh", "-c", &script];
+        let mut tool = tool(&server, &words).start();
+        tool.says("ready").await;
+        eventually(LONG, "it lives", async || life.exists()).await;
+        let deleted = uptime();
+        admin.cmd::<()>(&["DEL", "lock:{a}"]).await;
+        assert_eq!(tool.code().await, 75);
+        assert!(last_sign(&life).await - deleted < 2.0);
+    })
+    .await;
 }
 
 #[tokio::test]

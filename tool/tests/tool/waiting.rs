@@ -29,7 +29,7 @@ async fn a_busy_lock_names_its_holder_by_the_pid_that_the_user_knows() {
         held(&admin, "a").await;
         described(&admin, 1).await;
         let pid = holder.pid();
-        for words in [&["run", "-n", "a", "--", "true"][..], &["hold", "-w", "0.1", "a"]] {
+        for words in [&["run", "-n", "a", "--", "true"][..], &["hold", "-w", "1", "a"]] {
             let text = complaint(tool(&server, words).start(), 1).await;
             assert!(text.starts_with("parklock: a is held by "), "{text}");
             assert!(text.contains(&format!("[{pid}], connected for ")), "{pid}: {text}");
