@@ -425,7 +425,7 @@ end
 -- once, and only WINDOW of its waiters are told. If all waiters that are awake belong to one client, returns that client; nil:
 -- none is awake; false: there are several. Also returns the place up to which it has looked, unless nobody is behind that,
 -- and how much work is left.
-local function watch(entries, are_all, work)
+local function look_at(entries, are_all, work)
   local awake, seen, silent, was_told, hears, is_front = 0, 0, {}, {}, {}, true
   local only_client, last
   local function is_awake_too(entry)
@@ -622,15 +622,15 @@ end
 
 -- Looks at the front, and as far behind it as is needed.
 local function look(work)
-  local function watch_front(most)
+  local function look_at_front(most)
     local window = front(0, WINDOW)
-    return watch(window, #window < WINDOW, most)
+    return look_at(window, #window < WINDOW, most)
   end
   local most = is_sweeping() and WINDOW or math.max(work, WINDOW)
-  local only_client, last, left = watch_front(most)
+  local only_client, last, left = look_at_front(most)
   if has_lost and not suspects then
     suspects = true
-    only_client, last, left = watch_front(most)
+    only_client, last, left = look_at_front(most)
   end
   local is_missing, had_sentry = lacks_sentry(only_client, last)
   sweep(last, math.max(work - most + left, WINDOW), only_client, is_missing, had_sentry)

@@ -103,8 +103,8 @@ pub(crate) struct Lock<P: Parts> {
     pub(crate) ears: Option<Box<P::Ears>>,
     /// Whether the client may keep its tenure idle: it would have heard if another client wanted the lock.
     pub(crate) may_keep: bool,
-    /// Whether the lookout watches the entry.
-    pub(crate) is_watched: bool,
+    /// Whether the entry is on the lookout.
+    pub(crate) is_on_lookout: bool,
     pub(crate) alarm: Alarm,
 }
 
@@ -125,7 +125,7 @@ impl<P: Parts> Default for Lock<P> {
             has_used_name: false,
             ears: None,
             may_keep: false,
-            is_watched: false,
+            is_on_lookout: false,
             alarm: None,
         }
     }
@@ -136,15 +136,15 @@ pub(crate) struct After<P: Parts> {
     /// The callers to wake.
     pub(crate) called: Option<Waker>,
     pub(crate) all: Vec<Waker>,
-    /// Whether the lookout has to watch the entry from now on.
-    pub(crate) watch: bool,
+    /// Whether the entry has to be on the lookout from now on.
+    pub(crate) look_out: bool,
     /// To be dropped.
     pub(crate) tenure: Option<P::Tenure>,
 }
 
 impl<P: Parts> Default for After<P> {
     fn default() -> Self {
-        Self { called: None, all: Vec::new(), watch: false, tenure: None }
+        Self { called: None, all: Vec::new(), look_out: false, tenure: None }
     }
 }
 
@@ -161,9 +161,9 @@ pub(crate) struct Forsaken<P: Parts> {
 }
 
 impl<P: Parts> Lock<P> {
-    /// Has the lookout watch the entry, if it does not yet.
-    pub(crate) fn watch(&mut self, after: &mut After<P>) {
-        after.watch |= !replace(&mut self.is_watched, true);
+    /// Has the entry put on the lookout, if it is not there yet.
+    pub(crate) fn look_out(&mut self, after: &mut After<P>) {
+        after.look_out |= !replace(&mut self.is_on_lookout, true);
     }
 
     /// Gives the permit up, and calls the next caller.
@@ -171,14 +171,14 @@ impl<P: Parts> Lock<P> {
         let (next, is_late) = self.queue.pass_on();
         after.called = next;
         if is_late {
-            self.watch(after);
+            self.look_out(after);
         }
     }
 
     /// A caller leaves the queue. Returns its own waker, to be dropped.
     pub(crate) fn leave_queue(&mut self, ticket: &Ticket, after: &mut After<P>) -> Option<Waker> {
         let (next, own) = self.queue.leave(ticket);
-        // The entry is watched as long as a caller is called and has not come: `pass_on` has it watched, and each look again.
+        // The entry is on the lookout as long as a caller is called and has not come: `pass_on` puts it there, and each look does so again.
         after.called = next;
         own
     }
@@ -192,7 +192,7 @@ impl<P: Parts> Lock<P> {
     /// There is an event for the contender.
     pub(crate) fn wake(&mut self, after: &mut After<P>) {
         after.called = self.contest.wake();
-        self.watch(after);
+        self.look_out(after);
     }
 
     /// Rejects all callers.
@@ -526,7 +526,7 @@ mod tests {
         ) -> R {
             let mut after = After::default();
             let result = change(&mut self.lock, &mut after);
-            self.listed |= after.watch;
+            self.listed |= after.look_out;
             after.called.into_iter().chain(after.all).for_each(Waker::wake);
             result
         }
@@ -641,7 +641,7 @@ mod tests {
                                 (self.sleeps, self.now + Duration::from_secs(3600));
                             let begun = self.change(|lock, after| {
                                 lock.contest.sleeps_until(sleeps.then_some(later));
-                                lock.watch(after);
+                                lock.look_out(after);
                                 lock.contest.put_back(its_number, work)
                             });
                             At::Contends(number, Progress::Begun(begun))
@@ -655,7 +655,7 @@ mod tests {
             match replace(&mut self.looking, Looking::No) {
                 Looking::No if !self.listed => return false,
                 Looking::No => {
-                    (self.listed, self.lock.is_watched) = (false, false);
+                    (self.listed, self.lock.is_on_lookout) = (false, false);
                     self.looking = Looking::Begun;
                 }
                 Looking::Begun => {
@@ -677,7 +677,7 @@ mod tests {
                         self.pass_on();
                     }
                     if called != Look::Well || contender != Look::Well {
-                        self.change(Lock::watch);
+                        self.change(Lock::look_out);
                     }
                 }
             }

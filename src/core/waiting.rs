@@ -137,7 +137,7 @@ pub(crate) struct Waiting {
     doubted: bool,
     /// When the contender has to ask in any case.
     ask_at: Option<Instant>,
-    /// When a far contender that watches has to ask: by then all near contenders may have died together with the
+    /// When a far contender that speaks for others has to ask: by then all near contenders may have died together with the
     /// holder.
     look_at: Option<Instant>,
     /// The shortest lease that was asked for under this owner field. Callers with different leases may succeed each
@@ -322,15 +322,9 @@ impl Waiting {
     }
 
     /// What to do now. `deaf`: messages do not reach this client, and so many callers of it wait separately ahead of this one.
-    /// `watching`: this contender has to ask from time to time for all far contenders of this client at this name, in case
+    /// `speaks`: this contender has to ask from time to time for all far contenders of this client at this name, in case
     /// a message is lost.
-    pub(crate) fn next(
-        &self,
-        now: Instant,
-        deaf: Option<u32>,
-        watching: bool,
-        rules: Rules,
-    ) -> Next {
+    pub(crate) fn next(&self, now: Instant, deaf: Option<u32>, speaks: bool, rules: Rules) -> Next {
         // The client releases what an unanswered attempt was granted, even if a message reports the grant.
         if let Some(grant) = self.told.filter(|_| !self.under_way) {
             // If the grant is almost over or in doubt, ask: the answer carries the whole lease.
@@ -339,8 +333,8 @@ impl Waiting {
         }
         let ask_at = [
             self.ask_at,
-            self.look_at.filter(|_| watching),
-            self.signed.filter(|_| watching).map(|signed| signed + rules.max_park),
+            self.look_at.filter(|_| speaks),
+            self.signed.filter(|_| speaks).map(|signed| signed + rules.max_park),
             self.signed.zip(deaf).map(|(signed, ahead)| signed + DEAF + DEAF_BEHIND * ahead),
             self.signed.map(|signed| signed + ENDLESS),
         ];
@@ -400,13 +394,13 @@ mod tests {
     struct Play {
         waiting: Waiting,
         now: Instant,
-        watching: bool,
+        speaks: bool,
     }
 
     impl Play {
         fn new() -> Self {
             let now = Instant::now();
-            Self { waiting: Waiting::new(TenureId(7), now), now, watching: true }
+            Self { waiting: Waiting::new(TenureId(7), now), now, speaks: true }
         }
 
         /// A contender that stands in the line, near the front or not.
@@ -432,7 +426,7 @@ mod tests {
         }
 
         fn next(&self) -> Next {
-            self.waiting.next(self.now, None, self.watching, RULES)
+            self.waiting.next(self.now, None, self.speaks, RULES)
         }
 
         fn parks_for(&self) -> Duration {
@@ -481,15 +475,15 @@ mod tests {
 
     /// All near contenders may die together with the holder. Then a message wakes nobody.
     #[test]
-    fn a_far_contender_that_watches_asks_when_the_lease_of_the_holder_is_over() {
+    fn a_far_contender_that_speaks_for_others_asks_when_the_lease_of_the_holder_is_over() {
         let mut play = Play::new();
         let again = Some(2 * TTL);
         play.hears(Event::Asked);
         play.hears(Event::Waits { place: 3, near: false, sent: play.now, again });
         assert_eq!(play.parks_for(), 2 * TTL);
-        play.watching = false;
+        play.speaks = false;
         assert_eq!(play.parks_for(), ENDLESS);
-        play.watching = true;
+        play.speaks = true;
         play.now += 2 * TTL;
         assert_eq!(play.next(), Next::Ask);
         play.hears(Event::Asked);
@@ -511,7 +505,7 @@ mod tests {
     fn one_far_contender_asks_once_in_max_park_and_the_others_never() {
         let mut play = Play::waiting(false);
         assert_eq!(play.parks_for(), RULES.max_park);
-        play.watching = false;
+        play.speaks = false;
         assert_eq!(play.parks_for(), ENDLESS);
     }
 

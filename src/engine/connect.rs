@@ -116,9 +116,9 @@ impl Engine {
         // If an attempt fails, it leaves no task behind.
         let ends = stop.clone().drop_guard();
         let listener = Arc::new(Listener::new(&memory, space));
-        let watcher = Arc::clone(&listener);
+        let hears_changes = Arc::clone(&listener);
         let heard = move |channel: &str, heard: Heard<'_>| listener.hear(channel, heard);
-        let on_change: OnChange = Arc::new(move |changed| watcher.hear_change(changed));
+        let on_change: OnChange = Arc::new(move |changed| hears_changes.hear_change(changed));
         let crew = crew(&memory, stop.clone());
         let linked = to.link(common, crew, &memory.config, (heard, on_change), first).await;
         let (commands, subscriber) = linked.map_err(Fault::into_outage)?;

@@ -131,9 +131,9 @@ impl Entry {
     fn change<R>(self: &Arc<Self>, change: impl FnOnce(&mut State, &mut After) -> R) -> R {
         let mut after = After::default();
         let result = change(&mut self.state(), &mut after);
-        // First: a waker may poll its task at once, or panic, and the state says that the entry is watched.
-        if after.watch {
-            self.table.lookout().watch(self);
+        // First: a waker may poll its task at once, or panic, and the state says that the entry is on the lookout.
+        if after.look_out {
+            self.table.lookout().add(self);
         }
         after.called.take().into_iter().for_each(Waker::wake);
         after.all.drain(..).for_each(Waker::wake);
@@ -211,7 +211,7 @@ impl Entry {
 
     /// Whether its contender is far from the front, and can ask for others. A contender that was notified and not
     /// polled since may never be polled.
-    pub(crate) fn can_watch(&self) -> bool {
+    pub(crate) fn can_speak(&self) -> bool {
         let state = self.state();
         state.is_far() && !state.contest.is_late()
     }
@@ -342,13 +342,13 @@ impl Entry {
     }
 
     /// Has the lookout check whether a caller that was notified has come.
-    pub(crate) fn have_watched(self: &Arc<Self>) {
-        self.change(State::watch);
+    pub(crate) fn look_out(self: &Arc<Self>) {
+        self.change(State::look_out);
     }
 
     /// The lookout is about to look. A caller that is notified from now on is for the next look.
-    pub(crate) fn end_watch(&self) {
-        self.state().is_watched = false;
+    pub(crate) fn leave_lookout(&self) {
+        self.state().is_on_lookout = false;
     }
 
     /// Sets the alarm of a contender that sleeps, if there is one.
@@ -363,7 +363,7 @@ impl Entry {
     pub(crate) fn end_alarm(self: &Arc<Self>) {
         self.change(|state, after| {
             state.alarm = None;
-            state.watch(after);
+            state.look_out(after);
         });
     }
 

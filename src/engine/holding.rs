@@ -99,7 +99,7 @@ impl Engine {
                 Ok(false)
             });
         }
-        self.outbox.timetable.watch_key_soon(tenure);
+        self.outbox.timetable.track_soon(tenure);
         if lease == Lease::Watched && tenure.watch() {
             self.outbox.timetable.hasten(tenure);
         }
@@ -133,7 +133,7 @@ impl Engine {
         match self.renew_once(tenure, ttl).await {
             // Meanwhile another guard of the owner may have left, and the tenure may have another holder.
             Ok(true) if tenure.prolong(sent, ttl) && hold.outcome().is_none() => {
-                self.outbox.timetable.watch_key_soon(tenure);
+                self.outbox.timetable.track_soon(tenure);
                 Ok(())
             }
             Ok(true) => Err(hold.lost()),

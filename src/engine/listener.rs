@@ -157,7 +157,7 @@ impl Listener {
         let entries = self.table.all_of(channel);
         let near = entries.iter().filter(|entry| !entry.is_far());
         let far = || entries.iter().find(|entry| entry.is_far());
-        let one_far = entries.iter().find(|entry| entry.can_watch()).or_else(far);
+        let one_far = entries.iter().find(|entry| entry.can_speak()).or_else(far);
         near.chain(one_far).for_each(|entry| self.table.name(entry, Event::Roused, self.rules));
     }
 

@@ -36,15 +36,15 @@ async fn look(engine: Weak<Shared>) {
         for entry in alarms.ring(Instant::now()) {
             entry.end_alarm();
         }
-        let watched = lookout.next(pause.max(SHORTEST)).await;
+        let entries = lookout.next(pause.max(SHORTEST)).await;
         let Some(engine) = Engine::of(&engine) else { return };
         let now = Instant::now();
-        for entry in watched.iter().filter_map(Weak::upgrade) {
+        for entry in entries.iter().filter_map(Weak::upgrade) {
             // A busy client asks for thousands of locks between two looks.
             consume_budget().await;
-            entry.end_watch();
+            entry.leave_lookout();
             if engine.look_at(&entry, now) {
-                entry.have_watched();
+                entry.look_out();
             } else {
                 entry.set_alarm(&mut alarms);
             }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::core::rhythm::Rhythm;
 use crate::engine::entry::Tenure;
-use crate::engine::entry::tenure::{Due, WATCH_AGAIN};
+use crate::engine::entry::tenure::{Due, TRACK_AGAIN};
 use crate::engine::outages::Outages;
 use crate::engine::releaser::Outbox;
 use crate::meters;
@@ -38,25 +38,26 @@ pub(crate) struct Watchdog {
 impl Watchdog {
     pub(crate) async fn run(self, stop: CancellationToken) {
         let is_connected = |node: Option<&Node>| self.commands.is_connected(node);
-        let watches =
-            async { tokio::join!(self.watch(), self.resume(), self.outages.tell(is_connected)) };
-        stop.run_until_cancelled(watches).await;
+        let runs = async {
+            tokio::join!(self.renew_in_time(), self.resume(), self.outages.tell(is_connected))
+        };
+        stop.run_until_cancelled(runs).await;
     }
 
-    async fn watch(&self) {
+    async fn renew_in_time(&self) {
         let mut requests = FuturesUnordered::new();
         loop {
             tokio::select! {
                 due = self.outbox.timetable.next() => {
-                    let (due, unwatched) = self.sorted(due);
+                    let (due, untracked) = self.sorted(due);
                     let shares = |tenure: &Arc<Tenure>| tenure.keys.row.family.shares_renewals();
                     let (sharing, others): (Vec<_>, Vec<_>) = due.into_iter().partition(shares);
                     let together = self.commands.together(BATCH);
                     let batches = sharing.chunks(together).chain(others.chunks(1));
                     // A slow request delays no other one.
                     requests.extend(batches.map(|batch| Either::Left(self.renew(batch.to_vec()))));
-                    let batches = unwatched.chunks(together);
-                    requests.extend(batches.map(|batch| Either::Right(self.have_watched(batch.to_vec()))));
+                    let batches = untracked.chunks(together);
+                    requests.extend(batches.map(|batch| Either::Right(self.have_tracked(batch.to_vec()))));
                 }
                 Some(()) = requests.next() => {}
             }
@@ -80,14 +81,14 @@ impl Watchdog {
 
     /// Keeps the tenures that have to be renewed, and those whose keys the server has to watch. Handles the others.
     fn sorted(&self, mut due: Vec<Arc<Tenure>>) -> (Vec<Arc<Tenure>>, Vec<Arc<Tenure>>) {
-        let (now, mut unwatched) = (Instant::now(), Vec::new());
+        let (now, mut untracked) = (Instant::now(), Vec::new());
         due.retain(|tenure| {
             let Rhythm { max_hold, idle, .. } = self.rhythm_of(tenure);
             match tenure.due(now, max_hold, idle) {
                 // Until the answer comes, keep it in the wheel.
                 Due::Renew => return self.look_again(tenure),
-                Due::Watch => {
-                    unwatched.push(Arc::clone(tenure));
+                Due::Track => {
+                    untracked.push(Arc::clone(tenure));
                     self.look_again(tenure);
                     return false;
                 }
@@ -102,7 +103,7 @@ impl Watchdog {
             self.outages.passes(tenure, false);
             false
         });
-        (due, unwatched)
+        (due, untracked)
     }
 
     fn rhythm_of(&self, tenure: &Tenure) -> Rhythm {
@@ -119,7 +120,7 @@ impl Watchdog {
                 for ((tenure, ttl), answer) in batch.iter().zip(asked).zip(answers) {
                     self.answered(tenure, answer, (sent, ttl));
                 }
-                self.have_watched(batch).await;
+                self.have_tracked(batch).await;
             }
             Err(fault) => {
                 meters::renewals("failed", batch.len());
@@ -129,24 +130,24 @@ impl Watchdog {
     }
 
     /// Has the server watch the keys of these tenures, as far as they are not over and it does that for this client.
-    async fn have_watched(&self, mut batch: Vec<Arc<Tenure>>) {
+    async fn have_tracked(&self, mut batch: Vec<Arc<Tenure>>) {
         batch.retain(|tenure| !tenure.is_over() && self.commands.tracks(&tenure.keys));
         let Some(first) = batch.first() else { return };
         let keys: Vec<_> = batch.iter().map(|tenure| &*tenure.keys).collect();
-        let watched = match self.commands.behind_acknowledged(&first.keys) {
-            Ok(connection) => connection.watch(&keys).await,
+        let tracked = match self.commands.behind_acknowledged(&first.keys) {
+            Ok(connection) => connection.track(&keys).await,
             Err(fault) => Err(fault),
         };
-        match watched {
+        match tracked {
             Ok(true) => {}
             // One of them is gone: a renewal says which.
             Ok(false) => batch.iter().for_each(|tenure| self.outbox.timetable.alarm(tenure)),
             // When the client is connected again, it renews all.
             Err(Fault::NotSent(_)) => {}
-            // While a slot moves, for example, neither node watches its keys.
+            // While a slot moves, for example, neither node tracks its keys.
             Err(fault) if fault.is_passing() => {
                 let timetable = &self.outbox.timetable;
-                batch.iter().for_each(|tenure| timetable.watch_key_after(tenure, WATCH_AGAIN));
+                batch.iter().for_each(|tenure| timetable.track_after(tenure, TRACK_AGAIN));
             }
             // The next renewal tries again.
             Err(_) => {}

@@ -254,8 +254,8 @@ impl<'a> Connection<'a> {
         answered(live.socket.ask_written(&write, commands).await, now)
     }
 
-    /// Has the server watch the keys of these holders: see `tracking.rs`. Returns whether all of them are there.
-    pub(crate) async fn watch(&self, holders: &[&Keys]) -> Result<bool, Fault> {
+    /// Has the server track the keys of these holders: see `tracking.rs`. Returns whether all of them are there.
+    pub(crate) async fn track(&self, holders: &[&Keys]) -> Result<bool, Fault> {
         let write = |bytes: &mut Vec<u8>| Tracking::write(bytes, holders);
         let answer = self.peer.live.socket.ask_written(&write, 2).await;
         Ok(number(answered(answer, Instant::now())?)? == holders.len() as i64)

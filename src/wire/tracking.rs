@@ -2,9 +2,9 @@
 //! program writes it. Redis has this for caches (`CLIENT TRACKING`); here it shortens the time until a loss is known.
 //!
 //! 1. What the server says is a reason to renew the lock now, and never a proof of its loss: only the answer to the renewal is.
-//! 2. The server watches a key from the moment at which the client has read it, and forgets it with the next change, also one by the
-//!    client itself. So the client reads the key soon after the grant and after each renewal. A lock that is held for less is not watched.
-//! 3. Only what a command behind `CLIENT CACHING YES` reads is watched (`OPTIN`), so no other request costs anything. It is no script:
+//! 2. The server tracks a key from the moment at which the client has read it, and forgets it with the next change, also one by the
+//!    client itself. So the client reads the key soon after the grant and after each renewal. A lock that is held for less is not tracked.
+//! 3. Only what a command behind `CLIENT CACHING YES` reads is tracked (`OPTIN`), so no other request costs anything. It is no script:
 //!    until Redis 7.0, each read of a script has the server note all keys of the script.
 //! 4. The server is silent about changes that the same connection makes (`NOLOOP`).
 //! 5. It tells nothing while the connection is away. So a client that connects again looks at all that it holds.
@@ -29,7 +29,7 @@ pub(crate) enum Changed<'a> {
 /// Hears of changes, on the task that reads the connection. It must not block.
 pub(crate) type OnChange = Arc<dyn Fn(Changed<'_>) + Send + Sync>;
 
-/// Whether a server watches keys for this client, and who hears of their changes.
+/// Whether a server tracks keys for this client, and who hears of their changes.
 pub(crate) struct Tracking {
     on_change: OnChange,
     is_on: AtomicBool,
@@ -42,7 +42,7 @@ impl Tracking {
         Self { on_change, is_on: AtomicBool::new(false), last: AtomicU64::new(0) }
     }
 
-    /// Asks the server to watch keys for a connection.
+    /// Asks the server to track keys for a connection.
     pub(crate) fn question() -> Cmd {
         let mut tracking = cmd("CLIENT");
         tracking.arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
@@ -67,7 +67,7 @@ impl Tracking {
         }
     }
 
-    /// Writes two commands that have the server watch the keys of these holders. The second one's answer is how many there are.
+    /// Writes two commands that have the server track the keys of these holders. The second one's answer is how many there are.
     pub(crate) fn write(bytes: &mut Vec<u8>, holders: &[&Keys]) {
         Words::write(bytes, |words| _ = words.arg("CLIENT").arg("CACHING").arg("YES"));
         Words::write(bytes, |words| {

@@ -752,7 +752,7 @@ mod tests {
         guards: true,
         lease: 4,
         hold: 1,
-        last_watches: false,
+        last_speaks: false,
         rests: false,
         deaf: 0,
         far_looks: true,
@@ -830,9 +830,9 @@ mod tests {
     }
 
     /// The same, and the last caller of a client asks for those that are far.
-    fn last_watches(setting: Setting) -> Setting {
+    fn last_speaks(setting: Setting) -> Setting {
         let setting = long_lease(setting);
-        Setting { terms: Terms { last_watches: true, ..setting.terms }, ..setting }
+        Setting { terms: Terms { last_speaks: true, ..setting.terms }, ..setting }
     }
 
     /// Holders hold for so long that contenders near the front rest.
@@ -1090,7 +1090,7 @@ mod tests {
         }
         holds(&deaf(SLOW, setting("any fault", (2, 1, 2), 1, ANY)));
         holds(&deaf(SLOW, setting("any fault", (2, 2, 1), 2, ANY)));
-        holds(&last_watches(setting("a death", (2, 3, 1), 2, DEATH)));
+        holds(&last_speaks(setting("a death", (2, 3, 1), 2, DEATH)));
     }
 
     /// Takes some minutes in a debug build.
@@ -1124,7 +1124,7 @@ mod tests {
     #[ignore = "takes minutes"]
     fn a_window_of_callers_that_were_not_told_is_found_out() {
         let setting = setting("a rule is missing", (2, 3, 1), 2, DEATH);
-        finds(Mutation::WhoFollowsIsNotTold, &last_watches(setting));
+        finds(Mutation::WhoFollowsIsNotTold, &last_speaks(setting));
     }
 
     /// Takes some minutes. The client that fills the front is cut off, and still seems to hear. The world is the same.
@@ -1132,7 +1132,7 @@ mod tests {
     #[ignore = "takes minutes"]
     fn a_caller_that_counts_as_awake_and_sleeps_is_found_out() {
         let setting = setting("a rule is missing", (2, 3, 1), 2, DEATH);
-        finds(Mutation::WhoCountsIsFar, &last_watches(setting));
+        finds(Mutation::WhoCountsIsFar, &last_speaks(setting));
     }
 
     #[test]

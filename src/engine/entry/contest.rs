@@ -62,7 +62,7 @@ impl InPoll<'_> {
         let entry = ManuallyDrop::new(self).0;
         entry.change(|state, after| {
             // The work may never be woken: the lookout has to see for how long it sleeps.
-            state.watch(after);
+            state.look_out(after);
             state.contest.put_back(number, work)
         })
     }

@@ -1,7 +1,7 @@
 //! The lookout: which entries to look at, since a caller should come there. `unpolled.rs` looks, and skips or cancels a
 //! caller whose future is not polled, so that it blocks nobody.
 //!
-//! 1. An entry is watched while its contender waits for an answer, and when a caller is notified: its turn has come, or an
+//! 1. An entry is here while its contender waits for an answer, and when a caller is notified: its turn has come, or an
 //!    answer or a message has arrived. The lookout checks a few times within one `pickup_timeout` whether the caller has
 //!    come, and forgets the entry when it has. So a sleeping caller costs nothing, and a caller that comes in time costs
 //!    one check.
@@ -28,12 +28,12 @@ const FEW: usize = 64;
 /// The entries of a client whose callers have to be looked at.
 #[derive(Default)]
 pub(crate) struct Lookout {
-    watched: Mutex<List>,
-    /// An entry is watched, and none was before.
+    list: Mutex<List>,
+    /// An entry has come, and none was here before.
     first: Notify,
 }
 
-/// The entries that are watched.
+/// The entries on the lookout.
 #[derive(Default)]
 struct List {
     /// Weak: an entry that has gone needs no look, and an entry knows this lookout.
@@ -55,9 +55,9 @@ impl List {
 }
 
 impl Lookout {
-    /// Watches an entry, which is not watched yet.
-    pub(crate) fn watch(&self, entry: &Arc<Entry>) {
-        if self.watched.lock().put(entry) {
+    /// Adds an entry, which is not here yet.
+    pub(crate) fn add(&self, entry: &Arc<Entry>) {
+        if self.list.lock().put(entry) {
             self.first.notify_one();
         }
     }
@@ -68,10 +68,10 @@ impl Lookout {
         in_time(alarm, self.first.notified()).await;
     }
 
-    /// Pauses. Returns all entries that are watched by then.
+    /// Pauses. Returns all entries that are here by then.
     pub(crate) async fn next(&self, pause: Duration) -> Vec<Weak<Entry>> {
         sleep(pause).await;
-        std::mem::take(&mut self.watched.lock().entries)
+        std::mem::take(&mut self.list.lock().entries)
     }
 }
 
@@ -91,12 +91,12 @@ mod tests {
             table.visit(&Arc::new(keys), 1).unwrap()
         };
         let stays = visit(0);
-        lookout.watch(&stays.entry);
+        lookout.add(&stays.entry);
         for name in 1..1_000 {
-            lookout.watch(&visit(name).entry);
-            assert!(lookout.watched.lock().entries.len() <= FEW);
+            lookout.add(&visit(name).entry);
+            assert!(lookout.list.lock().entries.len() <= FEW);
         }
-        let there = lookout.watched.lock().entries.iter().filter_map(Weak::upgrade).count();
+        let there = lookout.list.lock().entries.iter().filter_map(Weak::upgrade).count();
         assert_eq!(there, 1);
     }
 }

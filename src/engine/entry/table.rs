@@ -2,7 +2,7 @@
 //!
 //! 1. An entry is in the table exactly as long as it has visitors.
 //! 2. In a kind in which each caller waits separately, each caller has its own entry. The entries of one channel are
-//!    *siblings*: one of their far contenders watches the line for all of them.
+//!    *siblings*: one of their far contenders, the *speaker*, asks for all of them.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +46,7 @@ type ReleaseEnded = Box<dyn Fn(Ending) + Send + Sync>;
 struct Siblings {
     entries: BTreeMap<EntryKey, Arc<Entry>>,
     /// The one far contender that asks from time to time for all of them.
-    watcher: Option<EntryKey>,
+    speaker: Option<EntryKey>,
     /// When the next one asks, if messages make them ask.
     turns: Turns,
 }
@@ -54,28 +54,28 @@ struct Siblings {
 impl Siblings {
     fn of(keys: &Keys) -> Self {
         let turns = Turns::of(keys.row.holders);
-        Self { entries: BTreeMap::new(), watcher: None, turns }
+        Self { entries: BTreeMap::new(), speaker: None, turns }
     }
 
-    /// If this entry was the watcher, makes the next far contender the watcher. Returns its entry, for the caller to wake when
+    /// If this entry was the speaker, makes the next far contender the speaker. Returns its entry, for the caller to wake when
     /// the table is no longer locked: a waker may poll its task at once, or drop it. If that contender is asking at this
-    /// moment, and learns that it is near, it passes the watch on itself.
+    /// moment, and learns that it is near, it passes its role on itself.
     #[must_use]
-    fn stop_watching(&mut self, key: EntryKey) -> Option<Arc<Entry>> {
-        if self.watcher != Some(key) {
+    fn stop_speaking(&mut self, key: EntryKey) -> Option<Arc<Entry>> {
+        if self.speaker != Some(key) {
             return None;
         }
-        // Take turns. Otherwise two entries with many callers could pass the watch to and fro, and a third would never
+        // Take turns. Otherwise two entries with many callers could pass the role to and fro, and a third would never
         // get it.
         let behind = self.entries.range((Bound::Excluded(key), Bound::Unbounded));
         let mut in_turn = behind.chain(self.entries.range(..key));
-        let next = in_turn.find(|(_, entry)| entry.can_watch());
-        self.watcher = next.map(|(next, _)| *next);
+        let next = in_turn.find(|(_, entry)| entry.can_speak());
+        self.speaker = next.map(|(next, _)| *next);
         next.map(|(_, entry)| Arc::clone(entry))
     }
 }
 
-/// Wakes the next watcher, if there is one.
+/// Wakes the next speaker, if there is one.
 fn wake(next: Option<Arc<Entry>>) {
     next.iter().for_each(|entry| entry.gate.open());
 }
@@ -345,7 +345,7 @@ impl Table {
         let mut next = None;
         self.others.remove_if_mut(&*listed.channel, |_, siblings| {
             if siblings.entries.get(&listed.key).is_some_and(unvisited) {
-                next = siblings.stop_watching(listed.key);
+                next = siblings.stop_speaking(listed.key);
                 siblings.entries.remove(&listed.key);
             }
             siblings.entries.is_empty()
@@ -355,25 +355,25 @@ impl Table {
 
     /// Whether this contender has to ask from time to time for all contenders of this client that are far from the
     /// front of the same line, so that a lost message is discovered.
-    pub(super) fn is_watched_by(&self, entry: &Entry) -> bool {
+    pub(super) fn is_speaker(&self, entry: &Entry) -> bool {
         let Some(listed) = &entry.listed else { return true };
         let is_far = entry.is_far();
         let Some(mut siblings) = self.others.get_mut(&*listed.channel) else { return true };
         if is_far {
-            return *siblings.watcher.get_or_insert(listed.key) == listed.key;
+            return *siblings.speaker.get_or_insert(listed.key) == listed.key;
         }
-        let next = siblings.stop_watching(listed.key);
+        let next = siblings.stop_speaking(listed.key);
         drop(siblings);
         wake(next);
         true
     }
 
-    /// If this contender was the watcher of its line, another one watches from now on.
-    pub(super) fn stop_watching(&self, entry: &Entry) {
+    /// If this contender was the speaker of its line, another one speaks from now on.
+    pub(super) fn stop_speaking(&self, entry: &Entry) {
         let Some(listed) = &entry.listed else { return };
-        // The next contender of this entry may watch by now.
+        // The next contender of this entry may speak by now.
         let siblings = self.others.get_mut(&*listed.channel).filter(|_| !entry.is_far());
-        wake(siblings.and_then(|mut siblings| siblings.stop_watching(listed.key)));
+        wake(siblings.and_then(|mut siblings| siblings.stop_speaking(listed.key)));
     }
 
     /// Wakes the caller that came next to the line of this one.
@@ -388,15 +388,15 @@ impl Table {
         wake(next);
     }
 
-    /// Same as [`stop_watching`](Self::stop_watching), for a contender that is not polled. Others may be on the same runtime,
+    /// Same as [`stop_speaking`](Self::stop_speaking), for a contender that is not polled. Others may be on the same runtime,
     /// which does not run. All of them are woken at once, so that together they cost one `pickup_timeout`, and not one each.
     pub(crate) fn passes_over(&self, silent: &Entry) {
         let Some(listed) = &silent.listed else { return };
         let Some(mut siblings) = self.others.get_mut(&*listed.channel) else { return };
-        if siblings.stop_watching(listed.key).is_none() {
+        if siblings.stop_speaking(listed.key).is_none() {
             return;
         }
-        let far = siblings.entries.values().filter(|entry| entry.can_watch());
+        let far = siblings.entries.values().filter(|entry| entry.can_speak());
         let far: Vec<_> = far.map(Arc::clone).collect();
         drop(siblings);
         far.iter().for_each(|entry| entry.gate.open());
@@ -508,7 +508,7 @@ mod tests {
     }
 
     /// Whether it asks by itself when no message comes.
-    fn watches(visit: &Visit) -> bool {
+    fn speaks(visit: &Visit) -> bool {
         match visit.next(true, RULES) {
             Next::Park(until) => until <= Instant::now() + RULES.max_park,
             _ => true,
@@ -518,31 +518,31 @@ mod tests {
     /// The contender has the lock.
     fn granted(visit: &Visit, id: TenureId) {
         assert!(visit.entry.state().forget_line(id));
-        visit.stop_watching();
+        visit.stop_speaking();
     }
 
     #[test]
-    fn when_the_wait_of_the_watcher_is_over_another_far_contender_watches() {
+    fn when_the_wait_of_the_speaker_is_over_another_far_contender_speaks() {
         let [first, second] = far_contenders();
-        assert!(watches(&first));
-        assert!(!watches(&second));
+        assert!(speaks(&first));
+        assert!(!speaks(&second));
         // It has the lock. So its entry stays in the table as long as its guard lives.
         granted(&first, TenureId(0));
         assert!(second.entry.gate.was_opened(), "it is woken");
-        assert!(watches(&second));
+        assert!(speaks(&second));
     }
 
     #[test]
-    fn a_watcher_that_hears_that_it_is_near_passes_the_watch_on() {
+    fn a_speaker_that_hears_that_it_is_near_passes_its_role_on() {
         let [first, second, third] = far_contenders();
-        assert!(watches(&first));
-        assert!(!watches(&third));
+        assert!(speaks(&first));
+        assert!(!speaks(&third));
         second.entry.step(Event::Asked, RULES);
         granted(&first, TenureId(0));
         second.entry.step(waits(true), RULES);
-        assert!(watches(&second), "it is near, and asks for itself");
+        assert!(speaks(&second), "it is near, and asks for itself");
         assert!(third.entry.gate.was_opened(), "it is woken");
-        assert!(watches(&third));
+        assert!(speaks(&third));
     }
 
     #[test]
@@ -563,16 +563,16 @@ mod tests {
     }
 
     #[test]
-    fn each_far_contender_has_the_watch_in_turn() {
+    fn each_far_contender_speaks_in_turn() {
         let [first, second, third] = far_contenders();
-        assert!(watches(&first));
+        assert!(speaks(&first));
         let stops = |visit: &Visit| visit.entry.table.passes_over(&visit.entry);
         stops(&first);
-        assert!(watches(&second));
+        assert!(speaks(&second));
         stops(&second);
-        assert!(watches(&third), "not the first one again");
+        assert!(speaks(&third), "not the first one again");
         stops(&third);
-        assert!(watches(&first));
+        assert!(speaks(&first));
     }
 
     /// A waker that looks whether the table is locked. Some wakers poll their task at once, or drop it, and that calls the table.
@@ -591,14 +591,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_next_watcher_is_woken_when_the_table_is_not_locked() {
+    async fn the_next_speaker_is_woken_when_the_table_is_not_locked() {
         let comes_near = |visit: Visit| {
             visit.entry.step(waits(true), RULES);
             visit.next(true, RULES);
         };
         for ends in [|visit: Visit| granted(&visit, TenureId(0)), comes_near, drop] {
             let [first, second] = far_contenders();
-            assert!(watches(&first) && !watches(&second));
+            assert!(speaks(&first) && !speaks(&second));
             let table = Arc::clone(&first.entry.table);
             let [found_locked, woken] = [(); 2].map(|()| AtomicBool::new(false));
             let looks = Arc::new(Looks { table, found_locked, woken });

@@ -41,11 +41,11 @@ use crate::wire::Session;
 pub(crate) use ending::Ending;
 pub(crate) use hand_over::{Left, PickUp};
 pub(crate) use owner_holds::{At, OwnerHolds};
-pub(crate) use renewal::{Due, WATCH_AGAIN};
+pub(crate) use renewal::{Due, TRACK_AGAIN};
 pub(crate) use timetable::Timetable;
 
 use count_job::Telling;
-use renewal::WORTH_WATCHING;
+use renewal::WORTH_TRACKING;
 
 /// One grant by Redis to this client.
 pub(crate) struct Tenure {
@@ -90,8 +90,8 @@ struct State {
     doubted: Option<CompactInstant>,
     /// When the watchdog last checked it because of a message.
     checked: Option<CompactInstant>,
-    /// From this time on, the watchdog has to ask that the server watch the key.
-    unwatched: Option<CompactInstant>,
+    /// From this time on, the watchdog has to ask that the server track the key.
+    untracked: Option<CompactInstant>,
     /// How many alarms have caused a check, and since when.
     alarms: Option<(CompactInstant, u8)>,
     stay: Option<Stay>,
@@ -143,7 +143,7 @@ impl Tenure {
             session,
             doubted: None,
             checked: None,
-            unwatched: keys.row.is_tracked().then(|| (now + WORTH_WATCHING).into()),
+            untracked: keys.row.is_tracked().then(|| (now + WORTH_TRACKING).into()),
             alarms: None,
             stay: held.then_some(stay),
             slot: None,
@@ -509,7 +509,7 @@ pub(crate) mod tests {
         let hold = Hold::new(tenure, 0, None);
         let mut state = hold.tenure.state();
         state.lifetime.set(deadline, lease == Lease::Watched);
-        state.unwatched = None;
+        state.untracked = None;
         drop(state);
         hold
     }

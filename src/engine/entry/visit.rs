@@ -43,10 +43,10 @@ impl Visit {
 
     /// What its contender does next.
     pub(crate) fn next(&self, listening: bool, rules: Rules) -> Next {
-        let watching = self.entry.table.is_watched_by(&self.entry);
+        let speaks = self.entry.table.is_speaker(&self.entry);
         let deaf = (!listening).then(|| self.entry.table.waiting_ahead(&self.entry));
         match &self.entry.state().waiting {
-            Some(waiting) => waiting.next(Instant::now(), deaf, watching, waiting.rules(rules)),
+            Some(waiting) => waiting.next(Instant::now(), deaf, speaks, waiting.rules(rules)),
             None => Next::Ask,
         }
     }
@@ -89,7 +89,7 @@ impl Visit {
             (has_left_line, state.was_lost_since(sent.into()))
         });
         if has_left_line {
-            self.stop_watching();
+            self.stop_speaking();
         }
         if was_lost {
             tenure.doubt();
@@ -112,7 +112,7 @@ impl Visit {
     /// See [`Lock::forsake`].
     pub(crate) fn forsake(&self) -> Option<(Forsaken, Option<EntryPermit>)> {
         let left = self.entry.state().forsake()?;
-        self.stop_watching();
+        self.stop_speaking();
         let permit = left.permit.map(|number| EntryPermit::new(self.clone(), number));
         Some((left, permit))
     }
@@ -120,15 +120,15 @@ impl Visit {
     /// Same as [`Entry::leave_line`], while other entries remain.
     pub(crate) fn leave_line(&self) -> Option<TenureId> {
         let left = self.entry.leave_line();
-        self.stop_watching();
+        self.stop_speaking();
         left
     }
 
     /// The contender no longer waits, or is not polled. Its entry may stay in the table for as long as somebody holds
-    /// the lock, so another contender has to watch in its place: a far contender without a watcher sleeps until a
+    /// the lock, so another contender has to speak in its place: a far contender without a speaker sleeps until a
     /// message comes.
-    pub(crate) fn stop_watching(&self) {
-        self.entry.table.stop_watching(&self.entry);
+    pub(crate) fn stop_speaking(&self) {
+        self.entry.table.stop_speaking(&self.entry);
     }
 
     /// Cancels a contender that is not polled, as if its caller had dropped its future: the drop passes the permit on.
@@ -217,7 +217,7 @@ impl<'a> InQueue<'a> {
         let polled = visit.entry.state().queue.poll(ticket, waker, has_budget, &mut former);
         if polled.is_pending() && !has_budget {
             // If the permit is free, nobody calls this caller. Then only the lookout can notice that it is not polled again.
-            visit.entry.have_watched();
+            visit.entry.look_out();
         }
         let number = ready!(polled)?;
         if let Poll::Ready(coop) = coop {
@@ -311,7 +311,7 @@ mod tests {
             Poll::Ready(queued.poll(context).is_pending())
         });
         assert!(polled.await, "the permit is free, but its task has to let others run");
-        assert!(visitor.entry.state().is_watched);
+        assert!(visitor.entry.state().is_on_lookout);
     }
 
     #[test]

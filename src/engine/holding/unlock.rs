@@ -102,13 +102,13 @@ impl Engine {
             Left::HandedOn(permit) => return Ok(self.hand_on(tenure, permit)),
             Left::Others => {}
             Left::Rests(visit) => {
-                self.have_watched(tenure, self.rhythm.idle.pickup);
+                self.have_looked_at(tenure, self.rhythm.idle.pickup);
                 // The first caller of this client takes it up: the contender, if there is one.
                 visit.entry.gate.open();
                 self.look_after(&visit);
             }
             Left::Kept(permit) => {
-                self.have_watched(tenure, self.rhythm.idle.keep);
+                self.have_looked_at(tenure, self.rhythm.idle.keep);
                 // A caller may have joined the queue meanwhile. It gets the permit now, and finds the tenure.
                 drop(permit);
             }
@@ -122,7 +122,7 @@ impl Engine {
         if tenure.keys.row.line.is_of_callers() {
             return self.hand_on_in_line(tenure, permit);
         }
-        self.have_watched(tenure, self.rhythm.idle.pickup);
+        self.have_looked_at(tenure, self.rhythm.idle.pickup);
         permit.pass_on().iter().for_each(|visit| self.look_after(visit));
         None
     }
@@ -137,7 +137,7 @@ impl Engine {
             };
             return Some(self.outbox.job(Ending { stay: Some(Stay::Permit(permit)), ..ending }));
         };
-        self.have_watched(tenure, self.rhythm.idle.pickup);
+        self.have_looked_at(tenure, self.rhythm.idle.pickup);
         next.entry.show(tenure);
         next.entry.gate.open();
         // That caller may have gone before it could see the tenure.
@@ -151,7 +151,7 @@ impl Engine {
     }
 
     /// Has the watchdog look at an idle tenure after this time: if no caller takes it up, nothing else notices.
-    fn have_watched(&self, tenure: &Arc<Tenure>, idle: Duration) {
+    fn have_looked_at(&self, tenure: &Arc<Tenure>, idle: Duration) {
         if let Some(look_at) = tenure.look_after_idle(idle)
             && !self.outbox.timetable.enter(tenure, look_at)
         {
@@ -177,7 +177,7 @@ impl Engine {
         match written.await {
             Ok(true) if tenure.has_told(holds) => {
                 unanswered.confirmed();
-                self.outbox.timetable.watch_key_soon(tenure);
+                self.outbox.timetable.track_soon(tenure);
             }
             Ok(false) => {
                 unanswered.confirmed();

@@ -100,7 +100,7 @@ impl Delivery {
             let mut connection = self.commands.behind_acknowledged(&tenure.keys)?;
             let found = connection.count(&tenure.keys, tenure.id, holds, ttl).await?;
             if found {
-                self.outbox.timetable.watch_key_soon(tenure);
+                self.outbox.timetable.track_soon(tenure);
             }
             if !found || tenure.told(holds) {
                 return Ok(found);

@@ -267,7 +267,7 @@ pub(crate) struct Client {
     pub(crate) messages_are_slow: i8,
     pub(crate) spots: Vec<Spot>,
     pub(crate) jobs: Vec<Job>,
-    watcher: Option<u8>,
+    speaker: Option<u8>,
 }
 
 /// A client with what it needs to move.
@@ -297,7 +297,7 @@ impl Client {
             messages_are_slow: 0,
             spots: vec![spot; spots],
             jobs: Vec::new(),
-            watcher: None,
+            speaker: None,
         }
     }
 
@@ -478,7 +478,7 @@ impl Driver<'_> {
         if let Some(line) = stands.filter(|_| !self.is(Mutation::TheLineIsNotLeft)) {
             self.job(line.id, None, LONG, true);
         }
-        self.stop_watching(spot);
+        self.stop_speaking(spot);
     }
 
     /// The contender does what its line says, until it has to wait for something.
@@ -491,10 +491,10 @@ impl Driver<'_> {
             Some(known) => {
                 let mut line = known.line(self.clock);
                 line.under_way &= !self.is(Mutation::AGrantWithoutAnAnswerIsTaken);
-                let watching = self.is_watching(spot);
+                let speaks = self.is_speaker(spot);
                 let hears = self.client.ears != Ears::Opening || self.is(Mutation::TheDeafDoNotAsk);
                 let deaf = (!hears).then_some(0);
-                line.next(self.clock.now, deaf, watching, self.rules())
+                line.next(self.clock.now, deaf, speaks, self.rules())
             }
         };
         match next {
@@ -516,30 +516,30 @@ impl Driver<'_> {
     }
 
     /// One contender that is far from the front asks from time to time for all of its client.
-    fn is_watching(&mut self, spot: usize) -> bool {
+    fn is_speaker(&mut self, spot: usize) -> bool {
         if self.client.spots.len() == 1 {
             return true;
         }
         if !self.client.spots[spot].is_far() {
-            self.stop_watching(spot);
+            self.stop_speaking(spot);
             return true;
         }
-        let watcher = self.client.watcher.get_or_insert(number(spot));
-        if self.terms.last_watches {
-            *watcher = (*watcher).max(number(spot));
+        let speaker = self.client.speaker.get_or_insert(number(spot));
+        if self.terms.last_speaks {
+            *speaker = (*speaker).max(number(spot));
         }
-        *watcher == number(spot)
+        *speaker == number(spot)
     }
 
-    /// The next far contender watches, if this one did.
-    pub(crate) fn stop_watching(&mut self, spot: usize) {
-        if self.client.watcher != Some(number(spot)) {
+    /// The next far contender speaks for the others, if this one did.
+    pub(crate) fn stop_speaking(&mut self, spot: usize) {
+        if self.client.speaker != Some(number(spot)) {
             return;
         }
         let spots = self.client.spots.len();
         let mut in_turn = (1..spots).map(|by| (spot + by) % spots);
         let next = in_turn.find(|&next| self.client.spots[next].is_far());
-        self.client.watcher = next.map(number);
+        self.client.speaker = next.map(number);
         if let Some(next) = next {
             self.look(next);
         }
@@ -593,7 +593,7 @@ impl Driver<'_> {
         let tenure = Tenure { id, ends, renew_at, renewing: false, rest, is_idle: false, served };
         self.client.spots[spot].line = None;
         self.client.spots[spot].stage = Stage::Holding(tenure);
-        self.stop_watching(spot);
+        self.stop_speaking(spot);
         self.renew_if_due(spot);
     }
 

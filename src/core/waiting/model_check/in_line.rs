@@ -58,7 +58,7 @@ impl Driver<'_> {
         line.filter(|line| line.stands).iter().for_each(|line| tenure.served.insert(line.id));
         tenure.rest = self.terms.hold;
         self.client.spots[spot].stage = Stage::Holding(tenure);
-        self.stop_watching(spot);
+        self.stop_speaking(spot);
         self.renew_if_due(spot);
         true
     }

@@ -109,13 +109,13 @@ pub(crate) struct Terms {
     pub(crate) lease: i8,
     /// How long a holder holds at most.
     pub(crate) hold: i8,
-    /// Of the far contenders of a client, the last in line watches, not the first.
-    pub(crate) last_watches: bool,
+    /// Of the far contenders of a client, the last in line speaks for the others, not the first.
+    pub(crate) last_speaks: bool,
     /// A contender near the front rests after some signs of life.
     pub(crate) rests: bool,
     /// For how many ticks a client that keeps no locks may be deaf.
     pub(crate) deaf: i8,
-    /// A far contender that watches asks when the lease that it knows of is over, not only after `max_park`.
+    /// A far contender that speaks for others asks when the lease that it knows of is over, not only after `max_park`.
     pub(crate) far_looks: bool,
     /// So many clients keep idle locks, and for so long.
     pub(crate) keepers: u8,
@@ -571,7 +571,7 @@ impl<'a> Call<'a> {
             self.grant(if turned_round { self.server.line.len() - 1 } else { 0 });
         }
         if self.asks_again || !all_are_awake {
-            let (awake, last) = self.watch();
+            let (awake, last) = self.look_at();
             let had_sentry = self.server.guard > 0;
             let goes_on = self.terms.looks.is_some() && last.is_some();
             let lacks = self.post_sentry(&awake, goes_on);
@@ -620,7 +620,7 @@ impl<'a> Call<'a> {
 
     /// Notifies waiters at the front until a whole window of them is awake. Returns the clients that are, and the last place
     /// that it has looked at, unless nobody is behind that.
-    fn watch(&mut self) -> (Vec<u8>, Option<u8>) {
+    fn look_at(&mut self) -> (Vec<u8>, Option<u8>) {
         let (mut awake, mut rank, mut is_front) = (Vec::new(), 0, true);
         let mut left = if self.is_sweeping() { 0 } else { self.work }.max(self.terms.window);
         let told: Vec<_> = (0..self.ears.len()).map(|client| self.is_told(client)).collect();

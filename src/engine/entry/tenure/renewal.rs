@@ -17,22 +17,22 @@ use crate::engine::grant::Lease;
 /// The least time between two checks that messages cause.
 pub(super) const CHECKS_APART: Duration = Duration::from_millis(20);
 
-/// After so long, a lock is worth a request that has the server watch it.
-pub(super) const WORTH_WATCHING: Duration = Duration::from_millis(100);
+/// After so long, a lock is worth a request that has the server track it.
+pub(super) const WORTH_TRACKING: Duration = Duration::from_millis(100);
 
-/// After so long, the client asks again for a watch that it did not get.
-pub(crate) const WATCH_AGAIN: Duration = Duration::from_secs(1);
+/// After so long, the client asks again for the tracking that it did not get.
+pub(crate) const TRACK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How many alarms cause a check within `ALARMS_WITHIN`. Signs of life of those who wait for it change the key of a fair lock, and a
-/// server that watches too many keys forgets some: each is a false alarm, and the check that it causes makes the next one possible.
+/// server that tracks too many keys forgets some: each is a false alarm, and the check that it causes makes the next one possible.
 const MOST_ALARMS: u8 = 4;
 const ALARMS_WITHIN: Duration = Duration::from_secs(10);
 
 /// What the watchdog finds when a tenure is due.
 pub(crate) enum Due {
     Renew,
-    /// The server has to watch its key: see `wire/tracking.rs`.
-    Watch,
+    /// The server has to track its key: see `wire/tracking.rs`.
+    Track,
     /// There is nothing to do yet.
     Later,
     /// It is lost, or was idle for too long. Redis may still have the lock.
@@ -89,9 +89,9 @@ impl Tenure {
         from.instant()
     }
 
-    /// Has the watchdog ask after this time that the server watch the key. Returns when it has to look.
-    pub(super) fn watch_key_after(&self, pause: Duration) -> Instant {
-        self.state().unwatched.get_or_insert(CompactInstant::now() + pause).instant()
+    /// Has the watchdog ask after this time that the server track the key. Returns when it has to look.
+    pub(super) fn track_after(&self, pause: Duration) -> Instant {
+        self.state().untracked.get_or_insert(CompactInstant::now() + pause).instant()
     }
 
     /// The server says that the key of the lock has changed. Returns whether the watchdog has to check the tenure.
@@ -196,15 +196,15 @@ impl Tenure {
         if is_doubted {
             state.checked = Some(now.into());
         }
-        // A renewal has the server watch the key, too.
-        let is_unwatched = state.unwatched.take_if(|from| *from <= now.into()).is_some();
+        // A renewal has the server track the key, too.
+        let is_untracked = state.untracked.take_if(|from| *from <= now.into()).is_some();
         if is_doubted || renew {
             // Until the answer comes, it is not renewed again before its deadline.
             let deadline = state.lifetime.deadline();
             state.lifetime.renew_at(deadline);
             Due::Renew
-        } else if is_unwatched {
-            Due::Watch
+        } else if is_untracked {
+            Due::Track
         } else {
             Due::Later
         }
@@ -218,7 +218,7 @@ impl State {
             return Instant::now();
         }
         let renewal = self.lifetime.next_look();
-        let others = self.doubted.into_iter().chain(self.unwatched).map(CompactInstant::instant);
+        let others = self.doubted.into_iter().chain(self.untracked).map(CompactInstant::instant);
         let look = others.fold(renewal, Instant::min);
         if self.holds == 0 { look.min(self.idle_until(idle)) } else { look }
     }

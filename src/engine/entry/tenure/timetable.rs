@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::core::budget::Idle;
 use crate::core::wheel::Wheel;
-use crate::engine::entry::tenure::renewal::{WATCH_AGAIN, WORTH_WATCHING};
+use crate::engine::entry::tenure::renewal::{TRACK_AGAIN, WORTH_TRACKING};
 use crate::engine::entry::tenure::{Ending, State, Tenure};
 use crate::keys::TenureId;
 use crate::mutex::Mutex;
@@ -112,24 +112,24 @@ impl Timetable {
         }
     }
 
-    /// The server says that the key of a tenure has changed, and watches it no more.
+    /// The server says that the key of a tenure has changed, and tracks it no more.
     pub(crate) fn alarm(&self, tenure: &Arc<Tenure>) {
         if tenure.takes_alarm() {
             self.hasten(tenure);
         } else {
-            self.watch_key_after(tenure, WATCH_AGAIN);
+            self.track_after(tenure, TRACK_AGAIN);
         }
     }
 
-    /// This client has changed the key of a tenure, so the server watches it no more. Has the watchdog ask for a new watch soon.
-    pub(crate) fn watch_key_soon(&self, tenure: &Arc<Tenure>) {
-        self.watch_key_after(tenure, WORTH_WATCHING);
+    /// This client has changed the key of a tenure, so the server tracks it no more. Has the watchdog ask for that again soon.
+    pub(crate) fn track_soon(&self, tenure: &Arc<Tenure>) {
+        self.track_after(tenure, WORTH_TRACKING);
     }
 
     /// The same, after a pause in which asking would be in vain.
-    pub(crate) fn watch_key_after(&self, tenure: &Arc<Tenure>, pause: Duration) {
+    pub(crate) fn track_after(&self, tenure: &Arc<Tenure>, pause: Duration) {
         if tenure.keys.row.is_tracked() {
-            self.enter(tenure, tenure.watch_key_after(pause));
+            self.enter(tenure, tenure.track_after(pause));
         }
     }
 
