@@ -157,7 +157,7 @@ pub(crate) struct Forsaken<P: Parts> {
     pub(crate) tenure: Option<P::Tenure>,
     /// The permit that was taken with it, so that nobody asks before the release of this tenure is answered.
     pub(crate) permit: Option<u64>,
-    pub(crate) resting: Vec<P::Tenure>,
+    pub(crate) idle: Vec<P::Tenure>,
 }
 
 impl<P: Parts> Lock<P> {
@@ -228,7 +228,7 @@ impl<P: Parts> Lock<P> {
         self.waiting.as_ref().is_some_and(|waiting| waiting.was_told_to_wait())
     }
 
-    /// The number of callers of this client for which resting tenures are reserved: those in the queue, and the contender,
+    /// The number of callers of this client for which idle tenures are reserved: those in the queue, and the contender,
     /// if the server has told it to wait.
     pub(crate) fn ahead(&self) -> usize {
         self.queue.waiting() + usize::from(self.was_told_to_wait())
@@ -351,11 +351,11 @@ impl<P: Parts> Lock<P> {
             return None;
         }
         let place = self.leave_line();
-        let resting = self.side_by_side.as_ref().filter(|_| !self.is_wanted());
-        let resting = resting.map_or_else(Vec::new, |shared| shared.forgotten());
+        let idle = self.side_by_side.as_ref().filter(|_| !self.is_wanted());
+        let idle = idle.map_or_else(Vec::new, |shared| shared.forgotten());
         let tenure = self.tenure.clone();
         let permit = tenure.as_ref().and_then(|_| self.queue.try_take());
-        Some(Forsaken { place, ghosts: self.take_held_back(), tenure, permit, resting })
+        Some(Forsaken { place, ghosts: self.take_held_back(), tenure, permit, idle })
     }
 
     /// No caller contends any more. Returns the owner field to take out of the line, if there is one.

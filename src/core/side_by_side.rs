@@ -3,13 +3,13 @@
 //! Plain state. It does no I/O and does not know the type of a tenure, which is `T`.
 //!
 //! 1. A tenure is inside from its grant until the first answer to its release.
-//! 2. If the budget allows, a tenure that no caller holds rests: for a caller of this entry that waits, or while another
+//! 2. If the budget allows, a tenure that no caller holds stays idle: for a caller of this entry that waits, or while another
 //!    release of this entry is in flight. Otherwise it would be released too, and the next caller would ask for it again.
-//! 3. A resting tenure is checked when a release is answered, and when the last caller stops waiting. If no caller takes
+//! 3. An idle tenure is checked when a release is answered, and when the last caller stops waiting. If no caller takes
 //!    it up, the watchdog releases it.
 //! 4. Sharing keeps no other client waiting. For a limited time after the server has reported that no waiter stands in
 //!    line, callers join a read, and permits pass from caller to caller. Later, only a caller that was already waiting at the
-//!    grant joins a read, or takes up a read that rests for it. A permit is released then when its holder leaves it, which
+//!    grant joins a read, or takes up a read that is idle for it. A permit is released then when its holder leaves it, which
 //!    lets in a waiter that has come meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,8 +23,8 @@ use crate::keys::TenureId;
 /// The tenures inside one entry.
 pub(crate) struct SideBySide<T> {
     inside: BTreeMap<TenureId, T>,
-    /// Resting tenures with their permits, the oldest first.
-    resting: Vec<(TenureId, u32)>,
+    /// Idle tenures with their permits, the oldest first.
+    idle: Vec<(TenureId, u32)>,
     /// The read that others may join.
     open: Option<Open>,
     /// How many releases are in flight to the server.
@@ -54,7 +54,7 @@ impl<T> Default for SideBySide<T> {
     fn default() -> Self {
         Self {
             inside: BTreeMap::new(),
-            resting: Vec::new(),
+            idle: Vec::new(),
             open: None,
             releasing: 0,
             nobody_waits: None,
@@ -163,38 +163,38 @@ impl<T: Clone> SideBySide<T> {
     }
 
     /// Leaves a tenure without a holder to the next caller of this client, if one waits (`wanted`) or a release is in
-    /// flight. Returns whether the tenure rests.
-    pub(crate) fn rest(&mut self, id: TenureId, permits: u32, wanted: bool) -> bool {
-        let rests = wanted || self.releasing > 0;
-        if rests {
-            self.resting.push((id, permits));
+    /// flight. Returns whether the tenure stays idle.
+    pub(crate) fn stay_idle(&mut self, id: TenureId, permits: u32, wanted: bool) -> bool {
+        let stays = wanted || self.releasing > 0;
+        if stays {
+            self.idle.push((id, permits));
         }
-        rests
+        stays
     }
 
-    /// Takes the youngest resting tenure of this many permits, if more rest than are kept for others.
-    pub(crate) fn take(&mut self, permits: u32, kept: usize) -> Option<T> {
-        if self.resting.len() <= kept {
+    /// Takes the youngest idle tenure of this many permits, if more are idle than are reserved for others.
+    pub(crate) fn take(&mut self, permits: u32, reserved: usize) -> Option<T> {
+        if self.idle.len() <= reserved {
             return None;
         }
-        let at = self.resting.iter().rposition(|(_, resting)| *resting == permits)?;
-        let (id, _) = self.resting.remove(at);
+        let at = self.idle.iter().rposition(|(_, idle)| *idle == permits)?;
+        let (id, _) = self.idle.remove(at);
         self.find(id)
     }
 
-    /// Resting tenures with another number of permits than the contender wants. They block it.
+    /// Idle tenures with another number of permits than the contender wants. They block it.
     pub(crate) fn unlike(&self, permits: u32) -> Vec<T> {
-        let unlike = self.resting.iter().filter(|(_, resting)| *resting != permits);
+        let unlike = self.idle.iter().filter(|(_, idle)| *idle != permits);
         unlike.filter_map(|(id, _)| self.find(*id)).collect()
     }
 
-    /// All resting tenures, except those that are kept for waiting callers.
-    pub(crate) fn spare(&self, kept: usize) -> Vec<T> {
-        let spare = self.resting.len().saturating_sub(kept);
-        self.resting[..spare].iter().filter_map(|(id, _)| self.find(*id)).collect()
+    /// All idle tenures, except those that are reserved for waiting callers.
+    pub(crate) fn spare(&self, reserved: usize) -> Vec<T> {
+        let spare = self.idle.len().saturating_sub(reserved);
+        self.idle[..spare].iter().filter_map(|(id, _)| self.find(*id)).collect()
     }
 
-    /// The resting tenures, if no release is in flight that would check them.
+    /// The idle tenures, if no release is in flight that would check them.
     pub(crate) fn forgotten(&self) -> Vec<T> {
         if self.releasing > 0 { Vec::new() } else { self.spare(0) }
     }
@@ -203,13 +203,13 @@ impl<T: Clone> SideBySide<T> {
     pub(crate) fn leaving(&mut self, id: TenureId) {
         self.releasing += 1;
         self.close(id);
-        self.resting.retain(|(resting, _)| *resting != id);
+        self.idle.retain(|(idle, _)| *idle != id);
     }
 
     /// A tenure is over. If it was released, that release is now answered.
     pub(crate) fn gone(&mut self, id: TenureId, was_released: bool) -> Option<T> {
         self.close(id);
-        self.resting.retain(|(resting, _)| *resting != id);
+        self.idle.retain(|(idle, _)| *idle != id);
         if was_released {
             self.releasing -= 1;
         }
@@ -328,21 +328,21 @@ mod tests {
     #[test]
     fn a_tenure_rests_for_a_waiting_caller_or_while_a_release_is_on_its_way() {
         let mut shared = inside(3);
-        assert!(!shared.rest(TenureId(0), 1, false));
+        assert!(!shared.stay_idle(TenureId(0), 1, false));
         shared.leaving(TenureId(0));
-        assert!(shared.rest(TenureId(1), 1, false));
+        assert!(shared.stay_idle(TenureId(1), 1, false));
         assert!(shared.forgotten().is_empty(), "the release will look after it");
         assert_eq!(shared.gone(TenureId(0), true), Some(0));
         assert_eq!(shared.forgotten(), [1]);
-        assert!(!shared.rest(TenureId(2), 1, false));
-        assert!(shared.rest(TenureId(2), 1, true));
+        assert!(!shared.stay_idle(TenureId(2), 1, false));
+        assert!(shared.stay_idle(TenureId(2), 1, true));
     }
 
     #[test]
     fn a_caller_takes_only_permits_of_its_number_that_are_not_kept_for_others() {
         let mut shared = inside(3);
         for (id, permits) in [(0, 1), (1, 2), (2, 1)] {
-            assert!(shared.rest(TenureId(id), permits, true));
+            assert!(shared.stay_idle(TenureId(id), permits, true));
         }
         assert_eq!(shared.take(3, 0), None);
         assert_eq!(shared.take(1, 3), None);
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn a_tenure_that_is_given_back_is_found_until_its_release_is_answered_and_not_taken() {
         let mut shared = inside(1);
-        assert!(shared.rest(TenureId(0), 1, true));
+        assert!(shared.stay_idle(TenureId(0), 1, true));
         shared.leaving(TenureId(0));
         assert_eq!((shared.take(1, 0), shared.find(TenureId(0))), (None, Some(0)));
         assert_eq!(shared.gone(TenureId(0), true), Some(0));

@@ -141,7 +141,7 @@ impl Caller {
             if let Some(hold) = self.share_at_once(&visit) {
                 return Ok(Some(hold));
             }
-            // Resting tenures are for callers that wait. So release them, and ask in a separate entry: then this caller
+            // Idle tenures are for callers that wait. So release them, and ask in a separate entry: then this caller
             // delays no reader and no waiting caller.
             self.engine.settle(&visit.entry.keys).await;
             self.engine.visit(&visit.entry.keys, self.options.wish.permits, true)?

@@ -179,7 +179,7 @@ impl Entry {
         self.state().ahead()
     }
 
-    /// The resting tenures that are kept for nobody.
+    /// The idle tenures that are reserved for nobody.
     pub(crate) fn spare(&self) -> Vec<Arc<Tenure>> {
         let state = self.state();
         let kept = state.ahead();

@@ -33,7 +33,7 @@ impl Engine {
         if let Some(tenure) = &left.tenure {
             self.retire(tenure, permit);
         }
-        left.resting.iter().for_each(|tenure| self.retire(tenure, None));
+        left.idle.iter().for_each(|tenure| self.retire(tenure, None));
     }
 
     /// Releases an idle tenure, and then the permit.
@@ -47,7 +47,7 @@ impl Engine {
         }
     }
 
-    /// Releases what rests at this name, and waits until Redis has answered the releases in flight.
+    /// Releases what is idle at this name, and waits until Redis has answered the releases in flight.
     ///
     /// # Cancel safety
     /// The future may be dropped at any time.

@@ -217,7 +217,7 @@ impl Engine {
         let beginning = self.beginning(&permit.entry().keys, grant, holder);
         let visit = permit.entry().has_seats().then(|| permit.visit().clone());
         let hold = self.begun(permit.begin(beginning), holder);
-        // A resting tenure may have been left for this caller.
+        // An idle tenure may have been left for this caller.
         visit.iter().for_each(|visit| self.look_after(visit));
         hold
     }

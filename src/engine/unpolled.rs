@@ -20,7 +20,7 @@ const SHORTEST: Duration = Duration::from_millis(5);
 pub(crate) async fn look_out(engine: Weak<Shared>, stop: CancellationToken) {
     stop.run_until_cancelled(look(engine)).await;
     // The end of this task closes the client. But a client that has no handle left may still owe releases, and its
-    // watchdog still gives back what rests.
+    // watchdog still gives back what is idle.
     stop.cancelled().await;
 }
 

@@ -315,7 +315,7 @@ async fn the_last_handle_waits_for_the_answers_to_calls_that_were_cancelled() {
 /// The second permit rests while the release of the first is in flight, and the client gives it back after that. The
 /// first permit's answer comes after the lookout has found that the client has no handle left.
 #[tokio::test]
-async fn the_last_handle_gives_back_a_permit_that_rests_until_a_release_is_answered() {
+async fn the_last_handle_gives_back_a_permit_that_is_idle_until_a_release_is_answered() {
     let server = Site::start().await;
     let admin = server.admin().await;
     for comes in [true, false] {

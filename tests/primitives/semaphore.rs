@@ -153,7 +153,7 @@ async fn no_more_permits_are_held_than_there_are() {
         }
         timeout(LONG, tasks.join_all()).await.expect("all get their turns");
         assert!(most.load(Ordering::SeqCst) <= 4, "{of:?}");
-        // What rests with the other clients is on its way back.
+        // What is idle at the other clients is on its way back.
         scene.frees(&scene.permits(4), 4).await;
         eventually(SOON, "no key is left", async || scene.traces().await.is_empty()).await;
         scene.nothing_is_eternal().await;
@@ -974,9 +974,9 @@ async fn a_permit_that_is_left_for_a_caller_that_is_dropped_is_given_back() {
     }
 }
 
-/// A client far from the server. The release of one of its permits is in flight, and another permit rests until that
+/// A client far from the server. The release of one of its permits is in flight, and another permit is idle until that
 /// release is answered.
-async fn one_rests(of: Of) -> (Scene, Proxy, Semaphore, Client) {
+async fn one_is_idle(of: Of) -> (Scene, Proxy, Semaphore, Client) {
     const DISTANCE: Duration = Duration::from_secs(1);
     let scene = Scene::with(of, only_told()).await;
     let proxy = Proxy::before(&scene.server).await;
@@ -993,22 +993,22 @@ async fn one_rests(of: Of) -> (Scene, Proxy, Semaphore, Client) {
     (scene, proxy, permits, client)
 }
 
-/// Nobody holds a permit that rests in the client.
+/// Nobody holds a permit that is idle in the client.
 #[tokio::test]
-async fn a_resting_permit_is_free_for_the_next_request_of_its_client() {
+async fn an_idle_permit_is_free_for_the_next_request_of_its_client() {
     for of in ALL {
-        let (_scene, _proxy, permits, _client) = one_rests(of).await;
+        let (_scene, _proxy, permits, _client) = one_is_idle(of).await;
         assert_eq!(permits.available_permits().await.unwrap(), 2, "{of:?}");
-        let (_scene, _proxy, permits, _client) = one_rests(of).await;
+        let (_scene, _proxy, permits, _client) = one_is_idle(of).await;
         let both = permits.try_acquire_many(2).await.unwrap();
         both.expect("it was given back").unlock().await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_resting_permit_is_taken_up_without_a_request() {
+async fn an_idle_permit_is_taken_up_without_a_request() {
     for of in ALL {
-        let (scene, _proxy, permits, _client) = one_rests(of).await;
+        let (scene, _proxy, permits, _client) = one_is_idle(of).await;
         let began = Instant::now();
         let again = permits.acquire().await.unwrap();
         assert_eq!(scripts(&scene.admin).await, 1, "{of:?}, after {:?}", began.elapsed());
@@ -1017,9 +1017,9 @@ async fn a_resting_permit_is_taken_up_without_a_request() {
 }
 
 #[tokio::test]
-async fn closing_a_client_gives_back_resting_permits() {
+async fn closing_a_client_gives_back_idle_permits() {
     for of in ALL {
-        let (scene, _proxy, _permits, client) = one_rests(of).await;
+        let (scene, _proxy, _permits, client) = one_is_idle(of).await;
         client.close().await;
         assert!(scene.traces().await.is_empty(), "{of:?}");
         let other = of.client(&scene.server.url(), only_told()).await;

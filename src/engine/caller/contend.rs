@@ -165,7 +165,7 @@ impl Caller {
         }
     }
 
-    /// Releases resting tenures that block this contender, which goes first.
+    /// Releases idle tenures that block this contender, which goes first.
     fn make_room(&self, entry: &Entry) {
         let unlike = entry.side_by_side(|shared| shared.unlike(self.options.wish.permits));
         unlike.iter().flatten().for_each(|tenure| self.engine.retire(tenure, None));

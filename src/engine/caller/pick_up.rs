@@ -46,13 +46,13 @@ impl Drop for Offer {
 }
 
 impl Caller {
-    /// Takes a tenure that rests, or joins a read that another caller of this client holds. Returns `None` if there
+    /// Takes an idle tenure, or joins a read that another caller of this client holds. Returns `None` if there
     /// is no such tenure, or if it is reserved for waiting callers.
     pub(super) fn share_at_once(&self, visit: &Visit) -> Option<Hold> {
         let entry = &visit.entry;
         if entry.keys.row.holders == Holders::Readers {
             // A reader that joins takes nothing from callers that wait. But it goes behind those that wait for a writer, and
-            // behind those for which a read rests.
+            // behind those for which a read is idle.
             let expected = entry.side_by_side(|shared| shared.expected()).unwrap_or(0);
             return if entry.was_told_to_wait() { None } else { self.share(visit, expected, None) };
         }
@@ -62,7 +62,7 @@ impl Caller {
         self.share(visit, entry.ahead(), None)
     }
 
-    /// Same as [`share_at_once`](Self::share_at_once), if more tenures rest than are reserved for others. `ticket`: that of a
+    /// Same as [`share_at_once`](Self::share_at_once), if more tenures are idle than are reserved for others. `ticket`: that of a
     /// caller with the permit.
     pub(super) fn share(
         &self,

@@ -124,14 +124,14 @@ impl Seat {
 }
 
 impl Drop for Seat {
-    /// Releases tenures that rested until this release was answered: no other release will check them.
+    /// Releases tenures that were idle until this release was answered: no other release will check them.
     fn drop(&mut self) {
         let entry = &self.visit.entry;
         let mut state = entry.state();
         let ahead = state.ahead();
         let Some(shared) = &mut state.side_by_side else { return };
         let own = shared.gone(self.id, self.is_released);
-        // The last caller to stop waiting leaves the resting tenures to this release, as long as the release is in flight. If
+        // The last caller to stop waiting leaves the idle tenures to this release, as long as the release is in flight. If
         // that caller is still counted here, it finds afterwards that the release has ended, and gives them back itself.
         let spare = if self.is_released { shared.spare(ahead) } else { Vec::new() };
         drop(state);
@@ -159,10 +159,10 @@ impl Stay {
         }
     }
 
-    /// Lets the tenure rest for other callers of this client, if one waits for it or another release is in flight.
+    /// Leaves the tenure idle for other callers of this client, if one waits for it or another release is in flight.
     /// `allows` decides whether that is permitted. Its arguments say whether, within `time`, the server has reported that no
     /// waiter stands in line; and whether callers still have to come that were already waiting at the grant.
-    pub(super) fn rest(
+    pub(super) fn stay_idle(
         &self,
         permits: u32,
         now: Instant,
@@ -174,8 +174,8 @@ impl Stay {
         let is_wanted = state.is_wanted();
         let shared = state.side_by_side.as_mut()?;
         let (is_fresh, is_expected) = (shared.is_fresh(now, time), shared.is_expected(seat.id));
-        let rests = allows(is_fresh, is_expected) && shared.rest(seat.id, permits, is_wanted);
-        rests.then(|| seat.visit.clone())
+        let stays = allows(is_fresh, is_expected) && shared.stay_idle(seat.id, permits, is_wanted);
+        stays.then(|| seat.visit.clone())
     }
 
     /// The tenure is about to be released. A seat remains until Redis has answered.

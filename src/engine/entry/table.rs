@@ -274,7 +274,7 @@ impl Table {
         u32::try_from(ahead).unwrap_or(u32::MAX)
     }
 
-    /// The entries of a channel that several callers share: only in these can tenures rest. Each caller that waits
+    /// The entries of a channel that several callers share: only in these can tenures stay idle. Each caller that waits
     /// alone, and each hold that `try_acquire` or `try_read` has got, has another entry.
     pub(crate) fn shared_of(&self, channel: &str) -> Vec<Arc<Entry>> {
         let Some(siblings) = self.others.get(channel) else { return Vec::new() };

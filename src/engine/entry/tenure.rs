@@ -841,7 +841,7 @@ pub(crate) mod tests {
         let visitor = table.visit(&keys, 1).unwrap();
         let next = visitor.wait();
         for _ in 0..BUDGET.hand_overs {
-            assert!(matches!(hold.tenure.leave(hold.hand_over, BUDGET), Left::Rests(_)));
+            assert!(matches!(hold.tenure.leave(hold.hand_over, BUDGET), Left::Idle(_)));
             let PickUp::Held(again) = picked_up(&hold, None, Lease::Watched, BUDGET) else {
                 panic!("not taken up")
             };

@@ -101,7 +101,7 @@ impl Engine {
             Left::Last(ending) => return Ok(Some(self.outbox.job(ending))),
             Left::HandedOn(permit) => return Ok(self.hand_on(tenure, permit)),
             Left::Others => {}
-            Left::Rests(visit) => {
+            Left::Idle(visit) => {
                 self.have_looked_at(tenure, self.rhythm.idle.pickup);
                 // The first caller of this client takes it up: the contender, if there is one.
                 visit.entry.gate.open();

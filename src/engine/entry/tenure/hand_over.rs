@@ -1,6 +1,6 @@
 //! How a tenure goes from holder to holder within its client: the last holder leaves it, and the next one picks it up,
 //! within a budget. Otherwise it ends, and the client gives it back. `side_by_side.rs` knows the reads and permits that
-//! rest, and which read may be joined; `caller/pick_up.rs` takes one, or joins.
+//! are idle, and which read may be joined; `caller/pick_up.rs` takes one, or joins.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) enum Left {
     /// The last hold ended, and the next holder waits: the tenure is idle until that holder takes the permit.
     HandedOn(EntryPermit),
     /// The last hold ended, and another caller of this client may take up the idle tenure.
-    Rests(Visit),
+    Idle(Visit),
     /// The last hold ended, and the client keeps the idle tenure. The permit is to be passed on.
     Kept(EntryPermit),
     /// The last hold ended: the lock has to be released, and then the permit passed on.
@@ -41,7 +41,7 @@ pub(crate) enum PickUp {
 
 impl Tenure {
     /// Takes one off the hold count. When the last holder leaves a tenure that was not lost, the tenure is handed on if
-    /// a caller waits for it. Otherwise its client keeps it or lets it rest, if that is allowed, or releases it.
+    /// a caller waits for it. Otherwise its client keeps it or leaves it idle, if that is allowed, or releases it.
     pub(crate) fn leave(&self, hand_over: u16, budget: Budget) -> Left {
         self.leave_with(hand_over, 1, budget).1
     }
@@ -71,12 +71,13 @@ impl Tenure {
             }
             Some(Stay::Permit(permit)) => self.left_with_permit(&mut state, permit, budget, now),
             stay => {
-                let rests = stay.as_ref().and_then(|stay| self.rests(&state, stay, budget, now));
+                let idle =
+                    stay.as_ref().and_then(|stay| self.stays_idle(&state, stay, budget, now));
                 state.stay = stay;
-                match rests {
+                match idle {
                     Some(visit) => {
                         state.since = now;
-                        Left::Rests(visit)
+                        Left::Idle(visit)
                     }
                     None => Left::Last(state.release(self, now)),
                 }
@@ -117,7 +118,7 @@ impl Tenure {
         Left::Last(state.release(self, now))
     }
 
-    fn rests(
+    fn stays_idle(
         &self,
         state: &State,
         stay: &Stay,
@@ -131,7 +132,7 @@ impl Tenure {
             let budget = if is_expected { budget.unwanted() } else { budget };
             state.allows(self.budget(budget), self.age_of_report(now, is_fresh), now)
         };
-        stay.rest(state.holder.wish.permits, now.instant(), budget.time, allows)
+        stay.stay_idle(state.holder.wish.permits, now.instant(), budget.time, allows)
     }
 
     /// How old the server's report is that no waiter stands in line: zero if it is fresh, or else as old as the grant.
