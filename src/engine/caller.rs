@@ -143,7 +143,7 @@ impl Caller {
             }
             // Idle tenures are for callers that wait. So release them, and ask in a separate entry: then this caller
             // delays no reader and no waiting caller.
-            self.engine.settle(&visit.entry.keys).await;
+            self.engine.finish_releases(&visit.entry.keys).await;
             self.engine.visit(&visit.entry.keys, self.options.wish.permits, true)?
         };
         loop {

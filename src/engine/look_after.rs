@@ -51,7 +51,7 @@ impl Engine {
     ///
     /// # Cancel safety
     /// The future may be dropped at any time.
-    pub(crate) async fn settle(&self, keys: &Keys) {
+    pub(crate) async fn finish_releases(&self, keys: &Keys) {
         for entry in self.table.shared_of(&keys.channel) {
             entry.spare().iter().for_each(|tenure| self.retire(tenure, None));
         }

@@ -188,22 +188,22 @@ impl Handle {
 
     async fn held_for(&self) -> Result<Option<Option<Duration>>> {
         let keys = self.keys()?;
-        self.settle(keys).await;
+        self.finish_releases(keys).await;
         let asked = async { self.engine.connected(keys).await?.held_for(keys).await };
         self.engine.commands.explain(asked.await, keys).await
     }
 
     pub(crate) async fn status(&self) -> Result<Status> {
         let keys = self.keys()?;
-        self.settle(keys).await;
+        self.finish_releases(keys).await;
         let asked = async { self.engine.connected(keys).await?.status(keys).await };
         self.engine.commands.explain(asked.await, keys).await
     }
 
     /// Waits for this client's own pending releases, so that the answer does not count them.
-    async fn settle(&self, keys: &Keys) {
+    async fn finish_releases(&self, keys: &Keys) {
         if !keys.row.family.is_plain() {
-            self.engine.settle(keys).await;
+            self.engine.finish_releases(keys).await;
         }
     }
 

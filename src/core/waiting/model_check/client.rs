@@ -232,7 +232,7 @@ pub(crate) struct Job {
 enum JobState {
     Due,
     Sent,
-    Resting,
+    Postponed,
 }
 
 /// Whether messages reach a client.
@@ -425,7 +425,7 @@ impl Client {
         }
         for job in &mut self.jobs {
             job.until = (job.until - 1).max(0);
-            if job.state == JobState::Resting {
+            if job.state == JobState::Postponed {
                 job.state = JobState::Due;
             }
         }
@@ -734,7 +734,7 @@ impl Driver<'_> {
             let settled =
                 job.ghost_of.is_none_or(|sent_on| sent_on == generation) || job.until <= 0;
             // Nobody repeats a job that is done.
-            job.state = if settled || once { JobState::Sent } else { JobState::Resting };
+            job.state = if settled || once { JobState::Sent } else { JobState::Postponed };
         }
         self.client.jobs.retain(|job| job.id != id || job.state != JobState::Sent);
         self.stop_leaving(id);
