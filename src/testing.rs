@@ -61,7 +61,9 @@ trap '' INT QUIT HUP
 "$@" >log 2>&1 </dev/null & server=$!
 runs() {
   [ -r "/proc/$$/stat" ] || return 0
-  read -r _ _ state parent _ 2>/dev/null <"/proc/$server/stat" && [ "$state" != Z ] && [ "$parent" = "$$" ]
+  read -r stat 2>/dev/null <"/proc/$server/stat" || return 1
+  set -- ${stat##*) } # behind the program's name, which may have blanks
+  [ "$1" != Z ] && [ "$2" = "$$" ]
 }
 echo started
 while read -r signal; do

@@ -77,12 +77,14 @@ async fn a_program_that_is_named_relative_to_the_current_directory_is_found() {
     let path = env::var_os("PATH").unwrap();
     let mut programs = env::split_paths(&path).map(|dir| dir.join("redis-server"));
     let program = programs.find(|program| program.is_file()).unwrap();
-    symlink(program, dir.join("redis-server")).unwrap();
+    symlink(&program, dir.join("redis-server")).unwrap();
+    symlink(program, dir.join("a server")).unwrap();
     let whole = path.to_str().unwrap();
     let (first, dir_name) = (format!(".:{whole}"), dir.to_str().unwrap());
     for named in [
         [("IN", dir_name), ("PATH", whole), ("PARKLOCK_SERVER", "./redis-server")],
         [("IN", dir_name), ("PATH", &first), ("PARKLOCK_SERVER", "redis-server")],
+        [("IN", dir_name), ("PATH", whole), ("PARKLOCK_SERVER", "./a server")],
     ] {
         let mut worker = Worker::start("testing::starts_a_server_elsewhere", &named);
         assert_eq!(worker.hear().await, "Ok(())", "{named:?}");
