@@ -55,16 +55,15 @@ const START: Duration = Duration::from_secs(20);
 /// server, even if this process was killed and could not do so.
 ///
 /// A shell may reap a child that has ended at any time, and then another process may get its process id. So before it sends a signal, the
-/// shell looks whether that process is its own child. Without `/proc`, it cannot know.
+/// shell looks whether that process is its own child. It cannot know without a `/proc` that shows the server as its child at first.
 const KEEPER: &str = r#"
 trap '' INT QUIT HUP
 "$@" >log 2>&1 </dev/null & server=$!
-runs() {
-  [ -r "/proc/$$/stat" ] || return 0
-  read -r stat 2>/dev/null <"/proc/$server/stat" || return 1
-  set -- ${stat##*) } # behind the program's name, which may have blanks
-  [ "$1" != Z ] && [ "$2" = "$$" ]
+look() { # what is behind the program's name, which may have blanks: the state and the parent
+  read -r stat 2>/dev/null <"/proc/$server/stat" && set -- ${stat##*) } && state=$1 && [ "$2" = "$$" ]
 }
+look && sees=yes || sees=
+runs() { [ -z "$sees" ] || { look && [ "$state" != Z ]; }; }
 echo started
 while read -r signal; do
   if runs && kill -s "$signal" "$server" 2>/dev/null; then echo sent; else echo gone; fi
