@@ -291,6 +291,8 @@ impl Cluster {
             false
         };
         eventually(START, "the replica takes over", taken_over).await;
+        // Nobody else is to take over because the machine does not run a node for a second.
+        self.count_as_dead_after(PATIENT).await;
     }
 
     /// Every key of all primaries that are up, but for the counters of the tokens.
