@@ -15,7 +15,7 @@ const START: Duration = Duration::from_secs(40);
 
 /// A failover takes some seconds. But a sentinel that had no processor for two seconds does nothing for the next thirty: Redis
 /// calls that TILT.
-const FAILOVER: Duration = Duration::from_secs(120);
+pub const FAILOVER: Duration = Duration::from_secs(120);
 
 /// Longer than any test: no primary is counted as dead because the machine does not run it.
 const NEVER: &str = "600000";

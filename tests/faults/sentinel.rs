@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::common::fixture::{comes_in, refusal};
-use crate::common::sentinels::SERVICE;
+use crate::common::sentinels::{FAILOVER, SERVICE};
 use crate::common::{Admin, Server, Watched, eventually, judged};
 use crate::kinds::each_is_taken_and_waited_for;
 use crate::scene::*;
@@ -71,7 +71,8 @@ async fn every_kind_behind_sentinels_goes_on_over_a_failover() {
 async fn a_primary_that_is_killed_is_replaced_and_holders_and_waiters_go_on() {
     let watched = Watched::start().await;
     // How soon the sentinels agree depends on the machine, too.
-    let (ours, theirs) = two(&watched, outliving().watchdog_timeout(LONG)).await;
+    let config = outliving().watchdog_timeout(LONG).ride_out(FAILOVER);
+    let (ours, theirs) = two(&watched, config).await;
     let mut guards = Vec::new();
     for name in ["a", "b"] {
         guards.push(ours.lock(name).lock().await.expect("it is free"));
@@ -86,9 +87,9 @@ async fn a_primary_that_is_killed_is_replaced_and_holders_and_waiters_go_on() {
     watched.servers[0].kill();
     watched.notices_the_dead().await;
 
-    let newcomer = soon(ours.lock("c").lock()).await.expect("it is free");
-    newcomer.unlock().await.expect("it is ours");
+    let newcomer = waiting(ours.lock("c"));
     assert_eq!(watched.switched_from(0).await, 1);
+    granted(newcomer).await.unlock().await.expect("it is ours");
     all_go_on(guards, waiters).await;
 }
 

@@ -10,7 +10,7 @@ use crate::common::authority::{Authority, is_possible};
 use crate::common::cluster::slot;
 use crate::common::fixture::comes_in;
 use crate::common::port::Port;
-use crate::common::sentinels::{SERVICE, follow, monitor, told};
+use crate::common::sentinels::{FAILOVER, SERVICE, follow, monitor, told};
 use crate::common::{Admin, Cluster, Watched, eventually};
 use crate::scene::is_version_6;
 use crate::{A_WHILE, SOON, a_turn, brief, patient};
@@ -325,7 +325,7 @@ async fn an_encrypted_primary_is_found_through_encrypted_sentinels_before_and_af
     for sentinel in &watched.sentinels {
         let admin = sentinel.admin().await;
         let named = async || told(&admin, "port").await.as_deref() == Some(new.as_str());
-        eventually(SOON, "the sentinel names the replica", named).await;
+        eventually(FAILOVER, "the sentinel names the replica", named).await;
     }
     let admin = watched.servers[1].admin().await;
     let here = async || {
