@@ -74,23 +74,26 @@ async fn a_missing_permission_is_told_at_once_and_not_tried_again() {
 /// F87: the permission is taken away while the lock is held.
 #[tokio::test]
 async fn a_holder_that_loses_its_permission_is_told_and_its_lock_freed_by_the_lease() {
-    let (log, _listening) = Log::here();
-    let server = Server::start().await;
-    let admin = server.admin().await;
-    user(&admin, "limited", "~* &* +@all").await;
-    let client = connect(&as_user(&server, "limited", "secret"), brief()).await;
-    let unlocked = client.lock("a").lock().await.unwrap();
-    let kept = client.lock("b").lock().await.unwrap();
-    let lost = kept.ended();
-    admin.cmd::<()>(&["ACL", "SETUSER", "limited", "-hdel", "-pexpire"]).await;
+    judged(async || {
+        let (log, _listening) = Log::here();
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        user(&admin, "limited", "~* &* +@all").await;
+        let client = connect(&as_user(&server, "limited", "secret"), brief()).await;
+        let unlocked = client.lock("a").lock().await.unwrap();
+        let kept = client.lock("b").lock().await.unwrap();
+        let lost = kept.ended();
+        admin.cmd::<()>(&["ACL", "SETUSER", "limited", "-hdel", "-pexpire"]).await;
 
-    assert!(matches!(unlocked.unlock().await, Err(Error::Permission { .. })));
-    assert!(!denials(&admin).await.is_empty());
-    assert_eq!(lost.await, Ended::Lost);
-    // Renewals that fail together are one line, a moment after the first: perhaps only after the lease.
-    eventually(SOON, "it warns", async || log.lines_with("not renewed") > 0).await;
-    assert!(matches!(kept.unlock().await, Err(Error::Lost { .. })));
-    is_clean(&admin, SOON, "the leases free both").await;
+        assert!(matches!(unlocked.unlock().await, Err(Error::Permission { .. })));
+        assert!(!denials(&admin).await.is_empty());
+        assert_eq!(lost.await, Ended::Lost);
+        // Renewals that fail together are one line, a moment after the first: perhaps only after the lease.
+        eventually(SOON, "it warns", async || log.lines_with("not renewed") > 0).await;
+        assert!(matches!(kept.unlock().await, Err(Error::Lost { .. })));
+        is_clean(&admin, SOON, "the leases free both").await;
+    })
+    .await;
 }
 
 /// What the user of a service needs: see docs/faults-2.md. Without DEL it cannot take locks away.
@@ -113,43 +116,48 @@ fn the_least_privileged_user_may_call_what_the_scripts_of_plain_locks_call() {
 /// F87: a user that may do nothing else.
 #[tokio::test]
 async fn the_least_privileged_user_can_do_everything_with_locks_and_nothing_else() {
-    let server = Server::start().await;
-    let admin = server.admin().await;
-    user(&admin, "service", &least_privilege()).await;
-    let url = as_user(&server, "service", "secret");
-    for command in ["FLUSHALL", "CONFIG GET dir", "GET elsewhere", "PSUBSCRIBE *", "DEL lock:{a}"] {
-        let service = Admin::connect(&url).await;
-        let words: Vec<&str> = command.split(' ').collect();
-        let denied: redis::RedisResult<redis::Value> = service.try_cmd(&words).await;
-        assert!(denied.is_err(), "{command}");
-    }
-    assert_eq!(denials(&admin).await.len(), 5);
-    admin.cmd::<()>(&["ACL", "LOG", "RESET"]).await;
+    judged(async || {
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        user(&admin, "service", &least_privilege()).await;
+        let url = as_user(&server, "service", "secret");
+        for command in
+            ["FLUSHALL", "CONFIG GET dir", "GET elsewhere", "PSUBSCRIBE *", "DEL lock:{a}"]
+        {
+            let service = Admin::connect(&url).await;
+            let words: Vec<&str> = command.split(' ').collect();
+            let denied: redis::RedisResult<redis::Value> = service.try_cmd(&words).await;
+            assert!(denied.is_err(), "{command}");
+        }
+        assert_eq!(denials(&admin).await.len(), 5);
+        admin.cmd::<()>(&["ACL", "LOG", "RESET"]).await;
 
-    let [one, two] = [connect(&url, brief()).await, connect(&url, brief()).await];
-    let guard = one.lock("a").lock().await.unwrap();
-    let waiter = tokio::spawn({
-        let lock = two.lock("a");
-        async move { a_turn(&lock).await }
-    });
-    somebody_waits(&admin, "a").await;
-    guard.extend(LEASE * 2).await.unwrap();
-    tokio::time::sleep(LEASE / 2).await;
-    assert!(guard.is_valid() && two.lock("a").is_locked().await.unwrap());
-    guard.unlock().await.unwrap();
-    waiter.await.unwrap();
-    let lock = one.reentrant_lock("b").owned_by(&Owner::new());
-    let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
-    inner.unlock().await.unwrap();
-    outer.unlock().await.unwrap();
-    one.multi_lock(["b", "c"]).lock().await.unwrap().unlock().await.unwrap();
-    // Given up while it waits, and after a restart of the scripts' cache.
-    admin.script_flush().await;
-    let guard = one.lock("a").lock().await.unwrap();
-    assert!(two.lock("a").try_lock_for(LEASE).await.unwrap().is_none());
-    drop(guard);
-    is_clean(&admin, SOON, "all is given back").await;
-    assert_eq!(denials(&admin).await, Vec::new(), "nothing was missing: {}", least_privilege());
+        let [one, two] = [connect(&url, brief()).await, connect(&url, brief()).await];
+        let guard = one.lock("a").lock().await.unwrap();
+        let waiter = tokio::spawn({
+            let lock = two.lock("a");
+            async move { a_turn(&lock).await }
+        });
+        somebody_waits(&admin, "a").await;
+        guard.extend(LEASE * 2).await.unwrap();
+        tokio::time::sleep(LEASE / 2).await;
+        assert!(guard.is_valid() && two.lock("a").is_locked().await.unwrap());
+        guard.unlock().await.unwrap();
+        waiter.await.unwrap();
+        let lock = one.reentrant_lock("b").owned_by(&Owner::new());
+        let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
+        inner.unlock().await.unwrap();
+        outer.unlock().await.unwrap();
+        one.multi_lock(["b", "c"]).lock().await.unwrap().unlock().await.unwrap();
+        // Given up while it waits, and after a restart of the scripts' cache.
+        admin.script_flush().await;
+        let guard = one.lock("a").lock().await.unwrap();
+        assert!(two.lock("a").try_lock_for(LEASE).await.unwrap().is_none());
+        drop(guard);
+        is_clean(&admin, SOON, "all is given back").await;
+        assert_eq!(denials(&admin).await, Vec::new(), "nothing was missing: {}", least_privilege());
+    })
+    .await;
 }
 
 /// F91: somebody takes the lock away from its holder: an operator may, a service need not be allowed to.
