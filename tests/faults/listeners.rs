@@ -96,7 +96,9 @@ async fn the_proof_of_a_grant_that_a_listener_hears_grants_no_other_caller_the_l
     let scene = Scene::new().await;
     let eve = Eve::on(&scene, "b").await;
     let each_asks = HandOff { max_consecutive: 0, ..HandOff::default() };
-    let (ours, theirs) = (scene.client(patient().hand_off(each_asks)).await, scene.other().await);
+    // None of them has to be heard of while it holds what a message granted.
+    let config = patient().waiter_ttl(LONG / 4).hand_off(each_asks);
+    let (ours, theirs) = (scene.client(config).await, scene.other().await);
     let held = theirs.fair_lock("a").lock().await.unwrap();
     let inside = Arc::new(AtomicUsize::new(0));
     let callers: Vec<_> =
