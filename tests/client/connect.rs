@@ -8,7 +8,7 @@ use common::fixture::{
     LONG, SOON, client, client_with, comes_in, is_pending, key, lock_keys, parked, quick,
 };
 use common::port::{Port, listen};
-use common::{Admin, Proxy, Server, Site, eventually, timeout};
+use common::{Admin, Proxy, Server, Site, eventually, judged, timeout};
 use parklock::{Client, Config, Error};
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
@@ -217,38 +217,44 @@ async fn everything_goes_on_when_the_server_is_back() {
 
 #[tokio::test]
 async fn a_lock_is_kept_over_the_restart_of_a_server_that_remembers() {
-    let server = Server::builder().append_only().start().await;
-    let client = client_with(&server, quick()).await;
-    let guard = client.lock("a").lock().await.unwrap();
-    server.restart().await;
-    sleep(Duration::from_secs(4)).await; // longer than the lease
-    assert!(guard.is_valid());
-    guard.unlock().await.unwrap();
+    judged(async || {
+        let server = Server::builder().append_only().start().await;
+        let client = client_with(&server, quick()).await;
+        let guard = client.lock("a").lock().await.unwrap();
+        server.restart().await;
+        sleep(Duration::from_secs(4)).await; // longer than the lease
+        assert!(guard.is_valid());
+        guard.unlock().await.unwrap();
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_server_that_forgot_the_scripts_is_told_again() {
-    let server = Server::start().await;
-    let (client, admin) = (client_with(&server, quick()).await, server.admin().await);
-    let flushed = async || admin.script_flush().await;
-    let lock = client.reentrant_lock("a");
-    flushed().await;
-    let outer = lock.lock().await.unwrap();
-    flushed().await;
-    let inner = lock.lock().await.unwrap();
-    flushed().await;
-    assert!(lock.is_locked().await.unwrap());
-    flushed().await;
-    inner.unlock().await.unwrap();
-    flushed().await;
-    sleep(Duration::from_secs(4)).await; // longer than the lease: it was renewed
-    assert!(outer.is_valid());
-    flushed().await;
-    outer.unlock().await.unwrap();
-    assert!(lock_keys(&admin).await.is_empty());
-    let _guard = lock.lock().await.unwrap();
-    flushed().await;
-    assert!(lock.force_unlock().await.unwrap());
+    judged(async || {
+        let server = Server::start().await;
+        let (client, admin) = (client_with(&server, quick()).await, server.admin().await);
+        let flushed = async || admin.script_flush().await;
+        let lock = client.reentrant_lock("a");
+        flushed().await;
+        let outer = lock.lock().await.unwrap();
+        flushed().await;
+        let inner = lock.lock().await.unwrap();
+        flushed().await;
+        assert!(lock.is_locked().await.unwrap());
+        flushed().await;
+        inner.unlock().await.unwrap();
+        flushed().await;
+        sleep(Duration::from_secs(4)).await; // longer than the lease: it was renewed
+        assert!(outer.is_valid());
+        flushed().await;
+        outer.unlock().await.unwrap();
+        assert!(lock_keys(&admin).await.is_empty());
+        let _guard = lock.lock().await.unwrap();
+        flushed().await;
+        assert!(lock.force_unlock().await.unwrap());
+    })
+    .await;
 }
 
 /// Clients come back all at once after a failover, and the texts are long.

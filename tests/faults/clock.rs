@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs};
 
-use crate::common::{Server, Worker, WorkerSide, eventually};
+use crate::common::{Server, Worker, WorkerSide, eventually, judged};
 use crate::scene::*;
 
 const HOUR: u64 = 60 * 60;
@@ -62,74 +62,82 @@ fn gullible() -> Option<PathBuf> {
 /// F33: the server's clock is set back by an hour.
 #[tokio::test]
 async fn a_lock_on_a_server_whose_clock_went_back_can_be_given_back_and_taken_away() {
-    let (Some(faketime), Some(program)) = (Faketime::find(), gullible()) else { return };
-    let clock = env::temp_dir().join(format!(
-        "parklock-clock-{}-{:x}",
-        std::process::id(),
-        fastrand::u64(..)
-    ));
-    set(&clock, "+0");
-    let setup = faketime
-        .variables(&clock)
-        .into_iter()
-        .fold(Server::builder(), |setup, (name, value)| setup.variable(name, value));
-    let scene = Scene::on(setup.program(program).start().await).await;
-    let (client, other) = (scene.client(brisk()).await, scene.other().await);
-    let guard = client.lock("a").lock().await.unwrap();
-    scene.admin.cmd::<()>(&["HSET", &key("dead"), "somebody who died", "1"]).await;
-    scene.admin.cmd::<()>(&["PEXPIRE", &key("dead"), "500"]).await;
+    judged(async || {
+        let (Some(faketime), Some(program)) = (Faketime::find(), gullible()) else { return };
+        let clock = env::temp_dir().join(format!(
+            "parklock-clock-{}-{:x}",
+            std::process::id(),
+            fastrand::u64(..)
+        ));
+        set(&clock, "+0");
+        let setup = faketime
+            .variables(&clock)
+            .into_iter()
+            .fold(Server::builder(), |setup, (name, value)| setup.variable(name, value));
+        let scene = Scene::on(setup.program(program).start().await).await;
+        let (client, other) = (scene.client(brisk()).await, scene.other().await);
+        let guard = client.lock("a").lock().await.unwrap();
+        scene.admin.cmd::<()>(&["HSET", &key("dead"), "somebody who died", "1"]).await;
+        scene.admin.cmd::<()>(&["PEXPIRE", &key("dead"), "500"]).await;
 
-    set(&clock, &format!("-{HOUR}"));
-    let hour = i64::try_from(HOUR * 1000).unwrap();
-    let stuck = async || scene.admin.pttl(&key("a")).await > hour - 60_000;
-    eventually(SOON, "the TTL has grown by an hour", stuck).await;
+        set(&clock, &format!("-{HOUR}"));
+        let hour = i64::try_from(HOUR * 1000).unwrap();
+        let stuck = async || scene.admin.pttl(&key("a")).await > hour - 60_000;
+        eventually(SOON, "the TTL has grown by an hour", stuck).await;
 
-    // The holder goes on, and gives the lock back. The waiter gets it, with a greater token.
-    is_renewed(&guard).await;
-    let waiter = waiting(other.lock("a"));
-    let before = guard.token();
-    guard.unlock().await.unwrap();
-    let next = granted(waiter).await;
-    assert!(next.token() > before);
-    next.unlock().await.unwrap();
+        // The holder goes on, and gives the lock back. The waiter gets it, with a greater token.
+        is_renewed(&guard).await;
+        let waiter = waiting(other.lock("a"));
+        let before = guard.token();
+        guard.unlock().await.unwrap();
+        let next = granted(waiter).await;
+        assert!(next.token() > before);
+        next.unlock().await.unwrap();
 
-    // A dead holder is in the way until somebody takes the lock away.
-    let lock = other.lock("dead");
-    assert!(lock.try_lock_for(Duration::from_secs(1)).await.unwrap().is_none());
-    assert!(lock.force_unlock().await.unwrap());
-    assert!(lock.try_lock().await.unwrap().is_some());
-    let _ = fs::remove_file(&clock);
+        // A dead holder is in the way until somebody takes the lock away.
+        let lock = other.lock("dead");
+        assert!(lock.try_lock_for(Duration::from_secs(1)).await.unwrap().is_none());
+        assert!(lock.force_unlock().await.unwrap());
+        assert!(lock.try_lock().await.unwrap().is_some());
+        let _ = fs::remove_file(&clock);
+    })
+    .await;
 }
 
 /// F34: our own clock is set back and forth by a day.
 #[tokio::test]
 async fn a_client_whose_clock_jumps_does_not_notice() {
-    let Some(faketime) = Faketime::find() else { return };
-    let scene = Scene::new().await;
-    let clock = scene.server.dir().join("clock");
-    set(&clock, "+0");
-    let url = scene.server.url();
-    let mut variables = faketime.variables(&clock).to_vec();
-    variables.push(("URL", &url));
-    let mut worker = Worker::start("clock::worker_that_holds", &variables);
-    let truth: u64 = worker.hear().await.parse().unwrap();
+    judged(async || {
+        let Some(faketime) = Faketime::find() else { return };
+        let scene = Scene::new().await;
+        let clock = scene.server.dir().join("clock");
+        set(&clock, "+0");
+        let url = scene.server.url();
+        let mut variables = faketime.variables(&clock).to_vec();
+        variables.push(("URL", &url));
+        let mut worker = Worker::start("clock::worker_that_holds", &variables);
+        let truth: u64 = worker.hear().await.parse().unwrap();
 
-    for offset in ["+86400", "-86400"] {
-        set(&clock, offset);
-        let told: u64 = worker.ask("what time is it?").await.parse().unwrap();
-        assert!(told.abs_diff(truth) > 23 * HOUR, "its clock has not jumped: {truth}, {told}");
-        assert_eq!(worker.ask("are you renewed?").await, "renewed");
-        is_held_once(&scene.admin, "a").await;
-    }
-    assert_eq!(worker.ask("unlock").await, "Ok(())");
-    scene.is_clean().await;
+        for offset in ["+86400", "-86400"] {
+            set(&clock, offset);
+            let told: u64 = worker.ask("what time is it?").await.parse().unwrap();
+            assert!(told.abs_diff(truth) > 23 * HOUR, "its clock has not jumped: {truth}, {told}");
+            assert_eq!(worker.ask("are you renewed?").await, "renewed");
+            is_held_once(&scene.admin, "a").await;
+        }
+        assert_eq!(worker.ask("unlock").await, "Ok(())");
+        scene.is_clean().await;
+    })
+    .await;
 }
 
 #[tokio::test]
 #[ignore = "a worker process"]
 async fn worker_that_holds() {
     let Some(mut boss) = WorkerSide::here() else { return };
-    let client = client(&boss.variable("URL"), brisk()).await;
+    // It may stand still while the test runs.
+    let config = brisk().watchdog_timeout(Duration::from_secs(6));
+    let client = client(&boss.variable("URL"), config).await;
     let guard = client.lock("a").lock().await.unwrap();
     boss.tell(&wall_clock().to_string());
     while let Some(order) = boss.order().await {

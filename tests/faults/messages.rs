@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::common::fixture::settled;
-use crate::common::{Admin, connect, eventually};
+use crate::common::{Admin, connect, eventually, judged};
 use crate::scene::*;
 
 /// F39: messages about a lock that nobody waits for any more.
@@ -118,26 +118,30 @@ async fn a_forged_message_is_never_believed() {
 /// F44: forged messages to the client that holds the lock itself make it look, and no more.
 #[tokio::test]
 async fn forged_messages_do_not_multiply_renewals() {
-    let scene = Scene::new().await;
-    let (client, other) = (scene.client(brisk()).await, scene.other().await);
-    let theirs = other.lock("a").lock().await.unwrap();
-    let waiter = scene.parked(&client, "a").await;
-    theirs.unlock().await.unwrap();
-    let guard = granted(waiter).await; // a client that has waited still listens
-    let renewals = scene.proxy.script("renew").count();
-    let late = scene.proxy.script("renew").delay_reply(Duration::from_millis(40), Duration::ZERO);
+    judged(async || {
+        let scene = Scene::new().await;
+        let (client, other) = (scene.client(brisk()).await, scene.other().await);
+        let theirs = other.lock("a").lock().await.unwrap();
+        let waiter = scene.parked(&client, "a").await;
+        theirs.unlock().await.unwrap();
+        let guard = granted(waiter).await; // a client that has waited still listens
+        let renewals = scene.proxy.script("renew").count();
+        let late =
+            scene.proxy.script("renew").delay_reply(Duration::from_millis(40), Duration::ZERO);
 
-    for _ in 0..100 {
-        assert_eq!(scene.admin.publish(&channel("a"), "somebody").await, 1);
-        sleep(Duration::from_millis(3)).await;
-    }
-    renewals.happened().await;
-    late.lift();
-    sleep(A_WHILE).await;
+        for _ in 0..100 {
+            assert_eq!(scene.admin.publish(&channel("a"), "somebody").await, 1);
+            sleep(Duration::from_millis(3)).await;
+        }
+        renewals.happened().await;
+        late.lift();
+        sleep(A_WHILE).await;
 
-    let before = renewals.fired();
-    sleep(Duration::from_secs(2)).await; // two periods
-    let renewed = renewals.fired() - before;
-    assert!(guard.is_valid());
-    assert!((1..=4).contains(&renewed), "{renewed} renewals in two periods");
+        let before = renewals.fired();
+        sleep(Duration::from_secs(2)).await; // two periods
+        let renewed = renewals.fired() - before;
+        assert!(guard.is_valid());
+        assert!((1..=4).contains(&renewed), "{renewed} renewals in two periods");
+    })
+    .await;
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::cluster::{is_clean, two};
-use crate::common::{Cluster, Watch, eventually};
+use crate::common::{Cluster, Watch, eventually, judged};
 use crate::kinds::each_is_taken_and_waited_for;
 use crate::scene::*;
 
@@ -57,22 +57,25 @@ async fn a_multi_lock_over_several_nodes_makes_no_circle() {
 /// Many names of all nodes, taken at the same moment, renewed, and given back when their guards are dropped.
 #[tokio::test]
 async fn many_locks_of_all_nodes_are_kept_and_given_back() {
-    let cluster = Cluster::start().await;
-    let client = client(&cluster.url(), brisk()).await;
-    let taken = (0..300).map(|number| {
-        let lock = client.lock(format!("many:{number}"));
-        async move { lock.lock().await.expect("it is free") }
-    });
-    let guards = futures_util::future::join_all(taken).await;
-    let keys = cluster.lock_keys().await.len();
-    assert_eq!(keys, 300, "each node has some of them");
-    for guard in guards.iter().step_by(50) {
-        is_renewed(guard).await;
-    }
-    assert!(guards.iter().all(parklock::Guard::is_valid));
-    drop(guards);
-    is_clean(&cluster).await;
-    client.close().await;
+    judged(async || {
+        let cluster = Cluster::start().await;
+        let client = client(&cluster.url(), brisk()).await;
+        let taken = (0..300).map(|number| {
+            let lock = client.lock(format!("many:{number}"));
+            async move { lock.lock().await.expect("it is free") }
+        });
+        let guards = futures_util::future::join_all(taken).await;
+        let keys = cluster.lock_keys().await.len();
+        assert_eq!(keys, 300, "each node has some of them");
+        for guard in guards.iter().step_by(50) {
+            is_renewed(guard).await;
+        }
+        assert!(guards.iter().all(parklock::Guard::is_valid));
+        drop(guards);
+        is_clean(&cluster).await;
+        client.close().await;
+    })
+    .await;
 }
 
 /// Two applications lock the same names of all nodes. They do not meet, and each hears of its own releases.

@@ -4,28 +4,31 @@ use std::time::{Duration, Instant};
 
 use parklock::{Client, Ended, Error};
 
-use crate::common::eventually;
+use crate::common::{eventually, judged};
 use crate::scene::*;
 
 /// F28: an operator deletes the lock, or everything.
 #[tokio::test]
 async fn a_holder_whose_key_was_deleted_is_told_before_its_deadline() {
-    for deed in [&["DEL", &key("a")][..], &["FLUSHALL"], &["PEXPIRE", &key("a"), "1"]] {
-        let scene = Scene::new().await;
-        let client = scene.client(brisk()).await;
-        let guard = client.lock("a").lock().await.unwrap();
-        let until = deadline(&guard);
+    judged(async || {
+        for deed in [&["DEL", &key("a")][..], &["FLUSHALL"], &["PEXPIRE", &key("a"), "1"]] {
+            let scene = Scene::new().await;
+            let client = scene.client(brisk()).await;
+            let guard = client.lock("a").lock().await.unwrap();
+            let until = deadline(&guard);
 
-        scene.admin.cmd::<()>(deed).await;
-        let gone = async || is_free(&scene.admin, "a").await;
-        eventually(SOON, "the key is gone", gone).await;
+            scene.admin.cmd::<()>(deed).await;
+            let gone = async || is_free(&scene.admin, "a").await;
+            eventually(SOON, "the key is gone", gone).await;
 
-        assert_eq!(soon(guard.ended()).await, Ended::Lost);
-        assert!(Instant::now() < until, "only its deadline told it, after {deed:?}");
-        assert_err!(guard.unlock().await, Error::Lost { .. });
-        let next = client.lock("a").try_lock().await.unwrap();
-        assert!(next.is_some_and(|next| next.is_valid()), "after {deed:?}");
-    }
+            assert_eq!(soon(guard.ended()).await, Ended::Lost);
+            assert!(Instant::now() < until, "only its deadline told it, after {deed:?}");
+            assert_err!(guard.unlock().await, Error::Lost { .. });
+            let next = client.lock("a").try_lock().await.unwrap();
+            assert!(next.is_some_and(|next| next.is_valid()), "after {deed:?}");
+        }
+    })
+    .await;
 }
 
 /// F28: an operator deletes the lock, and nobody is told.
@@ -71,18 +74,21 @@ async fn waiters_whose_notes_were_deleted_have_their_turns() {
 /// F29: somebody takes the TTL away from a lock that is held.
 #[tokio::test]
 async fn a_renewal_puts_back_a_ttl_that_was_taken_away() {
-    let scene = Scene::new().await;
-    let client = scene.client(brisk()).await;
-    let guard = client.lock("a").lock().await.unwrap();
+    judged(async || {
+        let scene = Scene::new().await;
+        let client = scene.client(brisk()).await;
+        let guard = client.lock("a").lock().await.unwrap();
 
-    scene.admin.cmd::<()>(&["PERSIST", &key("a")]).await;
-    assert_eq!(scene.admin.pttl(&key("a")).await, -1);
+        scene.admin.cmd::<()>(&["PERSIST", &key("a")]).await;
+        assert_eq!(scene.admin.pttl(&key("a")).await, -1);
 
-    let limited = async || scene.admin.pttl(&key("a")).await > 0;
-    eventually(SOON, "the key has a TTL again", limited).await;
-    assert!(guard.is_valid());
-    guard.unlock().await.unwrap();
-    scene.is_clean().await;
+        let limited = async || scene.admin.pttl(&key("a")).await > 0;
+        eventually(SOON, "the key has a TTL again", limited).await;
+        assert!(guard.is_valid());
+        guard.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
 }
 
 /// F29: a foreign key without a TTL stands in the lock's place.
@@ -148,18 +154,21 @@ async fn a_key_of_another_type_is_a_conflict_and_stays_as_it_is() {
 /// F30: the key of a lock that is held is overwritten by a value of another type.
 #[tokio::test]
 async fn a_holder_whose_key_was_overwritten_is_told_and_leaves_it() {
-    let scene = Scene::new().await;
-    let client = scene.client(brisk()).await;
-    let guard = client.lock("a").lock().await.unwrap();
-    let until = deadline(&guard);
+    judged(async || {
+        let scene = Scene::new().await;
+        let client = scene.client(brisk()).await;
+        let guard = client.lock("a").lock().await.unwrap();
+        let until = deadline(&guard);
 
-    scene.admin.cmd::<()>(&["SET", &key("a"), "text"]).await;
+        scene.admin.cmd::<()>(&["SET", &key("a"), "text"]).await;
 
-    assert_eq!(soon(guard.ended()).await, Ended::Lost);
-    assert!(Instant::now() < until, "only its deadline told it");
-    assert_err!(guard.unlock().await, Error::Lost { .. });
-    tokio::time::sleep(A_WHILE).await; // in this time the client would sweep away the rest of the lock
-    assert_eq!(scene.admin.cmd::<String>(&["GET", &key("a")]).await, "text");
+        assert_eq!(soon(guard.ended()).await, Ended::Lost);
+        assert!(Instant::now() < until, "only its deadline told it");
+        assert_err!(guard.unlock().await, Error::Lost { .. });
+        tokio::time::sleep(A_WHILE).await; // in this time the client would sweep away the rest of the lock
+        assert_eq!(scene.admin.cmd::<String>(&["GET", &key("a")]).await, "text");
+    })
+    .await;
 }
 
 /// F30: the same, and the holder unlocks before anybody has told it.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parklock::{Ended, Error};
 
-use crate::common::{Admin, Class, eventually};
+use crate::common::{Admin, Class, eventually, judged};
 use crate::scene::*;
 
 async fn fill(admin: &Admin) {
@@ -17,25 +17,28 @@ async fn fill(admin: &Admin) {
 /// F21: the server's memory is full.
 #[tokio::test]
 async fn a_held_lock_is_renewed_and_given_back_when_memory_is_full() {
-    let scene = Scene::new().await;
-    let client = scene.client(brisk()).await;
-    let guard = client.lock("a").lock().await.unwrap();
-    let lock = client.reentrant_lock("nested");
-    let outer = lock.lock().await.unwrap();
-    let inner = lock.lock().await.unwrap();
+    judged(async || {
+        let scene = Scene::new().await;
+        let client = scene.client(brisk()).await;
+        let guard = client.lock("a").lock().await.unwrap();
+        let lock = client.reentrant_lock("nested");
+        let outer = lock.lock().await.unwrap();
+        let inner = lock.lock().await.unwrap();
 
-    fill(&scene.admin).await;
-    guard.extend(Duration::from_secs(4)).await.unwrap();
-    is_renewed(&guard).await;
-    guard.unlock().await.unwrap();
-    assert!(is_free(&scene.admin, "a").await);
+        fill(&scene.admin).await;
+        guard.extend(Duration::from_secs(4)).await.unwrap();
+        is_renewed(&guard).await;
+        guard.unlock().await.unwrap();
+        assert!(is_free(&scene.admin, "a").await);
 
-    inner.unlock().await.unwrap();
-    lock.lock().await.unwrap().unlock().await.unwrap();
-    assert!(outer.is_valid());
-    outer.unlock().await.unwrap();
-    assert!(is_free(&scene.admin, "nested").await);
-    assert!(!client.lock("a").is_locked().await.unwrap());
+        inner.unlock().await.unwrap();
+        lock.lock().await.unwrap().unlock().await.unwrap();
+        assert!(outer.is_valid());
+        outer.unlock().await.unwrap();
+        assert!(is_free(&scene.admin, "nested").await);
+        assert!(!client.lock("a").is_locked().await.unwrap());
+    })
+    .await;
 }
 
 /// F21: the server's memory is full.
@@ -91,20 +94,23 @@ async fn connections_are_made_again_when_memory_is_full() {
 /// F22: the server evicts a lock that is held.
 #[tokio::test]
 async fn a_holder_whose_lock_was_evicted_is_told_before_its_deadline() {
-    let scene = Scene::new().await;
-    let client = scene.client(brisk()).await;
-    let guard = client.lock("a").lock().await.unwrap();
-    let until = deadline(&guard);
+    judged(async || {
+        let scene = Scene::new().await;
+        let client = scene.client(brisk()).await;
+        let guard = client.lock("a").lock().await.unwrap();
+        let until = deadline(&guard);
 
-    scene.admin.config_set("maxmemory-policy", "volatile-lru").await;
-    scene.admin.config_set("maxmemory", "1").await;
-    let evicted = async || scene.admin.info("stats", "evicted_keys").await.unwrap() != "0";
-    eventually(SOON, "the lock is evicted", evicted).await;
-    assert!(is_free(&scene.admin, "a").await);
+        scene.admin.config_set("maxmemory-policy", "volatile-lru").await;
+        scene.admin.config_set("maxmemory", "1").await;
+        let evicted = async || scene.admin.info("stats", "evicted_keys").await.unwrap() != "0";
+        eventually(SOON, "the lock is evicted", evicted).await;
+        assert!(is_free(&scene.admin, "a").await);
 
-    assert_eq!(soon(guard.ended()).await, Ended::Lost);
-    assert!(Instant::now() < until, "only its deadline told it");
-    assert_err!(guard.unlock().await, Error::Lost { .. });
+        assert_eq!(soon(guard.ended()).await, Ended::Lost);
+        assert!(Instant::now() < until, "only its deadline told it");
+        assert_err!(guard.unlock().await, Error::Lost { .. });
+    })
+    .await;
 }
 
 /// F22: the server may evict what has a TTL, as all locks have.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parklock::{Client, Config, Ended, Error};
 
-use crate::common::Admin;
+use crate::common::{Admin, judged};
 use crate::scene::*;
 
 /// A client whose user may do everything but this, and the proof of it.
@@ -129,36 +129,42 @@ async fn a_forbidden_name_harms_no_other_lock() {
 /// One of the locks that are renewed and given back together has become forbidden.
 #[tokio::test]
 async fn a_lock_that_has_become_forbidden_takes_no_other_with_it() {
-    let scene = Scene::new().await;
-    let client = client_without(&scene, brisk(), &["-flushall"], &["FLUSHALL"]).await;
-    // All at once, so that they are renewed together.
-    let [b, others @ ..] = ["b", "a0", "a1", "a2", "a3"].map(|name| waiting(client.lock(name)));
-    let b = granted(b).await;
-    let mut guards = Vec::new();
-    for other in others {
-        guards.push(granted(other).await);
-    }
+    judged(async || {
+        let scene = Scene::new().await;
+        let client = client_without(&scene, brisk(), &["-flushall"], &["FLUSHALL"]).await;
+        // All at once, so that they are renewed together.
+        let [b, others @ ..] = ["b", "a0", "a1", "a2", "a3"].map(|name| waiting(client.lock(name)));
+        let b = granted(b).await;
+        let mut guards = Vec::new();
+        for other in others {
+            guards.push(granted(other).await);
+        }
 
-    scene.admin.cmd::<()>(&[&["ACL", "SETUSER", "user"], &ONLY_A[..]].concat()).await;
+        scene.admin.cmd::<()>(&[&["ACL", "SETUSER", "user"], &ONLY_A[..]].concat()).await;
 
-    assert_eq!(soon(b.ended()).await, Ended::Lost);
-    for guard in &guards {
-        assert!(guard.is_valid(), "{guard:?} is lost with the other");
-    }
-    drop((b, guards));
-    scene.is_clean().await;
+        assert_eq!(soon(b.ended()).await, Ended::Lost);
+        for guard in &guards {
+            assert!(guard.is_valid(), "{guard:?} is lost with the other");
+        }
+        drop((b, guards));
+        scene.is_clean().await;
+    })
+    .await;
 }
 
 /// The user loses a permission while it holds the lock.
 #[tokio::test]
 async fn a_release_that_has_become_forbidden_says_so() {
-    let scene = Scene::new().await;
-    let client = client_without(&scene, brisk(), &["-flushall"], &["FLUSHALL"]).await;
-    let guard = client.lock("a").lock().await.unwrap();
+    judged(async || {
+        let scene = Scene::new().await;
+        let client = client_without(&scene, brisk(), &["-flushall"], &["FLUSHALL"]).await;
+        let guard = client.lock("a").lock().await.unwrap();
 
-    scene.admin.cmd::<()>(&["ACL", "SETUSER", "user", "-hdel"]).await;
+        scene.admin.cmd::<()>(&["ACL", "SETUSER", "user", "-hdel"]).await;
 
-    assert_err!(guard.unlock().await, Error::Permission { .. });
-    is_held_once(&scene.admin, "a").await;
-    scene.is_clean().await; // its lease ends it
+        assert_err!(guard.unlock().await, Error::Permission { .. });
+        is_held_once(&scene.admin, "a").await;
+        scene.is_clean().await; // its lease ends it
+    })
+    .await;
 }

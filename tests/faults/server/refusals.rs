@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parklock::{Client, Ended, Error};
 
-use crate::common::eventually;
+use crate::common::{eventually, judged};
 use crate::scene::*;
 
 /// A server that takes two seconds to load its data.
@@ -104,20 +104,23 @@ async fn a_server_that_cannot_save_is_unavailable_until_it_can() {
 /// F20: the server cannot save for longer than a lease.
 #[tokio::test]
 async fn a_holder_whose_renewals_are_refused_is_warned_and_has_lost_by_its_deadline() {
-    let log = Log::listen();
-    let scene = Scene::new().await;
-    let client = scene.client(brisk()).await;
-    let guard = client.lock("a").lock().await.unwrap();
+    judged(async || {
+        let log = Log::listen();
+        let scene = Scene::new().await;
+        let client = scene.client(brisk()).await;
+        let guard = client.lock("a").lock().await.unwrap();
 
-    break_the_disk(&scene).await;
-    let until = deadline(&guard);
-    let warned = async || log.says("locks are not renewed");
-    eventually(SOON, "the log warns", warned).await;
-    assert!(guard.is_valid(), "warned too late");
+        break_the_disk(&scene).await;
+        let until = deadline(&guard);
+        let warned = async || log.says("locks are not renewed");
+        eventually(SOON, "the log warns", warned).await;
+        assert!(guard.is_valid(), "warned too late");
 
-    assert_eq!(soon(guard.ended()).await, Ended::Lost);
-    assert!(Instant::now() + Duration::from_millis(5) >= until);
-    assert_err!(guard.unlock().await, Error::Lost { .. });
+        assert_eq!(soon(guard.ended()).await, Ended::Lost);
+        assert!(Instant::now() + Duration::from_millis(5) >= until);
+        assert_err!(guard.unlock().await, Error::Lost { .. });
+    })
+    .await;
 }
 
 /// F20: the server cannot save, which it says to a PING too.
@@ -156,18 +159,21 @@ async fn a_server_that_lacks_replicas_is_unavailable_until_it_has_them() {
 /// F26: the server has as many clients as it takes.
 #[tokio::test]
 async fn a_server_that_takes_no_more_clients_is_unavailable_to_new_ones_only() {
-    let scene = Scene::new().await;
-    let client = scene.client(brisk()).await;
-    let guard = client.lock("a").lock().await.unwrap();
+    judged(async || {
+        let scene = Scene::new().await;
+        let client = scene.client(brisk()).await;
+        let guard = client.lock("a").lock().await.unwrap();
 
-    let connected = scene.admin.clients().await.len().to_string();
-    scene.admin.config_set("maxclients", &connected).await;
-    let answer = ping(&scene.server).await;
-    assert!(answer.contains("max number of clients"), "{answer}");
+        let connected = scene.admin.clients().await.len().to_string();
+        scene.admin.config_set("maxclients", &connected).await;
+        let answer = ping(&scene.server).await;
+        assert!(answer.contains("max number of clients"), "{answer}");
 
-    assert_err!(Client::connect(scene.server.url()).await, Error::Unavailable { .. });
-    is_renewed(&guard).await;
-    soon(guard.unlock()).await.unwrap();
+        assert_err!(Client::connect(scene.server.url()).await, Error::Unavailable { .. });
+        is_renewed(&guard).await;
+        soon(guard.unlock()).await.unwrap();
+    })
+    .await;
 }
 
 /// F26: a client loses its connections and its place.

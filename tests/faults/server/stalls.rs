@@ -52,19 +52,22 @@ async fn a_busy_server_is_waited_for() {
 /// F23: a foreign script keeps the server busy for a part of a lease.
 #[tokio::test]
 async fn a_hold_outlives_a_busy_server() {
-    let scene = scene().await;
-    let client = scene.client(brisk()).await;
-    let guard = client.lock("a").lock().await.unwrap();
-    let refused = scene.proxy.script("renew").count();
+    judged(async || {
+        let scene = scene().await;
+        let client = scene.client(brisk()).await;
+        let guard = client.lock("a").lock().await.unwrap();
+        let refused = scene.proxy.script("renew").count();
 
-    let busy = occupy(&scene).await;
-    tokio::time::sleep(Duration::from_millis(1200)).await; // a renewal falls due
-    assert!(guard.is_valid());
-    free(&scene, busy).await;
+        let busy = occupy(&scene).await;
+        tokio::time::sleep(Duration::from_millis(1200)).await; // a renewal falls due
+        assert!(guard.is_valid());
+        free(&scene, busy).await;
 
-    is_renewed(&guard).await;
-    assert!(refused.fired() > 0);
-    guard.unlock().await.unwrap();
+        is_renewed(&guard).await;
+        assert!(refused.fired() > 0);
+        guard.unlock().await.unwrap();
+    })
+    .await;
 }
 
 /// F23: a busy server refuses a PING and a SUBSCRIBE too.
