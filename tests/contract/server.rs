@@ -99,18 +99,21 @@ pub(crate) async fn a_replica_is_not_believed(pair: Pair) {
 }
 
 pub(crate) async fn what_is_held_is_kept_and_given_back_when_memory_is_full(pair: Pair) {
-    let scene = Scene::with(pair, quick()).await;
-    let guard = scene.ours().lock().await.unwrap();
-    let waiter = Waiter::parked(scene.theirs()).await;
-    scene.admin.config_set("maxmemory", "1").await;
-    let full = scene.admin.try_cmd::<()>(&["SET", "test:x", "1"]).await;
-    assert_eq!(full.expect_err("it is full").code(), Some("OOM"));
-    let renewals = scene.proxy.script("renew").count();
-    guard.extend(Duration::from_secs(4)).await.unwrap();
-    renewals.happened_times(2).await;
-    assert!(guard.is_valid());
-    guard.unlock().await.unwrap();
-    scene.admin.config_set("maxmemory", "0").await;
-    waiter.gets_it().await.unlock().await.unwrap();
-    scene.is_clean().await;
+    judged(async || {
+        let scene = Scene::with(pair, quick()).await;
+        let guard = scene.ours().lock().await.unwrap();
+        let waiter = Waiter::parked(scene.theirs()).await;
+        scene.admin.config_set("maxmemory", "1").await;
+        let full = scene.admin.try_cmd::<()>(&["SET", "test:x", "1"]).await;
+        assert_eq!(full.expect_err("it is full").code(), Some("OOM"));
+        let renewals = scene.proxy.script("renew").count();
+        guard.extend(Duration::from_secs(4)).await.unwrap();
+        renewals.happened_times(2).await;
+        assert!(guard.is_valid());
+        guard.unlock().await.unwrap();
+        scene.admin.config_set("maxmemory", "0").await;
+        waiter.gets_it().await.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
 }
