@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parklock::{Config, Ended, Error, Guard, Layout, Lock, Result};
 use tokio::task::JoinHandle;
@@ -388,9 +388,9 @@ async fn a_jvm_that_was_killed_while_it_waited_costs_rust_its_wait_and_no_lease(
     let second = second.granted().await;
     second.unlock().await;
     let Waiter::Rust(last) = last else { return };
-    let unlocked = Instant::now();
+    let unlocked = Watch::start();
     let guard = timeout(SOON, last).await.expect("Java is not waited for").unwrap().unwrap();
-    let took = unlocked.elapsed();
+    let took = unlocked.passed();
     println!("a dead Java waiter cost Rust {took:?}");
     assert!(took < SHORT_WAIT + CLAIM + SKEW + FURTHER, "{took:?}");
     guard.unlock().await.unwrap();
@@ -430,17 +430,19 @@ async fn java_follows_a_rust_holder_that_was_killed() {
     assert_eq!(worker.ask("go").await, "granted");
     let Waiter::Java(mut java) = scene.java_comes(scene.thread("java")).await else { return };
     worker.kill9();
-    let (killed, rest) = (Instant::now(), rest_of_lease(&scene).await);
+    let (killed, rest) = (Watch::start(), rest_of_lease(&scene).await);
     if scene.has(FAIR_THREADS_LOOK) {
-        assert!(java.answer().await.heard <= killed + rest + FURTHER);
+        java.answer().await;
+        assert!(killed.passed() <= rest + FURTHER);
         java.ask("fairunlock a").await;
         return;
     }
     // If it has looked a millisecond too early, it waits for a message. The next of ours sends one.
     sleep(rest + FURTHER).await;
-    let (lock, came) = (scene.fair_lock().await, Instant::now());
+    let (lock, came) = (scene.fair_lock().await, Watch::start());
     let rust = tokio::spawn(async move { lock.lock().await });
-    assert!(java.answer().await.heard <= came + AT_ONCE);
+    java.answer().await;
+    assert!(came.passed() <= AT_ONCE);
     java.ask("fairunlock a").await;
     granted(async { rust.await.unwrap() }).await.unlock().await.unwrap();
 }
@@ -452,10 +454,10 @@ async fn rust_follows_a_jvm_that_was_killed_while_it_held() {
     scene.thread("java").ask("fairlock a").await;
     let waiter = scene.rust_comes(&lock).await;
     scene.jvm.kill9().await;
-    let (killed, rest) = (Instant::now(), rest_of_lease(&scene).await);
+    let (killed, rest) = (Watch::start(), rest_of_lease(&scene).await);
     let Waiter::Rust(waiter) = waiter else { return };
     let guard = timeout(SOON, waiter).await.expect("the lease ends").unwrap().unwrap();
-    assert!(killed.elapsed() <= rest + FURTHER);
+    assert!(killed.passed() <= rest + FURTHER);
     guard.unlock().await.unwrap();
     scene.is_clean().await;
 }
@@ -492,9 +494,10 @@ async fn a_rust_waiter_that_was_killed_costs_java_a_claim_if_rust_waits_too() {
     let Waiter::Java(mut java) = scene.java_comes(scene.thread("java")).await else { return };
     let rust = scene.rust_comes(&lock).await;
     worker.kill9();
-    let killed = Instant::now();
+    let killed = Watch::start();
     guard.unlock().await.unwrap();
-    let took = java.answer().await.heard - killed;
+    java.answer().await;
+    let took = killed.passed();
     println!("a dead Rust waiter cost Java {took:?} with Rust behind it");
     assert!(took < CLAIM + FURTHER, "{took:?}");
     java.ask("fairunlock a").await;
@@ -511,9 +514,10 @@ async fn a_rust_waiter_that_was_killed_costs_java_alone_a_few_seconds() {
     scene.comes(0).await;
     let Waiter::Java(mut java) = scene.java_comes(scene.thread("java")).await else { return };
     worker.kill9();
-    let killed = Instant::now();
+    let killed = Watch::start();
     guard.unlock().await.unwrap();
-    let took = java.answer().await.heard - killed;
+    java.answer().await;
+    let took = killed.passed();
     println!("a dead Rust waiter cost Java alone {took:?}");
     assert!(took < QUICK.max(CLAIM + SKEW) + FURTHER, "{took:?}");
     java.ask("fairunlock a").await;
@@ -531,9 +535,9 @@ async fn a_waiter_that_is_cancelled_or_out_of_time_leaves_queue_and_deadlines() 
     let next = scene.java_comes(scene.thread("next")).await;
     cancelled.abort();
     scene.queued(1).await;
-    let (asked, limit) = (Instant::now(), Duration::from_secs(1));
+    let (asked, limit) = (Watch::start(), Duration::from_secs(1));
     assert!(lock.try_lock_for(limit).await.unwrap().is_none());
-    assert!((limit..limit + FURTHER).contains(&asked.elapsed()));
+    assert!(asked.elapsed() >= limit && asked.passed() < limit + FURTHER);
     scene.queued(1).await;
     java.ask("fairunlock a").await;
     next.granted().await.unlock().await;

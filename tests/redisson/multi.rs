@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use parklock::MultiGuard;
+use parklock::{Error, MultiGuard};
 
 use crate::common::fixture::{A_WHILE, SOON};
 use crate::common::site::left_out_in_a_cluster;
@@ -66,7 +66,11 @@ async fn java_waits_for_each_lock_of_a_multi_lock_of_rust() {
         thread.answer().await;
         assert_eq!(thread.result(&format!("isheld {name}")).await, "true");
     }
-    assert!(client.multi_lock(ABC).try_lock_for(A_WHILE).await.unwrap().is_none());
+    match client.multi_lock(ABC).try_lock_for(A_WHILE).await {
+        // On a busy machine so short a limit may be over before the first answer.
+        Ok(None) | Err(Error::Unavailable { .. } | Error::Indeterminate { .. }) => {}
+        other => panic!("{other:?}"),
+    }
     for (thread, name) in threads.iter_mut().zip(ABC) {
         thread.ask(&format!("unlock {name}")).await;
     }

@@ -63,8 +63,8 @@ async fn a_reader_of_rust_that_was_killed_is_not_kept_alive_by_one_of_java() {
     // Before that version, Java's watchdog renews the dead reader too, for as long as Java reads.
     let keys: Vec<String> = scene.admin.cmd(&["KEYS", "*:rwlock_timeout:1"]).await;
     assert_eq!(keys.len(), if scene.has(OWN_READERS) { 1 } else { 2 }, "{keys:?}");
-    let left = Watch::start();
     java.ask("readunlock a").await;
+    let left = Watch::start();
     writer.await.unwrap().unwrap().unlock().await.unwrap();
     let most = if scene.has(OWN_READERS) { QUICK / 2 } else { QUICK + FURTHER };
     assert!(left.passed() < most, "{:?}", left.passed());
