@@ -379,7 +379,10 @@ impl Client {
     /// A candidate of an [`Election`](crate::Election) waits, and a leader holds: end them first, or `drain` takes its whole limit.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the client stays open.
+    /// As long as it waits for holders and waiters, a dropped future leaves the client open. After that: as [`close`](Self::close).
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime with time enabled.
     pub async fn drain(&self, limit: Duration) -> bool {
         let is_idle = self.engine.idle_within(limit).await;
         self.close().await;

@@ -338,7 +338,7 @@ impl Config {
     /// time. If the lease of the holder is shorter, there are a few requests more. Clients with different values keep
     /// their places in the line.
     ///
-    /// Allowed: more than zero, up to 24 h.
+    /// Allowed: 10 ms to 24 h.
     pub fn max_park(self, time: Duration) -> Self {
         Self { max_park: time, ..self }
     }

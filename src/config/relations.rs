@@ -17,6 +17,9 @@ const SHORTEST_GRACE: Duration = Duration::from_secs(1);
 
 const SHORTEST_ANSWER: Duration = Duration::from_millis(1);
 
+/// The shortest time between two requests of a waiter that nobody tells anything.
+const SHORTEST_PARK: Duration = Duration::from_millis(10);
+
 impl Config {
     /// # Errors
     /// [`Error::Config`], naming the first relation that does not hold.
@@ -82,7 +85,10 @@ impl Config {
                 "ack_timeout must be at least 1 ms, or nothing would ever be acknowledged",
             ),
             // Waiting.
-            (!self.max_park.is_zero(), "max_park must not be zero, or waiters would poll"),
+            (
+                self.max_park >= SHORTEST_PARK,
+                "max_park must be at least 10 ms, or waiters would poll",
+            ),
             (self.max_park <= longest, "max_park must be at most 24 h"),
             (self.max_waiters > 0, "max_waiters must be at least 1"),
             (self.subscription_linger <= longest, "subscription_linger must be at most 24 h"),
@@ -192,7 +198,7 @@ mod tests {
         assert_eq!(acked().acks(), second / 2);
         assert_eq!(config().waiter_ttl(second * 2).pickup(), second * 2);
         assert!(config().watchdog_timeout(SHORTEST_WATCH).check().is_ok());
-        assert!(refusal(config().max_park(Duration::ZERO)).contains("max_park"));
+        assert!(refusal(config().max_park(SHORTEST_PARK / 2)).contains("max_park"));
         assert!(config().describe("billing@eu-1/v2").check().is_ok());
         for app in ["", "two words", "a\"b", &"x".repeat(65), "\u{e9}"] {
             assert!(refusal(config().describe(app)).contains("describe"), "{app}");

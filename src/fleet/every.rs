@@ -101,7 +101,7 @@ impl Every {
     /// Runs forever. In each interval it runs `work`, unless another process has claimed that interval. The first
     /// interval begins at once, unless another process has begun one.
     ///
-    /// If the lock is lost during a run, or the run takes longer than [`at_most`](Self::at_most), the work is dropped
+    /// If the lock is lost before a run, a warning is logged, and the job tries again. If the lock is lost during a run, or the run takes longer than [`at_most`](Self::at_most), the work is dropped
     /// at its next `await`, a warning is logged, and the job waits for the next interval. While Redis is unavailable,
     /// it keeps trying.
     ///
@@ -198,7 +198,13 @@ impl Every {
         }
         // Nothing has succeeded yet if the interval is free: a server may answer, and refuse to grant.
         let guard = self.lock.lock().await?;
-        let claimed = self.claim(&guard).await?;
+        let claimed = match self.claim(&guard).await {
+            Err(Error::Lost { name }) => {
+                tracing::warn!(name, "a job lost its lock before its run: it tries again");
+                return Ok(jittered(AGAIN));
+            }
+            claimed => claimed?,
+        };
         // Before the work, which may take long.
         failures.succeeds();
         match claimed {

@@ -12,6 +12,9 @@ use crate::token::FencingToken;
 /// How often an observer asks by default.
 const STEP: Duration = Duration::from_secs(2);
 
+/// Without this, an observer of a server that refuses connections would ask all the time.
+const SHORTEST_STEP: Duration = Duration::from_millis(10);
+
 /// Limits the interval, so that adding it to a time does not overflow.
 const LONGEST_STEP: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -49,7 +52,7 @@ impl Observer {
         Self { lock, step: STEP, ask_at: Instant::now(), told: None }
     }
 
-    /// How often to ask Redis. Default 2 s; more than 24 h counts as 24 h. Each query is one request.
+    /// How often to ask Redis. Default 2 s; less than 10 ms counts as 10 ms, more than 24 h as 24 h. Each query is one request.
     #[must_use]
     pub fn every(self, step: Duration) -> Self {
         Self { step, ..self }
@@ -91,7 +94,7 @@ impl Observer {
         loop {
             sleep_until(self.ask_at).await;
             let answer = Leader::of(&self.lock).await;
-            self.ask_at = Instant::now() + self.step.min(LONGEST_STEP);
+            self.ask_at = Instant::now() + self.step.clamp(SHORTEST_STEP, LONGEST_STEP);
             match answer {
                 Err(error) if error.is_transient() => {
                     tracing::debug!(%error, "could not ask who leads: the observer tries again");

@@ -55,10 +55,13 @@ impl GuardSet {
     pub(crate) fn join(&self, guard: Guard) {
         let mut guards = self.guards.lock();
         let has_joined = self.holds.send_if_modified(|holds| {
-            let is_held = !shortest(holds, self.view.needed, Hold::rest_of_lease).is_zero();
+            // Another thread may release the parts meanwhile: too few may be left, although their leases still ran.
+            let runs = !shortest(holds, self.view.needed, Hold::rest_of_lease).is_zero();
+            let left = holds.iter().filter(|hold| hold.outcome().is_none()).cloned();
+            let joined: Vec<_> = left.chain([guard.hold()]).collect();
+            let is_held = runs && joined.len() >= self.view.needed;
             if is_held {
-                let left = holds.iter().filter(|hold| hold.outcome().is_none()).cloned();
-                *holds = left.chain([guard.hold()]).collect();
+                *holds = joined.into();
             }
             is_held
         });

@@ -136,8 +136,8 @@ impl MultiLock {
     /// Same as [`lock`](Self::lock).
     ///
     /// # Errors
-    /// Same as [`Lock::try_lock`], for whichever lock fails; the call then holds none of them.
-    /// [`Error::InvalidLocks`] as for [`lock`](Self::lock).
+    /// Same as [`Lock::try_lock`], for whichever lock fails; the call then holds none of them. [`Error::Lost`] if it has lost one
+    /// of them while it asked for another. [`Error::InvalidLocks`] as for [`lock`](Self::lock).
     ///
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
@@ -160,7 +160,10 @@ impl MultiLock {
                 None => return Ok(None),
             }
         }
-        Ok(Some(self.guard(held)))
+        match held.iter().find(|guard| !guard.is_valid()) {
+            Some(lost) => Err(lost.hold().lost()),
+            None => Ok(Some(self.guard(held))),
+        }
     }
 
     /// Waits for all of the locks, but not longer than `limit`. Returns `None` if they were not free in time. A limit

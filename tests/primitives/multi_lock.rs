@@ -930,6 +930,26 @@ async fn a_lease_is_whole_however_slow_the_other_server_was() {
     .await;
 }
 
+/// A lock that is lost while the attempt asks another server is not part of a grant.
+#[tokio::test]
+async fn an_attempt_that_loses_one_of_its_locks_meanwhile_fails() {
+    let two = Two::set().await;
+    let slow = Proxy::before(&two.servers[1]).await;
+    slow.name_acquires();
+    let here = client_with(&two.servers[0], quick()).await;
+    let there = comes_in(slow.url(), Config::default().watchdog_timeout(LONG)).await;
+    let held_back = slow.script("acquire").nth(1).hold_request();
+    let multi = MultiLock::new([here.lock("a"), there.lock("b")]);
+    let attempt = tokio::spawn(async move { multi.try_lock().await });
+    in_time(held_back.happened()).await;
+    two.admins[0].cmd::<i64>(&["DEL", &key("a")]).await;
+    eventually(SOON, "the loss is known", async || here.holds().held.is_empty()).await;
+    held_back.lift();
+    let answer = in_time(attempt).await.unwrap();
+    assert!(matches!(answer, Err(Error::Lost { .. })), "{answer:?}");
+    two.is_free().await;
+}
+
 /// A fixed lease does not run out while another server is waited for, and is whole in the end.
 #[tokio::test]
 async fn a_lease_is_kept_while_another_server_is_waited_for() {

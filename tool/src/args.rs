@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use parklock::operator::Namespaces;
@@ -87,7 +88,7 @@ pub(crate) enum Command {
 pub(crate) struct Server {
     /// The URL of Redis [default: PARKLOCK_URL, REDIS_URL, redis://127.0.0.1:6379]. For rediss://, PARKLOCK_CA may name a
     /// file of certificate authorities, PARKLOCK_CERT and PARKLOCK_KEY the files of a client certificate
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) url: Option<String>,
     /// Whose keys: parklock's, or those of Redisson (Java)
     #[arg(long, value_enum, default_value_t, value_name = "LAYOUT")]

@@ -29,7 +29,7 @@ use crate::moment::Moment;
 use crate::signals::{go, hear_all_but};
 use crate::voice::Voice;
 use crate::words::{Order, Told};
-use crate::{exit, holders, lock};
+use crate::{exit, holders, lock, stderr};
 
 /// The first word of the command line of this process.
 pub(crate) const STAGE: &str = "--keep";
@@ -50,6 +50,7 @@ const GIVING_BACK: Duration = Duration::from_secs(5);
 pub(crate) fn keep(lock: &Lock, work: &Work) -> ! {
     // TTOU would stop this background process when it writes its log to the terminal.
     let _ = hear_all_but(&[Signal::SIGTTOU]);
+    stderr::guard();
     let (desk, writer) = Desk::open();
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(Keeper::new(lock, work, desk).run()),

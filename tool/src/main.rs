@@ -182,7 +182,7 @@ fn on_runtime<T>(work: impl Future<Output = T>) -> Result<T, u8> {
 /// The library's log, on stderr.
 fn log(verbose: u8) {
     if verbose >= 2 {
-        let to_stderr = tracing_subscriber::fmt().with_writer(std::io::stderr);
+        let to_stderr = tracing_subscriber::fmt().with_writer(|| stderr::Stderr);
         to_stderr.with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG).init();
     }
 }

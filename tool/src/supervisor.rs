@@ -18,7 +18,6 @@ use serde_json::json;
 
 use crate::alarm::Alarm;
 use crate::args::{Lock, OUTER, OnLost, Work};
-use crate::exit;
 use crate::job::{Job, Report};
 use crate::limits::Limits;
 use crate::link::Link;
@@ -29,6 +28,7 @@ use crate::terminal::Terminal;
 use crate::text::printable;
 use crate::voice::{NOT_THERE, Voice};
 use crate::words::{Order, Told};
+use crate::{exit, stderr};
 
 #[derive(Debug)]
 pub(crate) struct Supervisor<'a> {
@@ -60,6 +60,7 @@ impl<'a> Supervisor<'a> {
                 "SIGCHLD is ignored: the tool could not learn how the command ends",
             ));
         }
+        stderr::guard();
         Ok(Self {
             lock,
             work,
@@ -446,9 +447,6 @@ impl<'a> Supervisor<'a> {
 
     /// Takes the next step against a command whose lock is lost, or is about to be.
     fn lose(&self, running: Running, text: &str) -> Running {
-        if !running.is_lost {
-            self.voice.warn("lost", &json!({}), text);
-        }
         let next = match running.next {
             Next::Warn => {
                 running.job.signal(Signal::SIGTERM);
@@ -461,6 +459,10 @@ impl<'a> Supervisor<'a> {
             }
             Next::Report | Next::Nothing => Next::Nothing,
         };
+        // After the signal: nothing may delay it.
+        if !running.is_lost {
+            self.voice.warn("lost", &json!({}), text);
+        }
         Running { next, is_lost: true, ..running }
     }
 }

@@ -65,6 +65,7 @@ async fn wrong_usage_is_64() {
         &["run", "-n", "-w", "1", "a", "--", "true"],
         &["run", "-w", "soon", "a", "--", "true"],
         &["run", "", "--", "true"],
+        &["run", "--url", "", "a", "--", "true"],
         &["run", "--permits", "3", "a", "--", "true"],
         &["unlock", "a"],
         &["top", "--deadlocks", "--json"],

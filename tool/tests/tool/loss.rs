@@ -1,7 +1,8 @@
 //! The command does not outlive its lock.
 
-use std::fs;
+use std::io::Write;
 use std::time::Duration;
+use std::{fs, io};
 
 use tokio::time::sleep;
 
@@ -82,6 +83,30 @@ async fn without_a_warning_the_command_is_killed_before_the_deadline() {
         let lived = last_sign(&life).await - stopped;
         assert!(lived < 4.0, "{lived}");
         assert!(!tool.output().contains("term"));
+        server.resume();
+    })
+    .await;
+}
+
+/// As with `2>&1 | less`, or after Ctrl-S at a terminal.
+#[tokio::test]
+async fn the_command_does_not_outlive_the_lock_although_nobody_reads_stderr() {
+    judged(async || {
+        let server = Server::start().await;
+        let life = server.dir().join("life");
+        let (_reader, mut full) = io::pipe().expect("a pipe");
+        full.write_all(&[b'x'; 65_536]).expect("so much fits into a pipe");
+        let script = stubborn(&life);
+        let words = ["run", "-vv", "--watchdog", "6s", "a", "--", "sh", "-c", &script];
+        let mut tool = tool(&server, &words).start_with_stderr(full);
+        tool.says("ready").await;
+        eventually(LONG, "it lives", async || life.exists()).await;
+        let stopped = uptime();
+        server.pause();
+        assert_eq!(tool.code().await, 75);
+        let lived = last_sign(&life).await - stopped;
+        assert!(lived < 6.0, "{lived}");
+        assert!(tool.output().contains("term"), "it was warned");
         server.resume();
     })
     .await;

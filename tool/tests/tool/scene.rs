@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::child::{self, Child};
@@ -73,9 +73,20 @@ impl Call {
         self.started(command)
     }
 
-    fn started(self, mut command: Command) -> Tool {
-        let file = |end: &str| File::create(self.files.with_extension(end)).expect("a file");
-        command.stdin(std::process::Stdio::null()).stdout(file("out")).stderr(file("err"));
+    /// What it prints on stderr goes there.
+    pub fn start_with_stderr(self, stderr: impl Into<Stdio>) -> Tool {
+        let command = self.command(&[]);
+        self.started_with(command, stderr)
+    }
+
+    fn started(self, command: Command) -> Tool {
+        let stderr = File::create(self.files.with_extension("err")).expect("a file");
+        self.started_with(command, stderr)
+    }
+
+    fn started_with(self, mut command: Command, stderr: impl Into<Stdio>) -> Tool {
+        let stdout = File::create(self.files.with_extension("out")).expect("a file");
+        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
         Tool { child: Child::start(command), files: self.files }
     }
 
