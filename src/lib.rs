@@ -146,6 +146,7 @@ mod slot;
 #[cfg(feature = "tls")]
 mod tls;
 mod token;
+mod wakers;
 
 #[cfg(feature = "operator")]
 #[doc(hidden)]

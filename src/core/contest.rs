@@ -84,9 +84,16 @@ impl<W> Contest<W> {
         if self.number == number { self.work.take() } else { None }
     }
 
-    /// A poll is over, in which the work was done, or has panicked.
-    pub(crate) fn end_poll(&mut self) {
+    /// A poll is over, in which the work was done, or has panicked. Returns the waker of its caller, to be dropped: it keeps the memory of
+    /// a whole task, and the entry stays as long as somebody holds the lock.
+    #[must_use]
+    pub(crate) fn end_poll(&mut self) -> Option<Waker> {
         self.polls -= 1;
+        self.caller_that_left()
+    }
+
+    fn caller_that_left(&mut self) -> Option<Waker> {
+        if self.polls == 0 && self.work.is_none() { self.caller.take() } else { None }
     }
 
     /// A poll is over, and the work is pending.
@@ -94,20 +101,23 @@ impl<W> Contest<W> {
     /// No other caller's work can be here: pending work has the permit, and the caller that had the permit before has
     /// dropped its own work.
     pub(crate) fn put_back(&mut self, number: Option<u64>, work: W) -> u64 {
-        self.end_poll();
+        self.polls -= 1;
         debug_assert!(self.work.is_none(), "two contend for one entry");
         self.number = number.unwrap_or(self.number + 1);
         (self.work, self.looks, self.found_woken) = (Some(work), 0, false);
         self.number
     }
 
-    /// A caller has left: takes its work out, if that is still here. The drop of the work passes the permit on.
+    /// A caller has left. Returns its work, if that is not over, and its waker, to be dropped. The drop of the work passes the permit
+    /// on.
     #[must_use]
-    pub(crate) fn end(&mut self, progress: &mut Progress<W>) -> Option<W> {
-        match std::mem::replace(progress, Progress::Over) {
+    pub(crate) fn end(&mut self, progress: &mut Progress<W>) -> (Option<W>, Option<Waker>) {
+        let work = match std::mem::replace(progress, Progress::Over) {
+            Progress::New(work, _) => Some(work),
             Progress::Begun(number) => self.take(number),
-            Progress::New(..) | Progress::Over => None,
-        }
+            Progress::Over => None,
+        };
+        (work, self.caller_that_left())
     }
 
     /// There is an event for the work. Returns the caller to wake.

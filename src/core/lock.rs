@@ -588,7 +588,7 @@ mod tests {
                         _ = self.change(|lock, after| lock.leave_queue(&ticket, after))
                     }
                     At::Contends(_, mut progress) => {
-                        if self.lock.contest.end(&mut progress).is_some() {
+                        if self.lock.contest.end(&mut progress).0.is_some() {
                             self.pass_on();
                         }
                     }
@@ -633,7 +633,7 @@ mod tests {
                         }
                         Some((_, work)) if finishes => {
                             assert_eq!(work, who, "a caller polls the work of another one");
-                            self.lock.contest.end_poll();
+                            let _caller = self.lock.contest.end_poll();
                             At::Holds
                         }
                         Some((its_number, work)) => {

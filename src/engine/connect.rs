@@ -124,6 +124,7 @@ impl Engine {
         let (commands, subscriber) = linked.map_err(Fault::into_outage)?;
 
         let (waiters, closing) = (Arc::<AtomicUsize>::default(), CancellationToken::new());
+        let outages = Outages::new(Arc::clone(&waiters), commands.is_cluster());
         let engine = Self::new(Shared {
             space,
             requests: Requests::new(&commands, orphans(memory.outbox.clone())),
@@ -135,7 +136,7 @@ impl Engine {
             budget: Budget::new(&memory.config),
             tenures: AtomicU64::new(0),
             orders: AtomicU64::new(0),
-            outages: Arc::new(Outages::new(Arc::clone(&waiters))),
+            outages: Arc::new(outages),
             waiters,
             cut_off: Arc::default(),
             closing,

@@ -32,7 +32,7 @@ mod visit;
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, MutexGuard};
-use std::task::{Wake, Waker};
+use std::task::Wake;
 
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
@@ -48,6 +48,7 @@ use crate::error::{Error, Result};
 use crate::keys::{Keys, TenureId};
 use crate::meters;
 use crate::mutex::Mutex;
+use crate::wakers::wake;
 use crate::wire::{Manner, Subscription};
 
 pub(crate) use alarms::Alarms;
@@ -131,12 +132,12 @@ impl Entry {
     fn change<R>(self: &Arc<Self>, change: impl FnOnce(&mut State, &mut After) -> R) -> R {
         let mut after = After::default();
         let result = change(&mut self.state(), &mut after);
-        // First: a waker may poll its task at once, or panic, and the state says that the entry is on the lookout.
+        // First: a waker may poll its task at once, and the state says that the entry is on the lookout.
         if after.look_out {
             self.table.lookout().add(self);
         }
-        after.called.take().into_iter().for_each(Waker::wake);
-        after.all.drain(..).for_each(Waker::wake);
+        after.called.take().into_iter().for_each(wake);
+        after.all.drain(..).for_each(wake);
         result
     }
 

@@ -44,12 +44,15 @@ pub(crate) struct Outages {
     news: Notify,
     /// How many callers of this client wait.
     waiters: Arc<AtomicUsize>,
+    is_cluster: bool,
 }
 
 /// The outage of one server.
 struct Outage {
-    /// A node of a cluster. `None`: the only server.
+    /// A node of a cluster. `None`: the only server; or, in a cluster, whichever node should have the slot.
     server: Option<Node>,
+    /// The cluster may use other nodes by now.
+    is_of_cluster: bool,
     since: Instant,
     /// When something last failed, and how.
     failed: Instant,
@@ -74,9 +77,9 @@ struct Outage {
 }
 
 impl Outages {
-    pub(crate) fn new(waiters: Arc<AtomicUsize>) -> Self {
+    pub(crate) fn new(waiters: Arc<AtomicUsize>, is_cluster: bool) -> Self {
         let (is_on, outages, news) = (AtomicBool::new(false), Mutex::default(), Notify::new());
-        Self { is_on, outages, news, waiters }
+        Self { is_on, outages, news, waiters, is_cluster }
     }
 
     /// A request for a lock has failed at this server.
@@ -159,7 +162,7 @@ impl Outages {
         self.is_on.store(true, Ordering::SeqCst);
         let known = outages.iter().position(|outage| outage.server == server);
         let at = known.unwrap_or_else(|| {
-            outages.push(Outage::new(server, now, fault.clone()));
+            outages.push(Outage::new((server, self.is_cluster), now, fault.clone()));
             outages.len() - 1
         });
         let outage = &mut outages[at];
@@ -211,9 +214,10 @@ impl Outages {
 }
 
 impl Outage {
-    fn new(server: Option<Node>, now: Instant, fault: Fault) -> Self {
+    fn new((server, is_of_cluster): (Option<Node>, bool), now: Instant, fault: Fault) -> Self {
         Self {
             server,
+            is_of_cluster,
             since: now,
             failed: now,
             fault,
@@ -242,7 +246,7 @@ impl Outage {
             {
                 Some(said + APART)
             }
-            _ => self.server.as_ref().map(|_| self.failed + OUT_OF_USE),
+            _ => self.is_of_cluster.then(|| self.failed + OUT_OF_USE),
         }
     }
 
@@ -268,17 +272,19 @@ impl Outage {
         };
         if self.failed > said {
             self.goes_on(waiting);
-        } else if self.works || self.is_left(now) {
+            return;
+        }
+        // This looks again later: a lock that was not renewed here may fail at another node by now.
+        self.said = Some(now);
+        if self.works || self.is_left(now) {
             // Locks are renewed, and nobody asks for one; or the cluster does not use this node any more.
             self.calls = None;
             self.is_out_of_use = !self.works;
-        } else {
-            self.said = Some(now);
         }
     }
 
     fn is_left(&self, now: Instant) -> bool {
-        let is_unused = self.server.is_some() && self.unrenewed.is_empty();
+        let is_unused = self.is_of_cluster && self.unrenewed.is_empty();
         is_unused && now >= self.failed + OUT_OF_USE
     }
 
@@ -343,5 +349,53 @@ impl Outage {
             let after = in_ms(self.failed - self.since);
             tracing::warn!(server, ?after, lost, names, "nothing is asked there any more");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::engine::entry::tenure::tests::begun;
+
+    fn outages() -> Outages {
+        Outages::new(Arc::default(), true)
+    }
+
+    fn down() -> Fault {
+        Fault::from_text("CLUSTERDOWN The cluster is down")
+    }
+
+    fn node() -> Option<Node> {
+        Some(Node::new("a", 1))
+    }
+
+    /// The slot of the lock has moved, and the other node does not renew it either.
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_works_again_is_looked_at_seldom_although_a_lock_is_not_renewed() {
+        let (outages, (_table, hold)) = (outages(), begun());
+        outages.renewals_fail(node(), [&hold.tenure], &down());
+        advance(GATHER).await;
+        outages.tell_now(|_| false);
+        outages.call_answered(node, true);
+        advance(APART).await;
+        outages.tell_now(|_| true);
+        assert!(outages.next_line().is_some_and(|at| at > Instant::now()));
+    }
+
+    /// As long as no node has the slot, nobody knows at which one a request fails. Later answers come from another one.
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_of_whichever_node_should_have_the_slot_ends() {
+        let outages = outages();
+        outages.call_fails(None, &down());
+        advance(LONG_OUTAGE).await;
+        outages.call_fails(None, &down());
+        outages.call_answered(node, true);
+        advance(OUT_OF_USE).await;
+        outages.tell_now(|_| false);
+        advance(OUT_OF_USE).await;
+        outages.tell_now(|_| false);
+        assert!(!outages.is_on.load(Ordering::SeqCst));
     }
 }

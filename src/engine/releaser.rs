@@ -105,7 +105,10 @@ impl Releaser {
                 () = sleep_until_if(postponed.next()) => {}
                 Ok(()) = changes.changed(), if !postponed.is_empty() => hastens = true,
                 // Each job is asked for once more, and any answer settles it.
-                () = &mut closed, if !is_closing => (is_closing, hastens) = (true, true),
+                () = &mut closed, if !is_closing => {
+                    is_closing = true;
+                    postponed.take_all().for_each(|job| job_requests.put(job));
+                }
                 () = &mut settled => return,
             }
         }

@@ -66,6 +66,10 @@ impl Commands {
         }
     }
 
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.servers, Servers::Cluster(_))
+    }
+
     /// Whether acquires do not gather, and each release goes alone. In a cluster, the next lock may be at another server.
     /// With acknowledgements, acquires share a pipe in any case (`acks.rs`), and releases take two different links.
     pub(crate) fn is_scattered(&self) -> bool {

@@ -29,6 +29,7 @@ const LAYERS: [&[&str]; 12] = [
         "pause",
         "token",
         "tls",
+        "wakers",
     ],
 ];
 

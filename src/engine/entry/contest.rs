@@ -70,13 +70,14 @@ impl InPoll<'_> {
 
 impl Drop for InPoll<'_> {
     fn drop(&mut self) {
-        self.0.state().contest.end_poll();
+        let _caller = self.0.state().contest.end_poll();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::{pending, poll_fn, ready};
+    use std::task::Wake;
     use std::time::Duration;
 
     use tokio::time::Instant;
@@ -335,5 +336,25 @@ mod tests {
             contest.end(&mut progress);
             assert_eq!(Arc::strong_count(&seen), 1);
         }
+    }
+
+    /// Its waker keeps the memory of its whole task.
+    #[test]
+    fn the_waker_of_a_caller_that_has_left_is_dropped() {
+        struct Caller;
+        impl Wake for Caller {
+            fn wake(self: Arc<Self>) {}
+        }
+        let (contest, caller) = (Shared::default(), Arc::new(Caller));
+        let waker = Waker::from(Arc::clone(&caller));
+        let context = Context::from_waker(&waker);
+        let mut first = new(Box::pin(ready(done("a"))));
+        assert!(super::poll(&contest.0, &mut first, Waker::noop(), &context).is_ready());
+        assert_eq!(Arc::strong_count(&caller), 2, "its work is done");
+        let mut second = new(endless().0);
+        assert!(super::poll(&contest.0, &mut second, Waker::noop(), &context).is_pending());
+        assert_eq!(Arc::strong_count(&caller), 3);
+        contest.end(&mut second);
+        assert_eq!(Arc::strong_count(&caller), 2, "it was dropped");
     }
 }

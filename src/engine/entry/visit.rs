@@ -195,7 +195,7 @@ impl Drop for Contesting<'_> {
         let Self { visit, progress, .. } = self;
         if !matches!(progress, Progress::Over) {
             // A statement of its own: the drop of work locks the state, and passes the permit on.
-            let _work = visit.entry.state().contest.end(progress);
+            let _left = visit.entry.state().contest.end(progress);
         }
     }
 }
@@ -333,5 +333,34 @@ mod tests {
         assert!(other.leave().is_some());
         drop((first, second));
         assert_eq!(table.len(), 0);
+    }
+
+    /// An executor whose loop has ended may panic when it is woken.
+    #[test]
+    fn a_waker_that_panics_keeps_nobody_else_asleep() {
+        struct Ended;
+        impl Wake for Ended {
+            fn wake(self: Arc<Self>) {
+                panic!("the loop has ended");
+            }
+        }
+        #[derive(Default)]
+        struct Called(AtomicBool);
+        impl Wake for Called {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+        let table = Arc::new(Table::default());
+        let (first, second) = (visit(&table), visit(&table));
+        let permit = visit(&table).try_permit().unwrap();
+        let (mut ended, mut other) = (first.wait(), second.wait());
+        let called = Arc::new(Called::default());
+        let wakers = [Waker::from(Arc::new(Ended)), Waker::from(Arc::clone(&called))];
+        assert!(ended.poll(&mut Context::from_waker(&wakers[0])).is_pending());
+        assert!(other.poll(&mut Context::from_waker(&wakers[1])).is_pending());
+        drop(permit); // it is the turn of the first one
+        drop(table.close());
+        assert!(called.0.load(Ordering::SeqCst));
     }
 }

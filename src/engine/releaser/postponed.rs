@@ -34,6 +34,10 @@ impl Postponed {
         std::mem::replace(&mut self.jobs, later).into_values()
     }
 
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Job> + use<> {
+        std::mem::take(&mut self.jobs).into_values()
+    }
+
     /// Takes those that may succeed now.
     pub(super) fn take_hastened(&mut self) -> impl Iterator<Item = Job> + use<> {
         let all = std::mem::take(&mut self.jobs).into_iter();
@@ -92,5 +96,7 @@ mod tests {
             postponed.next().is_some_and(|due| due > now),
             "a new connection changes nothing for the other"
         );
+        assert_eq!(postponed.take_all().map(|job| job.id).collect::<Vec<_>>(), [ids.1]);
+        assert_eq!(postponed.next(), None);
     }
 }

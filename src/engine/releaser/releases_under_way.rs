@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use crate::keys::{Keys, TenureId};
 use crate::mutex::Mutex;
+use crate::wakers::wake_all;
 
 /// Names share these buckets by their hash, so that threads that release different locks seldom wait for each other.
 const BUCKETS: usize = 64;
@@ -152,7 +153,7 @@ impl ReleaseUnderWay {
         let at = state.position(self.number);
         state.under_way[at].has_failed = true;
         drop(state);
-        self.bucket.ended.notify_waiters();
+        wake_all(&self.bucket.ended);
     }
 }
 
@@ -163,7 +164,7 @@ impl Drop for ReleaseUnderWay {
         let ended = state.under_way.remove(at);
         drop(state);
         drop(ended);
-        self.bucket.ended.notify_waiters();
+        wake_all(&self.bucket.ended);
     }
 }
 

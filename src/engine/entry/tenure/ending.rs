@@ -14,6 +14,7 @@ use crate::engine::entry::tenure::{State, Tenure};
 use crate::engine::grant::{Ended, Loss};
 use crate::keys::{Keys, TenureId};
 use crate::kinds::Holders;
+use crate::wakers::wake_all;
 
 /// What is left of a tenure that has ended: the server may still have the lock, and this client owes its release.
 #[must_use = "the lock may have to be released"]
@@ -69,7 +70,7 @@ impl Tenure {
         let mut ending = state.ending(self, now);
         self.tell_of_loss(state, why);
         then(&mut ending);
-        self.changed.notify_waiters();
+        wake_all(&self.changed);
         Some(ending)
     }
 
@@ -95,7 +96,7 @@ impl Tenure {
         self.tell_of_loss(state, Loss::Deadline);
         // Before anybody is told: a caller of this client that tries then waits for the release, and is not refused.
         ending.into_iter().for_each(Ending::sweep);
-        self.changed.notify_waiters();
+        wake_all(&self.changed);
         self.state()
     }
 

@@ -10,6 +10,7 @@ use crate::core::budget::Budget;
 use crate::engine::entry::tenure::{Ending, State, Tenure};
 use crate::engine::entry::{EntryPermit, Stay, Visit};
 use crate::engine::grant::{Holder, Lease};
+use crate::wakers::wake_all;
 
 /// The outcome for a holder that leaves.
 pub(crate) enum Left {
@@ -84,7 +85,7 @@ impl Tenure {
             }
         };
         drop(state);
-        self.changed.notify_waiters();
+        wake_all(&self.changed);
         (holds, left)
     }
 

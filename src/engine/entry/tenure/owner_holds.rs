@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use crate::engine::entry::Tenure;
 use crate::error::Result;
 use crate::mutex::Mutex;
+use crate::wakers::wake_all;
 
 /// What the holds of one owner share: the tenure that they are in now, and their hold number in it.
 #[derive(Default)]
@@ -88,7 +89,7 @@ impl OwnerHolds {
             *state = At::Moved(there(u32::try_from(others).unwrap_or(0)));
         }
         drop(state);
-        self.changed.notify_waiters();
+        wake_all(&self.changed);
     }
 
     /// The wait failed.
@@ -98,7 +99,7 @@ impl OwnerHolds {
             *state = At::Lost;
         }
         drop(state);
-        self.changed.notify_waiters();
+        wake_all(&self.changed);
     }
 
     /// Waits until none of them waits for a condition.

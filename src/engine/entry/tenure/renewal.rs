@@ -13,6 +13,7 @@ use crate::core::lifetime::deadline;
 use crate::core::wheel::TimerSlot;
 use crate::engine::entry::tenure::{Ending, State, Tenure};
 use crate::engine::grant::Lease;
+use crate::wakers::wake_all;
 
 /// The least time between two checks that messages cause.
 pub(super) const CHECKS_APART: Duration = Duration::from_millis(20);
@@ -150,7 +151,7 @@ impl Tenure {
         state.lifetime.prolong(sent, ttl);
         state.late.renewed();
         drop(state);
-        self.changed.notify_waiters();
+        wake_all(&self.changed);
         true
     }
 
