@@ -69,8 +69,11 @@ impl Guard {
             }
             acquired
         };
+        // First: from here on, the lock is released even if a metrics recorder or a subscriber panics.
+        let acquired =
+            acquired.map(|hold| hold.map(|hold| Self::new(Arc::clone(&caller.engine), hold)));
         asked.came_to(acquired.as_ref().map(Option::is_some));
-        Ok(acquired?.map(|hold| Self::new(Arc::clone(&caller.engine), hold)))
+        acquired
     }
 
     /// Gets a second hold, of another kind, of the same lock. It needs no room while this hold lasts.
@@ -84,15 +87,18 @@ impl Guard {
     }
 
     pub(crate) fn new(engine: Arc<Engine>, hold: Hold) -> Self {
-        let span = tracing::debug_span!(
+        let mut guard =
+            Self { hold, engine, left: false, notice: None, span: tracing::Span::none() };
+        let hold = &guard.hold;
+        guard.span = tracing::debug_span!(
             "lock.hold",
             "lock.kind" = hold.tenure.keys.kind.word(),
             "lock.name" = &*hold.name(),
             "lock.namespace" = hold.tenure.keys.namespace(),
             "lock.token" = %hold.token(),
         );
-        span.in_scope(|| tracing::debug!("granted"));
-        Self { hold, engine, left: false, notice: None, span }
+        guard.span.in_scope(|| tracing::debug!("granted"));
+        guard
     }
 
     pub(crate) fn engine(&self) -> &Engine {

@@ -126,6 +126,30 @@ async fn a_grant_and_a_release_are_said_quietly_with_name_and_token() {
     assert!(log.said(Level::INFO, &["connected"]) >= 2, "{}", log.all());
 }
 
+/// The log of the user is the user's code, too.
+#[tokio::test]
+async fn a_lock_is_given_back_if_the_subscriber_panics_at_its_grant() {
+    struct Breaks;
+    impl<S: Subscriber> Layer<S> for Breaks {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            let mut words = Words::default();
+            event.record(&mut words);
+            assert!(!words.0.contains("granted"), "the log is full");
+        }
+    }
+    LazyLock::force(&ANOTHER);
+    let server = Server::start().await;
+    // With the default lease: if the lock is free soon, it was given back.
+    let (ours, theirs) = (client(&server).await, client(&server).await);
+    let lock = ours.lock("a");
+    let breaks = set_default(Registry::default().with(Breaks));
+    let granted = tokio::spawn(async move { lock.lock().await }).await;
+    drop(breaks);
+    assert!(granted.expect_err("it panics").is_panic());
+    let next = timeout(SOON, theirs.lock("a").lock()).await.expect("it was given back");
+    next.unwrap().unlock().await.unwrap();
+}
+
 #[tokio::test]
 async fn spans_say_what_was_asked_for_and_what_went_wrong() {
     let (log, _capturing) = Log::capture();
