@@ -38,6 +38,10 @@ const MOST_UNANSWERED: usize = 1024;
 /// The size of a buffer for usual requests and answers. A larger one is given back after its use.
 const USUAL: usize = 8 * 1024;
 
+/// How much the driver reads before it looks at the time, and other tasks have their turn: a server may send without a pause.
+const MOST_FILLS: usize = 16;
+const MOST_VALUES: usize = 256;
+
 /// The two directions of a stream.
 pub(crate) type Halves = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
 
@@ -450,11 +454,13 @@ struct Reader {
     /// The part of the buffer that is read and not parsed.
     begin: usize,
     end: usize,
+    /// That part may contain a whole value.
+    has_more: bool,
 }
 
 impl Reader {
     fn new(half: Box<dyn AsyncRead + Send + Unpin>) -> Self {
-        Self { half, buffer: vec![0; USUAL], begin: 0, end: 0 }
+        Self { half, buffer: vec![0; USUAL], begin: 0, end: 0, has_more: false }
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
@@ -514,11 +520,20 @@ impl Driver {
     async fn run(mut self) {
         let mut timer = pin!(sleep(self.shared.patience));
         let mut is_set = false;
+        let mut failed = None;
         std::future::poll_fn(|cx| {
             self.alarm.0.register(cx.waker());
-            let failed = self.shared.write_on();
-            // Read in any case: the server may have answered before the stream broke.
-            if let Some(broken) = self.read().err().or(failed) {
+            failed = failed.take().or_else(|| self.shared.write_on());
+            // Read all in any case: the server may have answered before the stream broke.
+            let broken = match self.read() {
+                Ok(true) => failed.take(),
+                Ok(false) => {
+                    cx.waker().wake_by_ref();
+                    None
+                }
+                Err(broken) => Some(broken),
+            };
+            if let Some(broken) = broken {
                 self.shared.end(&broken);
                 return Poll::Ready(());
             }
@@ -528,30 +543,40 @@ impl Driver {
         .await;
     }
 
-    /// Reads what there is, and passes it on: answers to their callers, pushes to the listener.
-    fn read(&mut self) -> Result<(), Broken> {
+    /// Reads what there is, up to a bound, and passes it on: answers to their callers, pushes to the listener. Returns whether
+    /// that was all.
+    fn read(&mut self) -> Result<bool, Broken> {
         let Self { shared, reader, hear, has_begun, .. } = self;
         // A server that refuses a client says so at once: that is the answer to the first request.
         *has_begun = *has_begun || shared.requests.lock().is_timed;
         if !*has_begun {
-            return Ok(());
+            return Ok(true);
         }
         let mut context = Context::from_waker(&shared.driver);
-        while let Poll::Ready(filled) = reader.poll_fill(&mut context) {
-            filled?;
+        let mut values = 0;
+        for _ in 0..MOST_FILLS {
+            if !take(&mut reader.has_more) {
+                let Poll::Ready(filled) = reader.poll_fill(&mut context) else { return Ok(true) };
+                filled?;
+            }
             while let Some(value) = reader.parse()? {
+                values += 1;
                 if let Value::Push { kind, data } = value {
                     hear(PushInfo { kind, data });
-                    continue;
+                } else {
+                    let answered = shared.requests.lock().answer(value)?;
+                    if let Some(request) = answered {
+                        shared.room.add_permits(1);
+                        tell(request.caller, Ok(request.answers));
+                    }
                 }
-                let answered = shared.requests.lock().answer(value)?;
-                if let Some(request) = answered {
-                    shared.room.add_permits(1);
-                    tell(request.caller, Ok(request.answers));
+                if values == MOST_VALUES {
+                    reader.has_more = true;
+                    return Ok(false);
                 }
             }
         }
-        Ok(())
+        Ok(false)
     }
 }
 
@@ -564,7 +589,9 @@ impl Shared {
                 timer.as_mut().reset(due);
                 *is_set = true;
             }
-            if timer.as_mut().poll(cx).is_pending() {
+            // A timer of Tokio is never ready in a task that has used up its turn, as by reading.
+            let is_due = Instant::now() >= timer.deadline();
+            if !is_due && timer.as_mut().poll(cx).is_pending() {
                 return;
             }
             *is_set = false;
@@ -756,6 +783,35 @@ mod tests {
         assert_eq!(socket.0.shared.room.available_permits(), MOST_UNANSWERED);
     }
 
+    /// A stream that always has another message.
+    struct Messages;
+
+    impl AsyncRead for Messages {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            space: &mut ReadBuf<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            // As the streams of Tokio do.
+            std::task::ready!(pin!(tokio::task::consume_budget()).poll(cx));
+            let message = b">2\r\n+message\r\n+x\r\n";
+            while space.remaining() > message.len() {
+                space.put_slice(message);
+            }
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_late_although_messages_come_without_a_pause() {
+        let halves: Halves = (Box::new(Messages), Box::new(tokio::io::sink()));
+        let patience = Duration::from_millis(20);
+        let socket = Socket::new(halves, patience, Box::new(|_| {}), Box::new(|| {}));
+        let echo = echo("x");
+        let asked = timeout(PATIENCE * 10, socket.ask(&echo)).await;
+        assert!(matches!(asked, Ok(Err(Broken::Late(_)))), "{asked:?}");
+    }
+
     /// A waker may be the user's own.
     #[tokio::test(start_paused = true)]
     async fn a_waker_that_panics_keeps_nobody_from_being_told() {
@@ -893,16 +949,19 @@ mod tests {
     /// The end of the connection is met while a task writes, and the answer to an earlier request has arrived.
     #[tokio::test]
     async fn an_answer_that_came_before_the_connection_broke_is_passed_on() {
-        let (socket, mut server, _) = connected(1024);
-        let (first, second) = (echo("first"), echo("second"));
-        let mut answered = pin!(socket.ask(&first));
-        assert!(poll!(answered.as_mut()).is_pending());
-        server.next().await.unwrap();
-        server.say("+first\r\n").await;
-        drop(server);
-        let (answer, failed) = tokio::join!(answered, socket.ask(&second));
-        assert_eq!(answer.unwrap(), word("first"));
-        assert!(failed.is_err());
+        for messages in [0, MOST_VALUES * 2] {
+            let (socket, mut server, _) = connected(1 << 20);
+            let (first, second) = (echo("first"), echo("second"));
+            let mut answered = pin!(socket.ask(&first));
+            assert!(poll!(answered.as_mut()).is_pending());
+            server.next().await.unwrap();
+            server.say(&">2\r\n+message\r\n+x\r\n".repeat(messages)).await;
+            server.say("+first\r\n").await;
+            drop(server);
+            let (answer, failed) = tokio::join!(answered, socket.ask(&second));
+            assert_eq!(answer.unwrap(), word("first"));
+            assert!(failed.is_err());
+        }
     }
 
     /// As a server that has too many clients does.
