@@ -429,7 +429,8 @@ impl Shared {
         let failed = take(&mut requests.unanswered);
         let sent = failed.len().saturating_sub(requests.unsent_requests);
         drop(requests);
-        self.room.close();
+        // Behind a waker that panics, others may still wait for room.
+        while !guarded(|| self.room.close()) {}
         self.driver.wake_by_ref();
         for (place, request) in failed.into_iter().enumerate() {
             let broken = if place < sent { broken } else { &Broken::Unsent };
@@ -438,14 +439,19 @@ impl Shared {
     }
 }
 
-/// A caller that has left is not there to be told. If the waker of one panics, the others are told all the same: some of them
-/// have to give a lock back.
+/// A caller that has left is not there to be told.
 fn tell(caller: Option<Caller>, outcome: Result<Vec<Value>, Broken>) {
-    let _ = catch_unwind(AssertUnwindSafe(|| match caller {
+    guarded(|| match caller {
         Some(Caller::Waits(caller)) => _ = caller.send(outcome),
         Some(Caller::Then(then)) => then(outcome),
         None => {}
-    }));
+    });
+}
+
+/// Does what wakes callers. If the waker of one panics, the others are told all the same: some of them have to give a lock
+/// back. Returns whether none has panicked.
+fn guarded(wake: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(wake)).is_ok()
 }
 
 struct Reader {
@@ -566,7 +572,7 @@ impl Driver {
                 } else {
                     let answered = shared.requests.lock().answer(value)?;
                     if let Some(request) = answered {
-                        shared.room.add_permits(1);
+                        guarded(|| shared.room.add_permits(1));
                         tell(request.caller, Ok(request.answers));
                     }
                 }
@@ -835,6 +841,46 @@ mod tests {
             }
             while told.load(Ordering::Relaxed) < 3 {
                 sleep(PATIENCE).await;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_waker_of_a_caller_without_room_that_panics_keeps_nobody_from_being_told() {
+        struct Panics;
+        impl Wake for Panics {
+            fn wake(self: Arc<Self>) {
+                panic!("this panic belongs to the test");
+            }
+        }
+        let panics = Waker::from(Arc::new(Panics));
+        for is_answered in [false, true] {
+            let (socket, mut server, _) = connected(1 << 20);
+            let told = Arc::<AtomicUsize>::default();
+            for number in 0..MOST_UNANSWERED {
+                let told = Arc::clone(&told);
+                socket.send(|bytes| {
+                    echo(number).write_packed_command(bytes);
+                    Box::new(move |_| _ = told.fetch_add(1, Ordering::Relaxed))
+                });
+            }
+            // Otherwise the runtime itself would wake what Tokio wants to yield.
+            yield_now().await;
+            let (echo, mut context) = (echo("x"), Context::from_waker(&panics));
+            let (mut one, mut other) = (pin!(socket.ask(&echo)), pin!(socket.ask(&echo)));
+            assert!(one.as_mut().poll(&mut context).is_pending());
+            assert!(other.as_mut().poll(&mut context).is_pending());
+            if is_answered {
+                server.say("+0\r\n").await;
+                while told.load(Ordering::Relaxed) == 0 {
+                    yield_now().await;
+                }
+                assert!(!socket.0.shared.ended.initialized(), "the connection goes on");
+            }
+            drop(server);
+            socket.ended().await;
+            while told.load(Ordering::Relaxed) < MOST_UNANSWERED {
+                yield_now().await;
             }
         }
     }
