@@ -9,7 +9,7 @@ local requests = KEYS[5]
 -- Somebody waits for the name as another kind. A condition has waiters, and no holder whose key would be of another type.
 if redis.call('exists', KEYS[3]) == 1 then
   local noted = redis.call('hmget', KEYS[4], 'kind')[1]
-  return redis.error_reply('CONFLICT ' .. (noted or 'line'))
+  return redis.error_reply('CONFLICT ' .. ((noted or ''):match('^%a+ %d+$') or 'line'))
 end
 
 local function tell(_)

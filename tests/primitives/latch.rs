@@ -433,6 +433,15 @@ async fn a_name_of_another_kind_is_a_conflict() {
     let admin = server.admin().await;
     admin.cmd::<()>(&["SET", "lock:{c}", "text"]).await;
     assert!(matches!(client.count_down_latch("c").count_down().await, Err(Error::Conflict { .. })));
+    // Another program may write anything into the notes.
+    for (noted, known) in [("semaphore 3", "semaphore of 3 permits"), ("any\tthing", "line")] {
+        admin.cmd::<()>(&["SET", "lock_queue:{d}", "somebody waits"]).await;
+        admin.cmd::<()>(&["HSET", "lock_notes:{d}", "kind", noted]).await;
+        match client.count_down_latch("d").set(1).await {
+            Err(Error::Conflict { kind, .. }) => assert_eq!(kind, known),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -69,6 +69,11 @@ impl<'a> Rest<'a> {
                 some!(self.pairs(line, depth)?);
                 return self.value(depth + 1);
             }
+            b'-' => {
+                // An error may quote what lies in a key: so it need not be UTF-8.
+                let text = String::from_utf8_lossy(&self.bytes[begin..self.at]);
+                parse_redis_value(text.as_bytes()).map_err(|_| quoted(text.as_bytes()))?
+            }
             _ => {
                 if let b'=' | b'!' = kind {
                     some!(self.text(line)?);
@@ -216,6 +221,20 @@ mod tests {
                 assert_eq!(parse_redis_value(bytes.as_bytes()).ok(), Some(value), "{bytes:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_text_that_is_no_utf8_is_an_answer_all_the_same() {
+        let texts: [&[u8]; 4] =
+            [b"-ERR \xFF\r\n", b"+ERR \xFF\r\n", b"!1\r\n\xFF\r\n", b"*1\r\n-\xFF\r\n"];
+        for bytes in texts {
+            let parsed = parse(bytes);
+            assert!(matches!(parsed, Ok(Some((_, at))) if at == bytes.len()), "{parsed:?}");
+        }
+        let Ok(Some((Value::ServerError(error), _))) = parse(b"-CONFLICT \xFF 1\r\n") else {
+            panic!("it is an error");
+        };
+        assert_eq!((error.code(), error.details()), ("CONFLICT", Some("\u{FFFD} 1")));
     }
 
     #[test]
