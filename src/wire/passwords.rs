@@ -21,7 +21,7 @@ const SHORT: usize = 4;
 /// As much of a text as is shown, and as much of it as is searched for passwords. Written with escapes, the beginning of
 /// a password is shorter than the difference.
 const LONGEST: usize = 2000;
-const SEARCHED: usize = 2 * LONGEST;
+pub(crate) const SEARCHED: usize = 2 * LONGEST;
 
 static ALL: Mutex<Vec<Weak<Beginnings>>> = Mutex::new(Vec::new());
 
@@ -84,7 +84,7 @@ pub fn shown(text: &str) -> String {
 }
 
 /// The text, or as much of it as has this many bytes.
-fn begin(text: &str, most: usize) -> &str {
+pub(crate) fn begin(text: &str, most: usize) -> &str {
     let is_whole = |end: &usize| text.is_char_boundary(*end);
     &text[..(0..=most.min(text.len())).rfind(is_whole).unwrap_or(0)]
 }

@@ -1,12 +1,13 @@
 //! How replies are taken apart. That of a script is an array with one or two items for each lock, or a single number.
 
+use std::fmt::{self, Debug, Write};
 use std::time::Duration;
 
 use redis::Value;
 
 use crate::error::said;
 use crate::wire::fault::{self, Fault};
-use crate::wire::passwords::shown;
+use crate::wire::passwords::{SEARCHED, begin, shown};
 
 /// The items of a script's answer.
 pub(crate) fn items(reply: Value) -> Result<Vec<Value>, Fault> {
@@ -87,8 +88,11 @@ pub(crate) fn released(code: i64) -> Result<bool, Fault> {
 }
 
 /// An answer that our scripts never give: something else has run, with unknown effects.
-pub(crate) fn strange(what: &impl std::fmt::Debug) -> Fault {
-    let text = format!("{what:?}");
+pub(crate) fn strange(what: &impl Debug) -> Fault {
+    let mut text = Begin(String::new());
+    // It fails when there is enough.
+    let _ = write!(text, "{what:?}");
+    let Begin(text) = text;
     // What follows is a list of numbers: the bytes of a text that is not UTF-8, or of a number.
     let is_listed = ["binary-data", "big-number"];
     let end = is_listed.iter().filter_map(|word| text.find(word)).min();
@@ -96,8 +100,21 @@ pub(crate) fn strange(what: &impl std::fmt::Debug) -> Fault {
     Fault::Unanswered(said(format!("the server sent an unexpected reply: {}", shown(text))))
 }
 
+/// As much of a text as can be shown: an answer may be long.
+struct Begin(String);
+
+impl Write for Begin {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        let room = SEARCHED.saturating_sub(self.0.len());
+        self.0.push_str(begin(more, room));
+        if more.len() > room { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -121,5 +138,21 @@ mod tests {
         {
             assert!(number(reply).unwrap_err().may_have_run());
         }
+    }
+    #[test]
+    fn a_long_answer_is_read_only_as_far_as_it_is_shown() {
+        struct Long<'a>(&'a Cell<usize>);
+        impl Debug for Long<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                (0..SEARCHED * 10).try_for_each(|_| {
+                    self.0.set(self.0.get() + 1);
+                    f.write_str("ö")
+                })
+            }
+        }
+        let read = Cell::new(0);
+        let fault = strange(&Long(&read));
+        assert!(format!("{fault:?}").contains("ööö"), "{fault:?}");
+        assert!(read.get() <= SEARCHED, "{}", read.get());
     }
 }

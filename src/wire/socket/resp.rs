@@ -15,10 +15,17 @@ const DEEPEST: usize = 32;
 /// server with the usual settings itself closes a connection to which it owes more than 32 MiB of messages.
 pub(super) const LONGEST: usize = 64 << 20;
 
+/// The most values in an answer: a value takes 56 bytes of memory, and may have three in the answer. That of `CLUSTER SLOTS` has
+/// about 0.7 million.
+const MOST_VALUES: usize = 2_000_000;
+
+/// For how many items of a list memory is taken before they have come. A server may announce more.
+const EXPECTED: usize = 1024;
+
 /// The value at the beginning of these bytes, and how many of them it takes. `None`: its end is not among them. The error
 /// says what is no value.
 pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Value, usize)>, String> {
-    let mut rest = Rest { bytes, at: 0 };
+    let mut rest = Rest { bytes, at: 0, values: 0 };
     Ok(rest.value(0)?.map(|value| (value, rest.at)))
 }
 
@@ -26,6 +33,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Value, usize)>, String> {
 struct Rest<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// The values within those lists of which at least the length is parsed.
+    values: usize,
 }
 
 /// `None`: the bytes end too early.
@@ -104,8 +113,11 @@ impl<'a> Rest<'a> {
     }
 
     fn items(&mut self, count: usize, depth: usize) -> Parsed<Vec<Value>> {
-        // Each item has three bytes at least: so a server that announces many does not take memory.
-        let mut items = Vec::with_capacity(count.min((self.bytes.len() - self.at) / 3));
+        self.values += count;
+        if self.values > MOST_VALUES {
+            return Err("too many values".to_owned());
+        }
+        let mut items = Vec::with_capacity(count.min(EXPECTED));
         for _ in 0..count {
             items.push(some!(self.value(depth + 1)?));
         }
@@ -261,6 +273,15 @@ mod tests {
 
     #[test]
     fn a_list_that_is_announced_takes_no_memory() {
-        assert_eq!(parse(b"*60000000\r\n:1\r\n"), Ok(None));
+        let announced = |length: usize| format!("*{length}\r\n").repeat(2) + ":1\r\n";
+        assert_eq!(parse(announced(MOST_VALUES / 2).as_bytes()), Ok(None));
+        assert!(parse(announced(MOST_VALUES / 2 + 1).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn an_answer_of_many_small_values_is_refused() {
+        let many =
+            format!("*100\r\n{}", format!("*{}\r\n{}", 25_000, "_\r\n".repeat(25_000)).repeat(100));
+        assert!(many.len() < LONGEST && parse(many.as_bytes()).is_err());
     }
 }
