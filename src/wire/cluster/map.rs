@@ -12,14 +12,18 @@ use crate::wire::replies::strange;
 pub(crate) struct SlotMap {
     /// Each node once. The numbers in `owners` are indices into this list.
     nodes: Vec<Node>,
-    /// For each slot, one more than the index of its primary; 0: unknown. Empty: nothing is known.
-    owners: Vec<u16>,
+    /// For each slot, one more than the index of its primary; 0: unknown. Empty: nothing is known. Redirections may name more
+    /// nodes than there are slots.
+    owners: Vec<u32>,
 }
 
 impl SlotMap {
     /// Reads the answer to `CLUSTER SLOTS`. It ignores replicas.
     pub(crate) fn read(answer: &Value, answering: &Node) -> Result<Self, Fault> {
         let Value::Array(ranges) = answer else { return Err(strange(answer)) };
+        if ranges.len() > SLOTS {
+            return Err(strange(&ranges.len()));
+        }
         let mut map = Self::default();
         for range in ranges {
             let Value::Array(parts) = range else { return Err(strange(range)) };
@@ -46,7 +50,7 @@ impl SlotMap {
 
     pub(crate) fn owner(&self, slot: Slot) -> Option<&Node> {
         let place = self.owners.get(slot.number()).copied().filter(|place| *place > 0)?;
-        self.nodes.get(usize::from(place) - 1)
+        self.nodes.get(place as usize - 1)
     }
 
     /// The same map, where this node has that slot.
@@ -81,7 +85,7 @@ impl SlotMap {
             self.nodes.push(node);
             self.nodes.len() - 1
         });
-        self.owners[slots].fill(place as u16 + 1);
+        self.owners[slots].fill(place as u32 + 1);
     }
 }
 
@@ -180,6 +184,20 @@ mod tests {
         for answer in strange {
             assert!(SlotMap::read(&answer, &us()).is_err(), "{answer:?}");
         }
+    }
+
+    #[test]
+    fn more_ranges_than_slots_are_no_map() {
+        let ranges = |many| Value::Array(vec![range(0, 0, text("h"), 1); many]);
+        assert!(SlotMap::read(&ranges(SLOTS), &us()).is_ok());
+        assert!(SlotMap::read(&ranges(SLOTS + 1), &us()).is_err());
+    }
+
+    #[test]
+    fn any_number_of_nodes_may_be_named_by_redirections() {
+        let nodes = (0..=u16::MAX).map(|port| Node::new("h", port)).collect();
+        let map = SlotMap { nodes, owners: Vec::new() };
+        assert_eq!(map.with(slot(5), us()).owner(slot(5)), Some(&us()));
     }
 
     #[test]
