@@ -338,8 +338,23 @@ fn micros(time: Value) -> Result<u64, Fault> {
     match redis::from_redis_value::<(u64, u64)>(time) {
         Ok((seconds, micros)) => {
             let time = seconds.checked_mul(1_000_000).and_then(|time| time.checked_add(micros));
-            time.ok_or_else(|| strange(&seconds))
+            // The numbers of our scripts end there.
+            time.filter(|time| *time < 1 << 53).ok_or_else(|| strange(&seconds))
         }
         Err(error) => Err(strange(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_no_script_could_use_is_none() {
+        let time = |seconds| micros(Value::Array(vec![Value::Int(seconds), Value::Int(7)]));
+        assert_eq!(time(1_800_000_000).unwrap(), 1_800_000_000_000_007);
+        for seconds in [(1 << 53) / 1_000_000 + 1, i64::MAX, -1] {
+            assert!(time(seconds).is_err(), "{seconds}");
+        }
     }
 }

@@ -47,7 +47,7 @@ impl Reading {
     /// The server's time or slightly earlier.
     fn time(&self, now: Instant) -> u64 {
         let passed = micros(now.saturating_duration_since(self.at));
-        (self.micros + passed).saturating_sub(micros(MARGIN))
+        self.micros.saturating_add(passed).saturating_sub(micros(MARGIN))
     }
 }
 
@@ -67,7 +67,8 @@ impl ServerClock {
     pub(crate) fn hand_on(&self, now: Instant) {
         let reading = *self.reading.lock();
         if let Some(reading) = reading {
-            let latest = self.time(now) + micros(MARGIN * 2) + micros(reading.error_at(now));
+            let error = micros(MARGIN * 2).saturating_add(micros(reading.error_at(now)));
+            let latest = self.time(now).saturating_add(error);
             self.beyond.fetch_max(latest, Ordering::Relaxed);
         }
     }
@@ -189,6 +190,15 @@ mod tests {
         assert_eq!(new.floor(now), 10_000_000 + 50_000, "more than the old one can have shown");
         ServerClock::with(Arc::clone(&beyond)).hand_on(now);
         assert_eq!(new.floor(now), 10_000_000 + 50_000, "a clock that was never read says nothing");
+    }
+
+    #[test]
+    fn no_time_is_too_late_to_be_reckoned_with() {
+        let (clock, now) = (ServerClock::default(), Instant::now());
+        clock.learn(u64::MAX, now, now);
+        let later = now + Duration::from_secs(1);
+        clock.hand_on(later);
+        assert_eq!(clock.floor(later), u64::MAX);
     }
 
     #[test]
