@@ -25,6 +25,9 @@ pub(crate) const SEARCHED: usize = 2 * LONGEST;
 
 static ALL: Mutex<Vec<Weak<Beginnings>>> = Mutex::new(Vec::new());
 
+/// How many times escapes are taken away from a text. If it still has some then, nothing of it is shown.
+const MOST_ESCAPED: usize = 8;
+
 /// How a password begins: as it is, and after [`unescaped`].
 struct Beginnings {
     plain: Vec<u8>,
@@ -48,7 +51,10 @@ impl Password {
         let beginning = |bytes: &[u8]| bytes[..bytes.len().min(BEGINNING)].to_vec();
         let read = Read::of(password);
         let plain = beginning(&read.bytes);
-        let made = Arc::new(Beginnings { plain, unescaped: beginning(&read.unescaped().bytes) });
+        // Each time shortens it. So it has none left in the end.
+        let unescaped = read.unescaped(password.len());
+        let unescaped = unescaped.map(|read| beginning(&read.bytes)).unwrap_or_default();
+        let made = Arc::new(Beginnings { plain, unescaped });
         let mut all = ALL.lock();
         all.retain(|known| known.strong_count() > 0);
         all.push(Arc::downgrade(&made));
@@ -68,7 +74,9 @@ pub fn shown_type(answer: String) -> String {
 pub fn shown(text: &str) -> String {
     let searched = begin(text, SEARCHED);
     let plain = Read::of(searched);
-    let unescaped = plain.clone().unescaped();
+    let Some(unescaped) = plain.clone().unescaped(MOST_ESCAPED) else {
+        return ".. (not shown: escapes within escapes)".to_owned();
+    };
     let all = ALL.lock();
     let found = all
         .iter()
@@ -103,9 +111,9 @@ impl Read {
         Self { bytes: text.bytes().map(blank).collect(), places: places.collect() }
     }
 
-    /// The same without the escapes of URLs and of programs, however often they were applied.
-    fn unescaped(mut self) -> Self {
-        loop {
+    /// The same without the escapes of URLs and of programs. `None`: they were applied more often than that.
+    fn unescaped(mut self, most: usize) -> Option<Self> {
+        for _ in 0..=most {
             let mut next = Self { bytes: Vec::new(), places: Vec::new() };
             let mut at = 0;
             while at < self.bytes.len() {
@@ -115,10 +123,11 @@ impl Read {
                 at += length;
             }
             if next.bytes.len() == self.bytes.len() {
-                return next;
+                return Some(next);
             }
             self = next;
         }
+        None
     }
 
     fn find(&self, part: &[u8]) -> Option<usize> {
@@ -208,6 +217,20 @@ mod tests {
         let _password = Password::new("o");
         assert_eq!(shown("none of 'o'"), format!("none of '{END}"));
         assert_eq!(shown("%6f o"), END);
+    }
+
+    #[test]
+    fn a_text_that_was_escaped_too_often_is_not_shown() {
+        let escaped = |times| format!("ERR x %{}73ecret-of-escapes", "25".repeat(times - 1));
+        let text = escaped(MOST_ESCAPED);
+        assert_eq!(shown(&text), text);
+        let _password = Password::new("secret-of-escapes");
+        assert_eq!(shown(&text), format!("ERR x {END}"));
+        for times in [MOST_ESCAPED + 1, SEARCHED] {
+            assert_eq!(shown(&escaped(times)), ".. (not shown: escapes within escapes)");
+        }
+        let _password = Password::new(&format!("a\"quoted-one{}", escaped(MOST_ESCAPED + 1)));
+        assert_eq!(shown(r#"ERR x 'a\"quoted-one'"#), format!("ERR x '{END}"));
     }
 
     #[test]
