@@ -7,6 +7,7 @@ use redis::cmd;
 use tokio::time::{Instant, timeout};
 
 use crate::slot::Slot;
+use crate::wire::cluster::{Servers, next_hop};
 use crate::wire::commands::Commands;
 use crate::wire::fault::{self, Fault};
 
@@ -58,7 +59,12 @@ impl Commands {
         }
         let mut set = cmd("SET");
         set.arg(&card.key).arg(card.text()).arg("PX").arg(LIFE.as_millis() as u64);
-        fault::answered(live.socket.ask(&set).await).map(drop)
+        let shown = fault::answered(live.socket.ask(&set).await);
+        if let (Err(fault), Servers::Cluster(cluster)) = (&shown, &self.servers) {
+            // The next card goes to the node that the answer names.
+            let _ = next_hop(cluster, &shard, fault.clone()).await;
+        }
+        shown.map(drop)
     }
 }
 

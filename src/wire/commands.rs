@@ -22,7 +22,7 @@ use crate::wire::tracking::OnChange;
 /// The path of all scripts to the servers.
 #[derive(Clone)]
 pub(crate) struct Commands {
-    servers: Servers,
+    pub(super) servers: Servers,
     common: Arc<CommonArgs>,
     changes: watch::Receiver<()>,
 }
