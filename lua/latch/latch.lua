@@ -16,9 +16,9 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 -- Read before the first write: a key of another type is refused here.
 local count = redis.call('get', latch)
 redis.call('zcard', requests)
-if count and not tonumber(count) then return redis.error_reply('CONFLICT value that is no number') end
+if count and not count:match('^%-?%d+$') then return redis.error_reply('CONFLICT value that is no number') end
 count = tonumber(count)
-if GONE_IS_OPEN and count and count <= 0 then count = 0 end
+if count and count <= 0 then count = 0 end
 
 -- This changes nothing, and a replica refuses it.
 local function touch()

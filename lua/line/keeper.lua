@@ -11,7 +11,8 @@ local WAITS, TRIES = '~', '~!'
 -- whether it does. A waiter repeats this with its signs of life, since a message can be lost. If the user may not read the
 -- fields of the lock, nobody is told. Then the keeper gives the lock back when it was idle for `keep`, or after 1,024 turns.
 local function tell_keeper(lock, channel, from, how)
-  local field = redis.pcall('hkeys', lock)[1]
+  -- Another program's hash may have any number of fields.
+  local field = redis.pcall('hlen', lock) == 1 and redis.pcall('hkeys', lock)[1]
   local client = field and field:match('^(.*):%d+$')
   if client and client:byte(16) == KEEPS then
     redis.pcall('publish', channel .. ':' .. client, from .. ' ' .. field .. how)

@@ -28,9 +28,9 @@ local function holds(field)
   return redis.call('hexists', lock, field) == 1 and redis.call('pttl', lock)
 end
 
--- The owner fields of the holders; of none if the user may not read them.
+-- The owner fields of the holders; of none if the user may not read them, or if another program's hash is there.
 local function first_holders()
-  local fields = redis.pcall('hkeys', lock)
+  local fields = redis.pcall('hlen', lock) == 1 and redis.pcall('hkeys', lock) or {}
   return fields.err and {} or fields
 end
 

@@ -47,15 +47,18 @@ local function put_in(entries, number)
   return number
 end
 
+-- This writes how much is in use before it removes the hold: the rest of the script may fail, and nobody counts the holds again.
 local function end_hold(field)
-  local part = redis.call('zscore', lock, note_of(field))
-  if redis.call('zrem', lock, field, note_of(field)) == 0 then return false end
-  used = math.max(0, used - (part and -part or 1))
+  local scores = redis.call('zmscore', lock, field, note_of(field))
+  if not scores[1] then return false end
+  used = math.max(0, used - (scores[2] and -scores[2] or 1))
+  if said then redis.call('zadd', lock, string.format('%.0f', used - UNUSED), said) end
+  redis.call('zrem', lock, field, note_of(field))
   return true
 end
 
--- Removes holds whose leases are over, at most SHARE of them. Further calls remove the rest, which counts as held until
--- then.
+-- Removes holds whose leases are over, at most SHARE of them, in the same order. Further calls remove the rest, which counts as held
+-- until then.
 local function let_go()
   if is_foreign then return end
   local over = redis.call('zrange', lock, '0', now, 'BYSCORE', 'LIMIT', '0', SHARE)
@@ -68,6 +71,7 @@ local function let_go()
     used = used - (part and -part or 1)
   end
   used = math.max(0, used)
+  if said then redis.call('zadd', lock, string.format('%.0f', used - UNUSED), said) end
   for _, field in ipairs(over) do
     gone[#gone + 1] = field
   end

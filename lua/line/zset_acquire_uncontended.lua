@@ -10,7 +10,8 @@ if room == 1 then
   -- capacity was set: acquire.lua keeps the note of such a one alive.
   local scores = redis.pcall('zmscore', KEYS[2], says, '#line', ARGV[4], '#set')
   if scores[1] and not scores[2] and not scores[3] and not scores[4] then
-    room, in_use, ttl = 0, scores[1] + 4503599627370496, redis.pcall('pttl', KEYS[2])
+    in_use, ttl = scores[1] + 4503599627370496, redis.pcall('pttl', KEYS[2])
+    if type(ttl) == 'number' then room = 0 end
   end
 end
 local capacity, part, lease = tonumber(ARGV[3]), tonumber(ARGV[7] or 1), tonumber(ARGV[5])

@@ -44,7 +44,8 @@ local function put(lock, field, lease, grant)
   if type(set) == 'table' then return REFUSED, set.err end
   local expiry = redis.pcall('pexpire', lock, lease)
   if expiry ~= 1 then
-    local undone = redis.pcall('hdel', lock, field)
+    local is_new = set == 1
+    local undone = is_new and redis.pcall('hdel', lock, field)
     -- A user that may not set an expiry may not be allowed to undo the field either. Then delete the whole key.
     if type(undone) == 'table' and redis.pcall('pttl', lock) == -1 then redis.pcall('del', lock) end
     return REFUSED, type(expiry) == 'table' and expiry.err or 'ERR the expiry was not set'

@@ -180,7 +180,7 @@ async fn settings_that_contradict_each_other_are_named() {
         ),
         (config().response_timeout(Duration::ZERO), ["response_timeout", "1 ms"]),
         (config().connect_timeout(Duration::ZERO), ["connect_timeout", "zero"]),
-        (config().max_park(Duration::ZERO), ["max_park", "zero"]),
+        (config().max_park(ms * 9), ["max_park", "10 ms"]),
         (config().max_waiters(0), ["max_waiters", "1"]),
         (config().max_hold(ms), ["max_hold", "watchdog_timeout"]),
         (config().waiter_ttl(Duration::from_secs(16)), ["waiter_ttl", "watchdog_timeout"]),

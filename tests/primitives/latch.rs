@@ -433,6 +433,11 @@ async fn a_name_of_another_kind_is_a_conflict() {
     let admin = server.admin().await;
     admin.cmd::<()>(&["SET", "lock:{c}", "text"]).await;
     assert!(matches!(client.count_down_latch("c").count_down().await, Err(Error::Conflict { .. })));
+    for number in ["1.5", "0x3", "nan"] {
+        admin.cmd::<()>(&["SET", "lock:{d}", number]).await;
+        let counted = client.count_down_latch("d").count_down().await;
+        assert!(matches!(counted, Err(Error::Conflict { .. })), "{number}: {counted:?}");
+    }
     // Another program may write anything into the notes.
     for (noted, known) in [("semaphore 3", "semaphore of 3 permits"), ("any\tthing", "line")] {
         admin.cmd::<()>(&["SET", "lock_queue:{d}", "somebody waits"]).await;

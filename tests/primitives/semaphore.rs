@@ -879,6 +879,43 @@ async fn a_number_that_was_set_applies_for_as_long_as_permits_are_held() {
     scene.nothing_is_eternal().await;
 }
 
+/// The notes say nothing any more, and the key of the next holder does not say it either. So whoever lines up notes it again.
+#[tokio::test]
+async fn a_number_that_was_set_outlasts_a_holder_whose_lease_ends_while_another_waits() {
+    const HOLDS: &str = "local over = redis.call('TIME')[1] * 1000 + 2000 \
+        redis.call('ZADD', KEYS[1], string.format('%.0f', over), 'gone:1', \
+        '-4503599627370495', '#semaphore 1', '-3377699720527360', '#set') \
+        return redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', over))";
+    judged(async || {
+        let scene = Scene::of(Native).await;
+        let permits = scene.permits(1);
+        permits.set_permits(1).await.unwrap();
+        scene.admin.cmd::<i64>(&["EVAL", HOLDS, "1", "lock:{a}"]).await;
+        scene.admin.cmd::<usize>(&["DEL", "lock_notes:{a}"]).await;
+        let next = timeout(SOON, permits.acquire()).await.expect("the lease ends").unwrap();
+        let other = scene.permits(5).try_acquire().await.expect("one permit was set for all");
+        assert!(other.is_none(), "it is taken");
+        next.unlock().await.unwrap();
+    })
+    .await;
+}
+
+/// A script removes a hold whose lease is over, and then fails. Nobody counts the holds again.
+#[tokio::test]
+async fn a_permit_whose_lease_is_over_is_free_although_the_script_that_notices_it_fails() {
+    const ADDS: &str = "redis.call('ZADD', KEYS[1], '1', 'gone:1') \
+        redis.call('ZINCRBY', KEYS[1], 1, '#semaphore 3')";
+    let scene = Scene::of(Native).await;
+    let permits = scene.permits(3);
+    let held = permits.acquire().await.unwrap();
+    let _: Option<i64> = scene.admin.cmd(&["EVAL", ADDS, "1", "lock:{a}"]).await;
+    scene.admin.cmd::<()>(&["SET", "lock_queue:{a}", "no line"]).await;
+    assert!(permits.available_permits().await.is_err());
+    scene.admin.cmd::<usize>(&["DEL", "lock_queue:{a}"]).await;
+    assert_eq!(permits.available_permits().await.unwrap(), 2);
+    held.unlock().await.unwrap();
+}
+
 /// How many scripts one turn takes, if this many tasks of one client take turns again and again.
 async fn scripts_a_turn(of: Of, capacity: u32, tasks: usize) -> f64 {
     const TURNS: usize = 400;
