@@ -6,12 +6,17 @@ use std::task::Waker;
 
 use tokio::sync::Notify;
 
+/// Does what wakes callers. Returns whether no waker has panicked.
+pub(crate) fn guarded(wakes: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(wakes)).is_ok()
+}
+
 /// Wakes a caller.
 pub(crate) fn wake(waker: Waker) {
-    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+    guarded(|| waker.wake());
 }
 
 /// Wakes all callers that wait for this.
 pub(crate) fn wake_all(waiting: &Notify) {
-    let _ = catch_unwind(AssertUnwindSafe(|| waiting.notify_waiters()));
+    guarded(|| waiting.notify_waiters());
 }

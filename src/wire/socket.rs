@@ -15,7 +15,6 @@ mod resp;
 
 use std::collections::VecDeque;
 use std::mem::{replace, swap, take};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -29,6 +28,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::mutex::Mutex;
+use crate::wakers::guarded;
 
 pub(crate) use broken::Broken;
 
@@ -439,19 +439,14 @@ impl Shared {
     }
 }
 
-/// A caller that has left is not there to be told.
+/// A caller that has left is not there to be told. If the waker of one panics, the others are told all the same: some of them have to
+/// give a lock back.
 fn tell(caller: Option<Caller>, outcome: Result<Vec<Value>, Broken>) {
     guarded(|| match caller {
         Some(Caller::Waits(caller)) => _ = caller.send(outcome),
         Some(Caller::Then(then)) => then(outcome),
         None => {}
     });
-}
-
-/// Does what wakes callers. If the waker of one panics, the others are told all the same: some of them have to give a lock
-/// back. Returns whether none has panicked.
-fn guarded(wake: impl FnOnce()) -> bool {
-    catch_unwind(AssertUnwindSafe(wake)).is_ok()
 }
 
 struct Reader {

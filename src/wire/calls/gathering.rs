@@ -12,7 +12,6 @@
 //!    response timeout. The caller would ask again, and the server would only ever answer too late.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::StreamExt;
@@ -23,6 +22,7 @@ use tokio::time::Instant;
 
 use crate::mutex::Mutex;
 use crate::pause::sleep_until_if;
+use crate::wakers::guarded;
 use crate::wire::calls::company::Company;
 use crate::wire::fault::Fault;
 
@@ -294,7 +294,7 @@ impl<F: Batch> Drop for OnItsWay<'_, F> {
 
 /// Tells a caller the answer, if the caller is still there. If the waker of one caller panics, others still get their answers.
 fn tell<F: Batch>(batch: &F, caller: Caller<F>, answered: Answered<F>) {
-    let _ = catch_unwind(AssertUnwindSafe(|| {
+    guarded(|| {
         let sent = match caller {
             Some(caller) => caller.send(answered),
             None => Err(answered),
@@ -302,7 +302,7 @@ fn tell<F: Batch>(batch: &F, caller: Caller<F>, answered: Answered<F>) {
         if let Err(Answered { question, answer }) = sent {
             batch.orphan(question, Some(answer));
         }
-    }));
+    });
 }
 
 async fn carry<F: Batch>(batch: &F, waiting_for: Vec<Pending<F>>, air: OnItsWay<'_, F>) {
