@@ -8,7 +8,7 @@ use parklock::{Client, Lock};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::common::{Admin, Class, Server, eventually, timeout};
+use crate::common::{Admin, Class, Server, eventually, judged, timeout};
 use crate::scene::{LONG, Scene};
 use crate::{SOON, as_user, channel, connect, patient, scripts_run, somebody_waits};
 
@@ -79,31 +79,34 @@ async fn a_crowd_in_one_client_is_one_contender() {
 /// F80: a thousand callers of ten clients want the same lock.
 #[tokio::test]
 async fn a_crowd_in_ten_clients_is_ten_contenders() {
-    let server = Server::start().await;
-    let holder = connect(&server.url(), patient()).await;
-    let (guard, admin) = (holder.lock("a").lock().await.unwrap(), server.admin().await);
-    admin.reset_stats().await;
-    let mut crowds = Vec::new();
-    for _ in 0..10 {
-        let client = connect(&server.url(), patient()).await;
-        crowds.push((Crowd::of(&client.lock("a"), 100), client));
-    }
-    for (crowd, _) in &crowds {
-        crowd.waits().await;
-    }
-    let ten = async || admin.subscribers(&channel("a")).await == 10;
-    eventually(SOON, "each client listens once", ten).await;
+    judged(async || {
+        let server = Server::start().await;
+        let holder = connect(&server.url(), patient()).await;
+        let (guard, admin) = (holder.lock("a").lock().await.unwrap(), server.admin().await);
+        admin.reset_stats().await;
+        let mut crowds = Vec::new();
+        for _ in 0..10 {
+            let client = connect(&server.url(), patient()).await;
+            crowds.push((Crowd::of(&client.lock("a"), 100), client));
+        }
+        for (crowd, _) in &crowds {
+            crowd.waits().await;
+        }
+        let ten = async || admin.subscribers(&channel("a")).await == 10;
+        eventually(SOON, "each client listens once", ten).await;
 
-    guard.unlock().await.unwrap();
-    for (crowd, client) in crowds {
-        crowd.served().await;
-        drop(client);
-    }
+        guard.unlock().await.unwrap();
+        for (crowd, client) in crowds {
+            crowd.served().await;
+            drop(client);
+        }
 
-    // A release and a try of each client for each turn, at the most.
-    let scripts = scripts_run(&admin).await;
-    assert!(scripts <= 11 * 1000 + 200, "{scripts}");
-    eprintln!("1000 turns of ten clients: {scripts} scripts");
+        // A release and a try of each client for each turn, at the most.
+        let scripts = scripts_run(&admin).await;
+        assert!(scripts <= 11 * 1000 + 200, "{scripts}");
+        eprintln!("1000 turns of ten clients: {scripts} scripts");
+    })
+    .await;
 }
 
 /// How many callers of a fair lock wait in one client.
