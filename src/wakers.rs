@@ -20,3 +20,22 @@ pub(crate) fn wake(waker: Waker) {
 pub(crate) fn wake_all(waiting: &Notify) {
     guarded(|| waiting.notify_waiters());
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::Arc;
+    use std::task::{Wake, Waker};
+
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("this panic belongs to the test");
+        }
+    }
+
+    /// The waker of an executor whose loop has ended, for example.
+    pub(crate) fn panicking() -> Waker {
+        Waker::from(Arc::new(Panics))
+    }
+}

@@ -139,6 +139,7 @@ mod tests {
             assert!(number(reply).unwrap_err().may_have_run());
         }
     }
+
     #[test]
     fn a_long_answer_is_read_only_as_far_as_it_is_shown() {
         struct Long<'a>(&'a Cell<usize>);

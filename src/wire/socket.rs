@@ -39,8 +39,8 @@ const MOST_UNANSWERED: usize = 1024;
 const USUAL: usize = 8 * 1024;
 
 /// How much the driver reads before it looks at the time, and other tasks have their turn: a server may send without a pause.
-const MOST_FILLS: usize = 16;
-const MOST_VALUES: usize = 256;
+const FILLS_A_TURN: usize = 16;
+const VALUES_A_TURN: usize = 256;
 
 /// The two directions of a stream.
 pub(crate) type Halves = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
@@ -555,7 +555,7 @@ impl Driver {
         }
         let mut context = Context::from_waker(&shared.driver);
         let mut values = 0;
-        for _ in 0..MOST_FILLS {
+        for _ in 0..FILLS_A_TURN {
             if !take(&mut reader.has_more) {
                 let Poll::Ready(filled) = reader.poll_fill(&mut context) else { return Ok(true) };
                 filled?;
@@ -571,7 +571,7 @@ impl Driver {
                         tell(request.caller, Ok(request.answers));
                     }
                 }
-                if values == MOST_VALUES {
+                if values == VALUES_A_TURN {
                     reader.has_more = true;
                     return Ok(false);
                 }
@@ -615,6 +615,7 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
+    use crate::wakers::tests::panicking;
 
     const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -842,13 +843,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_waker_of_a_caller_without_room_that_panics_keeps_nobody_from_being_told() {
-        struct Panics;
-        impl Wake for Panics {
-            fn wake(self: Arc<Self>) {
-                panic!("this panic belongs to the test");
-            }
-        }
-        let panics = Waker::from(Arc::new(Panics));
+        let panics = panicking();
         for is_answered in [false, true] {
             let (socket, mut server, _) = connected(1 << 20);
             let told = Arc::<AtomicUsize>::default();
@@ -990,7 +985,7 @@ mod tests {
     /// The end of the connection is met while a task writes, and the answer to an earlier request has arrived.
     #[tokio::test]
     async fn an_answer_that_came_before_the_connection_broke_is_passed_on() {
-        for messages in [0, MOST_VALUES * 2] {
+        for messages in [0, VALUES_A_TURN * 2] {
             let (socket, mut server, _) = connected(1 << 20);
             let (first, second) = (echo("first"), echo("second"));
             let mut answered = pin!(socket.ask(&first));

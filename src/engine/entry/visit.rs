@@ -251,6 +251,7 @@ mod tests {
     use crate::engine::entry::Table;
     use crate::keys::Keys;
     use crate::kinds::Kind;
+    use crate::wakers::tests::panicking;
 
     /// A waker that looks, when it is dropped, whether the entry is locked: a simple executor may keep a sleeping task alive by
     /// its waker alone, and the task may wait for this entry.
@@ -338,12 +339,6 @@ mod tests {
     /// An executor whose loop has ended may panic when it is woken.
     #[test]
     fn a_waker_that_panics_keeps_nobody_else_asleep() {
-        struct Ended;
-        impl Wake for Ended {
-            fn wake(self: Arc<Self>) {
-                panic!("the loop has ended");
-            }
-        }
         #[derive(Default)]
         struct Called(AtomicBool);
         impl Wake for Called {
@@ -356,7 +351,7 @@ mod tests {
         let permit = visit(&table).try_permit().unwrap();
         let (mut ended, mut other) = (first.wait(), second.wait());
         let called = Arc::new(Called::default());
-        let wakers = [Waker::from(Arc::new(Ended)), Waker::from(Arc::clone(&called))];
+        let wakers = [panicking(), Waker::from(Arc::clone(&called))];
         assert!(ended.poll(&mut Context::from_waker(&wakers[0])).is_pending());
         assert!(other.poll(&mut Context::from_waker(&wakers[1])).is_pending());
         drop(permit); // it is the turn of the first one
