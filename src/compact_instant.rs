@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Earlier than any instant that this client compares. An earlier instant would be turned into this one.
+/// Earlier than any instant that this client compares. An earlier instant would be turned into this one. It lies thirty years
+/// back, since the first user may be a test whose paused clock is hours ahead of the next test's. Not every platform's clock
+/// goes back that far.
 static EPOCH: LazyLock<Instant> = LazyLock::new(|| {
     let now = Instant::now();
-    now.checked_sub(Duration::from_secs(3600)).unwrap_or(now)
+    let hours = [24 * 365 * 30, 1].map(|hours| Duration::from_secs(3600 * hours));
+    hours.into_iter().find_map(|time| now.checked_sub(time)).unwrap_or(now)
 });
 
 /// A time on this machine's monotonic clock, in nanoseconds. It is never zero, so an `Option` of it takes no more space.
@@ -60,6 +63,14 @@ mod tests {
         let later = now + Duration::from_nanos(1);
         assert_eq!(CompactInstant::from(now).instant(), now);
         assert!(CompactInstant::from(now) < CompactInstant::from(later));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_was_far_ahead_at_the_first_use_does_not_matter() {
+        let start = Instant::now();
+        let _first_use = CompactInstant::now();
+        let before = start - Duration::from_secs(3600 * 24);
+        assert_eq!(CompactInstant::from(before).instant(), before);
     }
 
     #[test]

@@ -520,8 +520,8 @@ impl Config {
     /// nothing.
     ///
     /// `app` is the name of the program: at most 64 letters, digits and `.`, `_`, `-`, `:`, `/`, `@`. The client writes
-    /// it to `lock_client:{<id>}`, with the host name, the process id and the time of connecting. The key expires after
-    /// 15 s, and the client rewrites it every 5 s. Each connection has the name `parklock:<app>` in `CLIENT LIST`. The
+    /// it to `lock_client:{<id>}`, with the host name (on Linux), the process id and the time of connecting. The key expires
+    /// after 15 s, and the client rewrites it every 5 s. Each connection has the name `parklock:<app>` in `CLIENT LIST`. The
     /// command line tool shows all this next to the locks that the client holds or waits for.
     ///
     /// This is informational only: nothing depends on it, and a client without the permission to write it works as

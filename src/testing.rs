@@ -42,7 +42,7 @@ use std::{env, fs, io};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::client::Client;
 use crate::config::Config;
@@ -260,7 +260,8 @@ impl RedisServer {
 
     async fn ready(&mut self) -> io::Result<()> {
         let limit = Instant::now() + START;
-        while !answers(self.port.address).await.unwrap_or(false) {
+        // A server that is stopped accepts, and answers nothing.
+        while !matches!(timeout_at(limit, answers(self.port.address)).await, Ok(Ok(true))) {
             // Signal 0 checks whether the process exists.
             let has_ended = self.signal("0").await.is_err();
             if has_ended || Instant::now() > limit {

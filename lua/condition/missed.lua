@@ -7,7 +7,10 @@ if had > 0 and not holds(field) and not redis.call('zscore', line, field) then
   check_writable(false)
   admit()
   local number, err = draw(1)
-  if not number then return redis.error_reply(err) end
+  if not number then
+    settle() -- admit() may have given a notification to nobody yet
+    return redis.error_reply(err)
+  end
   redis.call('zadd', lock, string.format('%.0f', now + lease), field, -1, note_of(field))
   return { GRANTED, number, settle() and 1 or 0 }
 end

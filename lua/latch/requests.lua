@@ -40,5 +40,11 @@ local function done(request, keep)
   local seconds = math.max(math.floor(score / ALL_DONE), math.ceil((now + keep) / 1000))
   redis.call('zadd', requests,
     string.format('%.0f', seconds * ALL_DONE + score % ALL_DONE + bit), member)
-  if redis.call('pttl', requests) < keep then remember(keep) end
+  local ttl = redis.call('pttl', requests)
+  if ttl >= keep then return end
+  local is_kept, err = pcall(remember, keep)
+  if is_kept then return end
+  -- A user who may not set an expiry leaves no key that never ends.
+  if ttl == -1 then redis.call('zrem', requests, member) end
+  error(err, 0)
 end

@@ -322,6 +322,18 @@ async fn a_missing_permission_of_a_kind_with_a_line_is_told_and_leaves_no_eterna
 }
 
 #[tokio::test]
+async fn an_order_to_a_latch_that_may_not_set_an_expiry_leaves_no_eternal_key() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let client = client(&user_without(&server, &["pexpire"]).await).await;
+    let refused = timeout(SOON, client.count_down_latch("a").set(1)).await.unwrap();
+    assert!(matches!(refused, Err(Error::Permission { .. })), "{refused:?}");
+    for key in lock_keys(&admin).await {
+        assert!(admin.pttl(&key).await > 0, "{key} would stay");
+    }
+}
+
+#[tokio::test]
 async fn a_forbidden_release_is_an_error_and_the_lease_ends_the_lock() {
     let server = Server::start().await;
     let (admin, url) = (server.admin().await, user_without(&server, &["hdel"]).await);

@@ -136,6 +136,7 @@ struct Stage {
 impl Stage {
     async fn new(asked: &Bench, servers: &[Server]) -> Result<Self, Failure> {
         let name = format!("parklock-bench-{:x}", fastrand::u64(..));
+        asked.server.one_realm()?;
         let config = asked.server.config().connect_timeout(CONNECTING);
         let url = asked.server.url();
         let connect = |_| Client::connect_with(&url, config.clone());

@@ -259,8 +259,10 @@ impl View {
     }
 
     fn sort_by(&mut self, order: Order) {
+        let selected = self.selected().map(key);
         self.order = order;
         self.sort();
+        self.select(selected);
     }
 
     pub(crate) fn draw(&mut self, frame: &mut Frame<'_>) {
@@ -418,7 +420,9 @@ mod tests {
         press(&mut view, KeyCode::Char('n'));
         assert!(screen(&mut view)[2].starts_with('a'));
         press(&mut view, KeyCode::Enter);
-        assert!(screen(&mut view)[1].starts_with("name       a"), "{:?}", screen(&mut view));
+        assert!(screen(&mut view)[1].starts_with("name       b"), "{:?}", screen(&mut view));
+        press(&mut view, KeyCode::Char('w'));
+        assert!(screen(&mut view)[1].starts_with("name       b"), "it is the one that was opened");
         press(&mut view, KeyCode::Esc);
         assert!(view.is_open && screen(&mut view)[1].starts_with("NAME"));
         press(&mut view, KeyCode::Char('q'));
