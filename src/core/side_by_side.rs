@@ -109,6 +109,10 @@ impl<T: Clone> SideBySide<T> {
         }
     }
 
+    pub(crate) fn all(&self) -> Vec<T> {
+        self.inside.values().cloned().collect()
+    }
+
     pub(crate) fn find(&self, id: TenureId) -> Option<T> {
         self.inside.get(&id).cloned()
     }

@@ -252,3 +252,16 @@ async fn in_a_cluster_a_holder_is_told_by_the_node_to_which_its_slot_has_moved()
     admin.cmd::<i64>(&["DEL", &key("a")]).await;
     is_lost_at_once(&guard).await;
 }
+
+/// The hold that ends has its hold count written in the background, since its guard is dropped.
+#[tokio::test]
+async fn a_nested_hold_that_ends_and_finds_no_lock_tells_the_holds_that_are_left() {
+    let server = Server::start().await;
+    let (admin, url) = (server.admin().await, untold(&server).await);
+    let client = comes_in(url, patient()).await;
+    let lock = client.reentrant_lock("a").owned_by(&Owner::new());
+    let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
+    admin.cmd::<()>(&["DEL", &key("a")]).await;
+    drop(inner);
+    is_lost_at_once(&outer).await;
+}

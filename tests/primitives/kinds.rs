@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use common::fixture::{
-    A_WHILE, SOON, client, client_with, comes_in, lock_keys, quick, server_and_client,
+    A_WHILE, LONG, SOON, client, client_with, comes_in, lock_keys, quick, server_and_client,
 };
 use common::{Admin, Proxy, Site, Watch, eventually, timeout};
 use parklock::{Client, Config, Ended, Error, Guard, Layout, Result};
@@ -264,6 +264,21 @@ async fn a_holder_is_told_when_its_own_client_forces_it_out() {
         waiter.await.unwrap();
     }
     nothing_left(&server.admin().await).await;
+}
+
+/// The same for callers that hold it side by side, while nobody of their client listens.
+#[tokio::test]
+async fn holders_side_by_side_are_told_when_their_own_client_forces_them_out() {
+    let server = Site::start().await;
+    // They would be renewed after minutes.
+    let ours = client_with(&server, Config::default().watchdog_timeout(LONG)).await;
+    for kind in [Read, Semaphore(200)] {
+        let guards = [kind.lock(&ours).await.unwrap(), kind.lock(&ours).await.unwrap()];
+        assert!(kind.force_unlock(&ours).await.unwrap());
+        for guard in guards {
+            assert_eq!(timeout(SOON, guard.ended()).await.expect("it is told"), Ended::Lost);
+        }
+    }
 }
 
 /// F77: a key of another type is no lock, and is left as it is.

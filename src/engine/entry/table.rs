@@ -234,9 +234,12 @@ impl Table {
         entries
     }
 
-    /// The last tenure of each entry of a channel; some may have ended.
+    /// The last tenure of each entry of a channel, and those inside side by side; some may have ended.
     pub(crate) fn tenures_of(&self, channel: &str) -> impl Iterator<Item = Arc<Tenure>> {
-        self.all_of(channel).into_iter().filter_map(|entry| entry.tenure())
+        self.all_of(channel).into_iter().flat_map(|entry| {
+            let inside = entry.side_by_side(|shared| shared.all()).unwrap_or_default();
+            entry.tenure().into_iter().chain(inside)
+        })
     }
 
     /// Has all contenders of a channel ask: they may have missed something. If thousands of callers of a fair lock wait, they ask

@@ -505,7 +505,8 @@ pub(crate) mod tests {
 
     fn hold_in(table: &Arc<Table>, lease: Lease, deadline: Instant) -> Hold {
         let now = Instant::now();
-        let tenure = permit(table).begin(beginning(TenureId(1), (lease, LEASE), now));
+        let id = TenureId(fastrand::u64(..)); // no two tenures have the same
+        let tenure = permit(table).begin(beginning(id, (lease, LEASE), now));
         let hold = Hold::new(tenure, 0, None);
         let mut state = hold.tenure.state();
         state.lifetime.set(deadline, lease == Lease::Watched);

@@ -99,11 +99,13 @@ impl Delivery {
             let (holds, ttl) = (tenure.holds_to_tell(), tenure.at_least(Duration::ZERO));
             let mut connection = self.commands.behind_acknowledged(&tenure.keys)?;
             let found = connection.count(&tenure.keys, tenure.id, holds, ttl).await?;
-            if found {
-                self.outbox.timetable.track_soon(tenure);
+            if !found {
+                self.outbox.gone(tenure);
+                return Ok(false);
             }
-            if !found || tenure.told(holds) {
-                return Ok(found);
+            self.outbox.timetable.track_soon(tenure);
+            if tenure.told(holds) {
+                return Ok(true);
             }
         }
     }

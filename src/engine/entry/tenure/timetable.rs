@@ -141,29 +141,33 @@ impl Timetable {
         let seen_to = std::mem::take(&mut self.plan.lock().in_hand);
         drop(seen_to);
         loop {
-            {
-                let mut plan = self.plan.lock();
-                let urgent: Vec<_> = std::mem::take(&mut plan.urgent).into_values().collect();
-                if !urgent.is_empty() {
-                    plan.in_hand.clone_from(&urgent);
-                    return urgent;
-                }
-            }
-            let wake = self.next_wake();
-            tokio::select! {
-                () = sleep_until_if(wake) => {}
-                () = self.earlier.notified() => continue,
-            }
-            let now = self.passed(Instant::now());
-            let mut plan = self.plan.lock();
-            let due = plan.wheel.advance(now);
-            plan.look_at = plan.wheel.next();
+            let (due, look_at) = self.due();
             if !due.is_empty() {
-                // Store them in the same step: so `close` finds each of them, in the wheel or here.
-                plan.in_hand.clone_from(&due);
                 return due;
             }
+            let wake = look_at.map(|tick| self.started + Duration::from_millis(TICK_MS * tick));
+            tokio::select! {
+                () = sleep_until_if(wake) => {}
+                () = self.earlier.notified() => {}
+            }
         }
+    }
+
+    /// The tenures to look at now, and when to look for the next ones.
+    fn due(&self) -> (Vec<Arc<Tenure>>, Option<u64>) {
+        let (now, mut plan) = (self.passed(Instant::now()), self.plan.lock());
+        let urgent = std::mem::take(&mut plan.urgent);
+        let mut due = Vec::new();
+        // Messages may make tenures urgent without a pause. The others are due all the same.
+        if plan.look_at.is_some_and(|look_at| look_at <= now) {
+            due = plan.wheel.advance(now);
+            plan.look_at = plan.wheel.next();
+            due.retain(|tenure| !urgent.contains_key(&tenure.id));
+        }
+        due.extend(urgent.into_values());
+        // Store them in the same step: so `close` finds each of them, in the wheel or here.
+        plan.in_hand.clone_from(&due);
+        (due, plan.look_at)
     }
 
     /// How many tenures are held by nobody. `None`: a caller holds one. The first such tenure ends the search, since a client may
@@ -201,11 +205,6 @@ impl Timetable {
         all.append(&mut plan.in_hand);
         all.extend(std::mem::take(&mut plan.urgent).into_values());
         all
-    }
-
-    fn next_wake(&self) -> Option<Instant> {
-        let look_at = self.plan.lock().look_at;
-        look_at.map(|tick| self.started + Duration::from_millis(TICK_MS * tick))
     }
 
     /// The first tick after this time.
@@ -317,6 +316,19 @@ mod tests {
             timetable.hasten(&tenure);
         }
         assert_eq!(timetable.next().await.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn messages_without_a_pause_keep_no_other_tenure_from_being_due() {
+        let timetable = Timetable::new(Instant::now());
+        let (doubted, other) = (begun().1.tenure, begun().1.tenure);
+        assert!(timetable.enter(&other, Instant::now() + A_WHILE));
+        timetable.hasten(&doubted);
+        assert_eq!(timetable.next().await.len(), 1);
+        tokio::time::advance(A_WHILE * 2).await;
+        timetable.hasten(&doubted);
+        let due = timetable.next().await;
+        assert!(due.iter().any(|tenure| Arc::ptr_eq(tenure, &other)), "{}", due.len());
     }
 
     #[tokio::test(start_paused = true)]
