@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::compact_instant::CompactInstant;
 use crate::core::contest::Contest;
-use crate::core::queue::{Queue, Ticket};
+use crate::core::queue::Queue;
 use crate::core::side_by_side::SideBySide;
 use crate::core::waiting::{Event, Rules, Waiting};
 use crate::keys::TenureId;
@@ -176,7 +176,7 @@ impl<P: Parts> Lock<P> {
     }
 
     /// A caller leaves the queue. Returns its own waker, to be dropped.
-    pub(crate) fn leave_queue(&mut self, ticket: &Ticket, after: &mut After<P>) -> Option<Waker> {
+    pub(crate) fn leave_queue(&mut self, ticket: u64, after: &mut After<P>) -> Option<Waker> {
         let (next, own) = self.queue.leave(ticket);
         // The entry is on the lookout as long as a caller is called and has not come: `pass_on` puts it there, and each look does so again.
         after.called = next;
@@ -467,7 +467,7 @@ mod tests {
 
     enum At {
         Away,
-        Queued(Ticket),
+        Queued(u64),
         /// It had the permit under this number. The lookout may have cancelled its work since.
         Contends(u64, Progress<usize>),
         Holds,
@@ -544,9 +544,8 @@ mod tests {
             self.change(Lock::pass_on);
         }
 
-        fn queues(&mut self, ticket: Ticket) -> At {
-            self.lock.queue.wait();
-            At::Queued(ticket)
+        fn queues(&mut self, again: Option<u64>) -> At {
+            At::Queued(self.lock.queue.join(again, self.now))
         }
 
         /// Plays a step. Returns whether it can be.
@@ -562,7 +561,7 @@ mod tests {
                     self.callers[who] = match self.lock.queue.try_take() {
                         Some(number) => self.contends(who, number),
                         None => {
-                            let at = self.queues(Ticket::default());
+                            let at = self.queues(None);
                             self.polled(who, at, false)
                         }
                     };
@@ -585,7 +584,7 @@ mod tests {
                 Step::Drop(who) => match replace(&mut self.callers[who], At::Away) {
                     At::Away => return false,
                     At::Queued(ticket) => {
-                        _ = self.change(|lock, after| lock.leave_queue(&ticket, after))
+                        _ = self.change(|lock, after| lock.leave_queue(ticket, after))
                     }
                     At::Contends(_, mut progress) => {
                         if self.lock.contest.end(&mut progress).0.is_some() {
@@ -619,16 +618,18 @@ mod tests {
             let waker = Waker::from(Arc::clone(&self.woken[who]));
             match at {
                 At::Away | At::Holds => at,
-                At::Queued(mut ticket) => {
-                    let polled = self.lock.queue.poll(&mut ticket, &waker, true, &mut None);
-                    let Poll::Ready(polled) = polled else { return At::Queued(ticket) };
-                    self.change(|lock, after| lock.leave_queue(&ticket, after));
-                    polled.map_or(At::Away, |number| self.contends(who, number))
-                }
+                At::Queued(ticket) => match self.lock.queue.poll(ticket, &waker, true, &mut None) {
+                    Poll::Pending => At::Queued(ticket),
+                    Poll::Ready(Ok(())) => self.contends(who, ticket),
+                    Poll::Ready(Err(_)) => {
+                        self.change(|lock, after| lock.leave_queue(ticket, after));
+                        At::Away
+                    }
+                },
                 At::Contends(number, mut progress) => {
                     match self.lock.contest.take_out(&mut progress, &mut Some(waker)) {
                         None => {
-                            let at = self.queues(Ticket::again(number));
+                            let at = self.queues(Some(number));
                             self.polled(who, at, false)
                         }
                         Some((_, work)) if finishes => {

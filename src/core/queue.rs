@@ -16,7 +16,6 @@
 //! woken, and has not come yet. While the permit is free, no caller has a waker: all of them were woken.
 
 use std::collections::VecDeque;
-use std::num::NonZeroU64;
 use std::task::{Poll, Waker};
 
 use tokio::time::Instant;
@@ -54,30 +53,9 @@ enum Whose {
 
 struct QueuedCaller {
     ticket: u64,
-    /// When it came, if it has said so.
-    came: Option<CompactInstant>,
+    came: CompactInstant,
     waker: Option<Waker>,
     silent: bool,
-}
-
-/// The place of a caller in the queue.
-#[derive(Debug, Default)]
-pub(crate) struct Ticket {
-    number: Option<NonZeroU64>,
-    queued: bool,
-    came: Option<CompactInstant>,
-}
-
-impl Ticket {
-    /// The ticket of a caller that had the permit before. It stands ahead of all callers that came later.
-    pub(crate) fn again(number: u64) -> Self {
-        Self { number: NonZeroU64::new(number), ..Self::default() }
-    }
-
-    /// The same ticket, of a caller that came at this time.
-    pub(crate) fn came(self, at: Instant) -> Self {
-        Self { came: Some(at.into()), ..self }
-    }
 }
 
 /// The callers that wait at one moment.
@@ -85,7 +63,7 @@ impl Ticket {
 pub(crate) struct Callers {
     /// How many of them are not known to be silent.
     pub(crate) waiting: usize,
-    /// No ticket of theirs is greater. A caller that was never polled waits, but has no ticket yet.
+    /// No ticket of theirs is greater.
     pub(crate) last_ticket: u64,
 }
 
@@ -110,45 +88,47 @@ impl Queue {
         Some(self.ticket())
     }
 
-    /// Takes the permit, or waits for it. Returns the ticket of its caller. `has_budget`: whether Tokio lets the task of this
-    /// caller go on. `former` becomes the waker of the poll before, to be dropped.
+    /// A caller that came at this time waits from now on, and is polled at once. Returns its ticket. `again`: the ticket with which it
+    /// had the permit before. So it stands ahead of all callers that came later.
+    pub(crate) fn join(&mut self, again: Option<u64>, came: Instant) -> u64 {
+        let ticket = again.unwrap_or_else(|| self.ticket());
+        let caller = QueuedCaller { ticket, came: came.into(), waker: None, silent: false };
+        self.callers.insert(self.find(ticket), caller);
+        self.waiting += 1;
+        ticket
+    }
+
+    /// A caller that has joined takes the permit, or waits for it. Returns whether it has the permit, and has left the queue with
+    /// that. `has_budget`: whether Tokio lets the task of this caller go on. `former` becomes the waker of the poll before, to
+    /// be dropped.
     ///
     /// # Errors
     /// [`Error::Closed`].
     pub(crate) fn poll(
         &mut self,
-        ticket: &mut Ticket,
+        ticket: u64,
         waker: &Waker,
         has_budget: bool,
         former: &mut Option<Waker>,
-    ) -> Poll<Result<u64>> {
+    ) -> Poll<Result<()>> {
         if self.closed {
             return Poll::Ready(Err(Error::Closed));
         }
-        let number = ticket.number.map_or_else(|| self.ticket(), NonZeroU64::get);
-        ticket.number = NonZeroU64::new(number);
-        let at = self.find(number);
-        if ticket.queued && std::mem::take(&mut self.callers[at].silent) {
-            self.waiting += 1;
-        }
-        let may_take = self.whose == Whose::Open || self.whose == Whose::Called(number);
-        if has_budget && may_take {
-            if std::mem::take(&mut ticket.queued) {
-                *former = self.callers.remove(at).and_then(|caller| caller.waker);
-            }
-            (self.whose, self.looks) = (Whose::Taken, 0);
-            return Poll::Ready(Ok(number));
-        }
-        // A caller that may take the permit, but has no budget, counts as woken: its task is polled again. It is in the queue,
-        // so the permit is offered to it, and the lookout notices if it is never polled again.
-        if !std::mem::replace(&mut ticket.queued, true) {
-            let came = ticket.came;
-            let caller = QueuedCaller { ticket: number, came, waker: None, silent: false };
-            self.callers.insert(at, caller);
-        }
+        let at = self.find(ticket);
+        let caller = &mut self.callers[at];
+        self.waiting += usize::from(std::mem::take(&mut caller.silent));
+        let may_take = self.whose == Whose::Open || self.whose == Whose::Called(ticket);
+        // A caller that may take the permit, but has no budget, counts as woken: its task is polled again. The lookout
+        // notices if it is not.
         let own = (!may_take).then(|| waker.clone());
-        *former = std::mem::replace(&mut self.callers[at].waker, own);
-        Poll::Pending
+        *former = std::mem::replace(&mut caller.waker, own);
+        if !may_take || !has_budget {
+            return Poll::Pending;
+        }
+        self.callers.remove(at);
+        self.waiting -= 1;
+        (self.whose, self.looks) = (Whose::Taken, 0);
+        Poll::Ready(Ok(()))
     }
 
     /// Gives the permit up, and calls the next caller. Returns that caller, and whether the lookout has to check that a caller
@@ -160,24 +140,16 @@ impl Queue {
         (next, self.callers.iter().any(QueuedCaller::is_late))
     }
 
-    /// Counts one more waiting caller.
-    pub(crate) fn wait(&mut self) {
-        self.waiting += 1;
-    }
-
-    /// A caller no longer waits. Returns the one that was called in its place, and its own waker, to be dropped.
-    pub(crate) fn leave(&mut self, ticket: &Ticket) -> (Option<Waker>, Option<Waker>) {
-        let Some(number) = ticket.number.filter(|_| ticket.queued).map(NonZeroU64::get) else {
-            self.waiting -= 1;
-            return (None, None);
-        };
-        let at = self.find(number);
+    /// A caller that has joined, and has not taken the permit, no longer waits. Returns the one that was called in its place, and its
+    /// own waker, to be dropped.
+    pub(crate) fn leave(&mut self, ticket: u64) -> (Option<Waker>, Option<Waker>) {
+        let at = self.find(ticket);
         let left = self.callers.remove(at);
         if left.as_ref().is_some_and(|caller| !caller.silent) {
             self.waiting -= 1;
         }
         // If the leaving caller was called, it has to call the next one.
-        let next = if self.whose == Whose::Called(number) { self.call_next() } else { None };
+        let next = if self.whose == Whose::Called(ticket) { self.call_next() } else { None };
         (next, left.and_then(|caller| caller.waker))
     }
 
@@ -188,7 +160,7 @@ impl Queue {
 
     /// When the first of them came.
     pub(crate) fn first_came(&self) -> Option<CompactInstant> {
-        self.callers.iter().find(|caller| !caller.silent)?.came
+        self.callers.iter().find(|caller| !caller.silent).map(|caller| caller.came)
     }
 
     /// The callers that wait now.
@@ -305,18 +277,19 @@ mod tests {
     /// A caller whose future the test polls by hand.
     struct Hand<'a> {
         queue: &'a Shared,
-        ticket: Ticket,
+        /// `None`: it has taken the permit.
+        ticket: Option<u64>,
     }
 
     impl<'a> Hand<'a> {
-        fn new(queue: &'a Shared, ticket: Ticket) -> Self {
-            queue.0.borrow_mut().wait();
-            Self { queue, ticket }
+        fn new(queue: &'a Shared, again: Option<u64>) -> Self {
+            let ticket = queue.0.borrow_mut().join(again, Instant::now());
+            Self { queue, ticket: Some(ticket) }
         }
 
         /// A caller that waits.
         fn waits(queue: &'a Shared) -> Self {
-            let mut hand = Self::new(queue, Ticket::default());
+            let mut hand = Self::new(queue, None);
             assert!(!hand.comes());
             hand
         }
@@ -326,15 +299,17 @@ mod tests {
             matches!(self.poll(true), Poll::Ready(Ok(_)))
         }
 
-        fn poll(&mut self, has_budget: bool) -> Poll<Result<u64>> {
-            let mut queue = self.queue.0.borrow_mut();
-            queue.poll(&mut self.ticket, Waker::noop(), has_budget, &mut None)
+        fn poll(&mut self, has_budget: bool) -> Poll<Result<()>> {
+            let (mut queue, ticket) = (self.queue.0.borrow_mut(), self.ticket.expect("it waits"));
+            let polled = queue.poll(ticket, Waker::noop(), has_budget, &mut None);
+            self.ticket.take_if(|_| matches!(polled, Poll::Ready(Ok(()))));
+            polled
         }
     }
 
     impl Drop for Hand<'_> {
         fn drop(&mut self) {
-            self.queue.0.borrow_mut().leave(&self.ticket);
+            self.ticket.iter().for_each(|ticket| _ = self.queue.0.borrow_mut().leave(*ticket));
         }
     }
 
@@ -358,7 +333,7 @@ mod tests {
     #[test]
     fn a_caller_whose_task_has_no_budget_left_is_found_silent_too() {
         let queue = taken();
-        let mut hand = Hand::new(&queue, Ticket::default());
+        let mut hand = Hand::new(&queue, None);
         assert!(hand.poll(false).is_pending());
         assert!(queue.pass_on(), "it is called");
         assert_eq!(looks(&queue).1, Look::Silent);
@@ -368,7 +343,7 @@ mod tests {
     #[test]
     fn a_caller_without_budget_takes_an_open_permit_when_it_is_polled_again() {
         let queue = Shared::default();
-        let mut hand = Hand::new(&queue, Ticket::default());
+        let mut hand = Hand::new(&queue, None);
         assert!(hand.poll(false).is_pending());
         assert!(queue.0.borrow().is_permit_free());
         assert!(hand.comes(), "it is polled again");
@@ -410,7 +385,7 @@ mod tests {
         assert_eq!(looks(&queue), (LOOKS, Look::Silent));
         assert_eq!(queue.waiting(), 2);
         assert!(second.comes() && !third.comes() && !silent.comes());
-        assert_eq!(queue.waiting(), 3, "the caller that takes the permit leaves later");
+        assert_eq!(queue.waiting(), 2, "one of the three has the permit");
         assert!(queue.pass_on());
         assert!(!third.comes() && silent.comes());
     }
@@ -483,7 +458,7 @@ mod tests {
         let queue = Shared::default();
         let number = queue.try_take().unwrap();
         let mut later = Hand::waits(&queue);
-        let mut again = Hand::new(&queue, Ticket::again(number));
+        let mut again = Hand::new(&queue, Some(number));
         assert!(!again.comes());
         assert!(queue.pass_on());
         assert!(!later.comes() && again.comes());

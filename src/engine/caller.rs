@@ -19,12 +19,11 @@ mod pick_up;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::core::queue::Ticket;
 use crate::core::waiting::Rules;
 use crate::engine::entry::{Contested, Entry, EntryPermit, Hold, InQueue, Visit};
 use crate::engine::grant::{Grant, Holder, Lease, Wish};
@@ -69,7 +68,7 @@ pub(crate) async fn stand_by(
         // The entry belongs to this caller, so nobody else has the permit.
         let permit = match visit.try_permit() {
             Some(permit) => permit,
-            None => caller.queue(&visit, Ticket::default()).await?,
+            None => caller.queue(&visit, None).await?,
         };
         let work = caller.clone().contend(permit, None, false);
         if let Some(notified) = caller.contest(&visit, work).await {
@@ -241,7 +240,7 @@ impl Caller {
                 return Ok(hold);
             }
             let counted = self.engine.count(&visit.entry.keys, self.options.comes_back())?;
-            (self.queue(visit, Ticket::default()).await?, Some(counted))
+            (self.queue(visit, None).await?, Some(counted))
         };
         loop {
             let number = permit.number();
@@ -257,15 +256,15 @@ impl Caller {
             // The lookout has cancelled the work, and other callers have gone ahead. This caller has waited before, so
             // no limit rejects it.
             counted.get_or_insert_with(|| self.engine.count_again(&visit.entry.keys));
-            permit = self.queue(visit, Ticket::again(number)).await?;
+            permit = self.queue(visit, Some(number)).await?;
         }
     }
 
     /// Waits for the permit within this client. The caller stays counted as a waiter. If it were counted again, a
     /// newcomer could take its slot in between, and the limit would reject a caller that has waited all along.
-    fn queue<'a>(&'a self, visit: &'a Visit, ticket: Ticket) -> Queued<'a> {
-        let (waiting, tenure) = visit.wait_as(ticket.came(self.started));
-        let queued = Queued { engine: &self.engine, waiting: Some(waiting) };
+    fn queue<'a>(&'a self, visit: &'a Visit, again: Option<u64>) -> Queued<'a> {
+        let (waiting, tenure) = visit.join(again, self.started);
+        let queued = Queued { engine: &self.engine, waiting };
         if let Some(tenure) = tenure
             && tenure.note_waiter(OwnerId::current())
         {
@@ -313,24 +312,20 @@ impl Caller {
 #[must_use = "the caller leaves the queue with it"]
 struct Queued<'a> {
     engine: &'a Arc<Engine>,
-    /// `None` once the caller has the permit.
-    waiting: Option<InQueue<'a>>,
+    waiting: InQueue<'a>,
 }
 
 impl Future for Queued<'_> {
     type Output = Result<EntryPermit>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<EntryPermit>> {
-        let waiting = self.waiting.as_mut().expect("it has not arrived yet");
-        let permit = ready!(waiting.poll(context))?;
-        self.waiting = None;
-        Poll::Ready(Ok(permit))
+        self.waiting.poll(context)
     }
 }
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        if let Some(visit) = self.waiting.take().and_then(InQueue::leave) {
+        if let Some(visit) = self.waiting.leave() {
             self.engine.look_after(visit);
         }
     }

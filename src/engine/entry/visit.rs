@@ -11,7 +11,6 @@ use tokio::time::Instant;
 
 use crate::core::contest::Progress;
 use crate::core::lock;
-use crate::core::queue::Ticket;
 use crate::core::waiting::{Next, Rules};
 use crate::engine::entry::contest::{self, Work};
 use crate::engine::entry::{
@@ -99,13 +98,18 @@ impl Visit {
     /// A caller that has just arrived.
     #[cfg(test)]
     pub(crate) fn wait(&self) -> InQueue<'_> {
-        self.wait_as(Ticket::default()).0
+        self.join(None, Instant::now()).0
     }
 
-    /// Counts a caller into the queue, until the value is dropped. Returns the last tenure of this client, too.
-    pub(crate) fn wait_as(&self, ticket: Ticket) -> (InQueue<'_>, Option<Arc<Tenure>>) {
+    /// A caller that came at this time joins the queue, until the value is dropped. `again`: the ticket with which it had the permit
+    /// before. Returns the last tenure of this client, too.
+    pub(crate) fn join(
+        &self,
+        again: Option<u64>,
+        came: Instant,
+    ) -> (InQueue<'_>, Option<Arc<Tenure>>) {
         let mut state = self.entry.state();
-        state.queue.wait();
+        let ticket = Some(state.queue.join(again, came));
         (InQueue { visit: self, ticket }, state.tenure.clone())
     }
 
@@ -203,7 +207,8 @@ impl Drop for Contesting<'_> {
 /// One caller in the queue.
 pub(crate) struct InQueue<'a> {
     visit: &'a Visit,
-    ticket: Ticket,
+    /// `None`: it has taken the permit, or left.
+    ticket: Option<u64>,
 }
 
 impl<'a> InQueue<'a> {
@@ -211,33 +216,37 @@ impl<'a> InQueue<'a> {
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<EntryPermit>> {
         // A task that has used up its budget takes no permit now.
         let coop = poll_proceed(context);
-        let Self { visit, ticket } = self;
-        let (waker, mut former) = (context.waker(), None);
+        let ticket = self.ticket.expect("it has not taken the permit yet");
+        let (entry, waker, mut former) = (&self.visit.entry, context.waker(), None);
         let has_budget = coop.is_ready();
-        let polled = visit.entry.state().queue.poll(ticket, waker, has_budget, &mut former);
+        let polled = entry.state().queue.poll(ticket, waker, has_budget, &mut former);
         if polled.is_pending() && !has_budget {
             // If the permit is free, nobody calls this caller. Then only the lookout can notice that it is not polled again.
-            visit.entry.look_out();
+            entry.look_out();
         }
-        let number = ready!(polled)?;
+        ready!(polled)?;
         if let Poll::Ready(coop) = coop {
             coop.made_progress();
         }
-        Poll::Ready(Ok(EntryPermit::new(visit.clone(), number)))
+        self.ticket = None;
+        Poll::Ready(Ok(EntryPermit::new(self.visit.clone(), ticket)))
     }
 
     /// Leaves the queue. The last caller to leave gets its visit back, and has to check for tenures that were left for
     /// the queue.
-    pub(crate) fn leave(self) -> Option<&'a Visit> {
-        let visit = self.visit;
-        drop(self);
-        (!visit.entry.is_awaited()).then_some(visit)
+    pub(crate) fn leave(&mut self) -> Option<&'a Visit> {
+        let ticket = self.ticket.take()?;
+        let (_own, is_awaited) = self
+            .visit
+            .entry
+            .change(|state, after| (state.leave_queue(ticket, after), state.is_awaited()));
+        (!is_awaited).then_some(self.visit)
     }
 }
 
 impl Drop for InQueue<'_> {
     fn drop(&mut self) {
-        let _own = self.visit.entry.change(|state, after| state.leave_queue(&self.ticket, after));
+        self.leave();
     }
 }
 
@@ -329,9 +338,10 @@ mod tests {
     fn the_last_caller_to_leave_the_queue_looks_after_a_tenure_that_was_left_for_it() {
         let table = Arc::new(Table::default());
         let (first, second) = (visit(&table), visit(&table));
-        let (one, other) = (first.wait(), second.wait());
+        let (mut one, mut other) = (first.wait(), second.wait());
         assert!(one.leave().is_none());
         assert!(other.leave().is_some());
+        drop((one, other));
         drop((first, second));
         assert_eq!(table.len(), 0);
     }
