@@ -84,7 +84,7 @@ pub(crate) struct Lock<P: Parts> {
     pub(crate) waiting: Option<Box<Waiting>>,
     /// The last tenure of this client; it may have ended.
     pub(crate) tenure: Option<P::Tenure>,
-    /// The tenures that are inside side by side. Not for a plain lock.
+    /// The tenures that are inside side by side, if callers of this client can hold the lock together.
     pub(crate) side_by_side: Option<Box<SideBySide<P::Tenure>>>,
     pub(crate) behind: Behind,
     /// The owner fields under which the contender got no answer. They are released once it gets one.
@@ -95,8 +95,6 @@ pub(crate) struct Lock<P: Parts> {
     pub(crate) taken: Option<CompactInstant>,
     /// When a message last said that somebody has lost the lock.
     pub(crate) lost: Option<CompactInstant>,
-    /// The contender waits: another client has the lock, or is ahead.
-    pub(crate) elsewhere: bool,
     /// Whether a caller has lined up under the owner field of the entry.
     has_used_name: bool,
     /// `None` in a client that keeps nothing.
@@ -121,7 +119,6 @@ impl<P: Parts> Default for Lock<P> {
             failing: None,
             taken: None,
             lost: None,
-            elsewhere: false,
             has_used_name: false,
             ears: None,
             may_keep: false,
@@ -315,13 +312,6 @@ impl<P: Parts> Lock<P> {
         if has_place { self.take_held_back() } else { Vec::new() }
     }
 
-    /// The contender has the lock, whether the server has granted it or another caller of this client has left it. Returns the
-    /// ghosts that were held back.
-    pub(crate) fn has_it(&mut self, now: Instant) -> Vec<P::Ghost> {
-        self.stop_contending(now);
-        self.take_held_back()
-    }
-
     /// Keeps a ghost until [`take_held_back`](Self::take_held_back), which the caller that ends the wait has to call. Returns
     /// those that are forgotten, to be dropped.
     pub(crate) fn hold_back(&mut self, now: Instant, ghost: P::Ghost) -> Vec<P::Ghost> {
@@ -370,11 +360,12 @@ impl<P: Parts> Lock<P> {
         after.tenure = self.tenure.replace(tenure);
     }
 
-    /// The contender no longer waits.
-    pub(crate) fn stop_contending(&mut self, now: Instant) {
-        if take(&mut self.elsewhere) {
+    /// The contender leaves without the lock. Its place is for the next one.
+    pub(crate) fn give_up(&mut self, now: Instant, next_id: impl Fn() -> TenureId) {
+        if self.was_told_to_wait() {
             self.note_holder(now.into());
         }
+        self.stop_asking(now, next_id);
     }
 
     /// Records that the lock had a holder at this time or later.

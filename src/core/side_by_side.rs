@@ -33,8 +33,6 @@ pub(crate) struct SideBySide<T> {
     nobody_waits: Option<Instant>,
     /// How many permits the last contender asked for.
     asked_for: Option<u32>,
-    /// When the last request that passed a latch was sent.
-    passed: Option<Instant>,
 }
 
 /// A read that others may join.
@@ -59,7 +57,6 @@ impl<T> Default for SideBySide<T> {
             releasing: 0,
             nobody_waits: None,
             asked_for: None,
-            passed: None,
         }
     }
 }
@@ -219,16 +216,6 @@ impl<T: Clone> SideBySide<T> {
         }
         self.inside.remove(&id)
     }
-
-    /// A request that was sent at this time found the latch open.
-    pub(crate) fn passed(&mut self, sent: Instant) {
-        self.passed = self.passed.max(Some(sent));
-    }
-
-    /// Whether a request that was sent at this time or later found the latch open.
-    pub(crate) fn has_passed_since(&self, at: Instant) -> bool {
-        self.passed.is_some_and(|sent| sent >= at)
-    }
 }
 
 #[cfg(test)]
@@ -371,14 +358,5 @@ mod tests {
         let mut shared = inside(0);
         let asked = [3, 3, 1, 3].map(|permits| shared.asks_for(permits));
         assert_eq!(asked, [false, false, true, true]);
-    }
-
-    #[test]
-    fn callers_that_came_before_the_request_was_sent_pass_an_open_latch() {
-        let (mut shared, now) = (SideBySide::<()>::default(), Instant::now());
-        assert!(!shared.has_passed_since(now));
-        shared.passed(now);
-        shared.passed(now - TIME);
-        assert!(shared.has_passed_since(now) && !shared.has_passed_since(now + TIME));
     }
 }

@@ -186,7 +186,7 @@ impl Caller {
         match attempted {
             Ok(Attempt::Granted(grant)) => self.begin(contender.granted(), grant).map(Some),
             Ok(Attempt::Other(_)) => {
-                entry.went_elsewhere();
+                entry.note_holder_since(Instant::now());
                 Ok(None)
             }
             Err(fault) => Err(self.explained(&entry, fault).await),

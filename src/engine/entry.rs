@@ -120,7 +120,7 @@ impl Entry {
     fn at(table: &Arc<Table>, keys: Arc<Keys>, channel: Box<str>, key: EntryKey) -> Self {
         let listed = Some(Box::new(Listed { channel, key }));
         let entry = Self { listed, ..Self::new(table, keys) };
-        entry.state().side_by_side = Some(Box::default());
+        entry.state().side_by_side = entry.has_seats().then(Box::default);
         entry
     }
 
@@ -165,12 +165,12 @@ impl Entry {
         self.keys.row.holders.are_several() && self.listed.as_deref().is_some_and(is_shared)
     }
 
-    /// Applies this to the tenures that are inside side by side. Returns `None` for a plain lock.
+    /// Applies this to the tenures that are inside side by side. Returns `None` if there are no seats.
     pub(crate) fn side_by_side<R>(
         &self,
         act: impl FnOnce(&mut SideBySide<Arc<Tenure>>) -> R,
     ) -> Option<R> {
-        // A plain lock, the most frequent, locks nothing here.
+        // A plain lock, the most frequent, locks no mutex here.
         self.listed.as_ref()?;
         self.state().side_by_side.as_deref_mut().map(act)
     }
@@ -432,23 +432,13 @@ impl Entry {
         self.state().failing.is_some()
     }
 
-    /// Records that another client has the lock, or is ahead.
-    pub(crate) fn went_elsewhere(&self) {
-        self.state().elsewhere = true;
-    }
-
-    /// See [`Lock::has_it`].
-    pub(crate) fn has_it(&self) -> Vec<Ghost> {
-        self.state().has_it(Instant::now())
-    }
-
     /// Whether the lock is known to be taken: by a caller of this client, or by whatever makes its contender wait.
     pub(crate) fn is_taken(&self) -> bool {
-        let (elsewhere, tenure) = {
+        let (waits, tenure) = {
             let state = self.state();
-            (state.elsewhere, state.tenure.clone())
+            (state.was_told_to_wait(), state.tenure.clone())
         };
-        elsewhere || tenure.is_some_and(|tenure| !tenure.is_over())
+        waits || tenure.is_some_and(|tenure| !tenure.is_over())
     }
 
     /// See [`Lock::note_holder`].

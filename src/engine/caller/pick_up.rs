@@ -121,9 +121,9 @@ impl Caller {
         let Some((tenure, may_keep)) = entry.last_tenure(self.keeps(entry)) else {
             return Coming::Permit(permit, None);
         };
-        let passed =
-            |entry: &Entry| entry.side_by_side(|shared| shared.has_passed_since(self.started));
-        if entry.keys.row.holders == Holders::Nobody && passed(entry) == Some(true) {
+        let is_latch = entry.keys.row.holders == Holders::Nobody;
+        if is_latch && tenure.was_asked_for_since(self.started) {
+            // The latch was open when that was asked.
             return self.needs_no_permit(permit, self.hold(tenure, 0));
         }
         let budget = self.engine.budget;
@@ -164,7 +164,7 @@ impl Caller {
     /// the release of the tenure takes it out.
     fn stays_in_line(&self, visit: &Visit, tenure: &Tenure) {
         visit.leave_line().into_iter().for_each(|id| tenure.serves(id));
-        self.engine.give_back_former(visit.entry.has_it());
+        self.engine.give_back_former(visit.entry.take_held_back());
     }
 }
 

@@ -1,7 +1,6 @@
 //! What a caller has of an entry while it contends or holds: the permit, or a seat beside others.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -9,7 +8,6 @@ use crate::engine::entry::tenure::Inner;
 use crate::engine::entry::{Entry, State, Tenure, Visit};
 use crate::engine::grant::{Beginning, Grant};
 use crate::keys::TenureId;
-use crate::kinds::Holders;
 
 /// The right to contend for a lock, and then to hold it.
 pub(crate) struct EntryPermit {
@@ -57,11 +55,7 @@ impl EntryPermit {
         let visit = self.visit().clone();
         let entry = &visit.entry;
         let tenure = Tenure::begin(&entry.keys, Stay::Permit(self), beginning);
-        let is_over = entry.keys.row.holders == Holders::Nobody;
         visit.shows(&tenure, sent, |state, after| {
-            if let Some(shared) = state.side_by_side.as_mut().filter(|_| is_over) {
-                shared.passed(sent);
-            }
             if awaited {
                 state.forbid_keeping();
             }
@@ -86,11 +80,7 @@ impl EntryPermit {
 
     /// Same as [`pass_on`](Self::pass_on), for a contender that leaves without the lock: passes its place in line on, too.
     pub(crate) fn give_up(self, next_id: impl Fn() -> TenureId) -> Option<Visit> {
-        self.pass_on_with(|state| {
-            let now = Instant::now();
-            state.stop_asking(now, next_id);
-            state.stop_contending(now);
-        })
+        self.pass_on_with(|state| state.give_up(Instant::now(), next_id))
     }
 
     fn pass_on_with(mut self, change: impl FnOnce(&mut State)) -> Option<Visit> {
@@ -112,7 +102,7 @@ impl Drop for EntryPermit {
 
 /// The part of a tenure in an entry with several tenures side by side. It keeps the entry in the table.
 pub(crate) struct Seat {
-    visit: Visit,
+    pub(super) visit: Visit,
     id: TenureId,
     is_released: bool,
 }
@@ -157,25 +147,6 @@ impl Stay {
             Self::Seat(seat) => &seat.visit,
             Self::Kept(visit) => visit,
         }
-    }
-
-    /// Leaves the tenure idle for other callers of this client, if one waits for it or another release is in flight.
-    /// `allows` decides whether that is permitted. Its arguments say whether, within `time`, the server has reported that no
-    /// waiter stands in line; and whether callers still have to come that were already waiting at the grant.
-    pub(super) fn stay_idle(
-        &self,
-        permits: u32,
-        now: Instant,
-        time: Duration,
-        allows: impl FnOnce(bool, bool) -> bool,
-    ) -> Option<Visit> {
-        let Self::Seat(seat) = self else { return None };
-        let mut state = seat.visit.entry.state();
-        let is_wanted = state.is_wanted();
-        let shared = state.side_by_side.as_mut()?;
-        let (is_fresh, is_expected) = (shared.is_fresh(now, time), shared.is_expected(seat.id));
-        let stays = allows(is_fresh, is_expected) && shared.stay_idle(seat.id, permits, is_wanted);
-        stays.then(|| seat.visit.clone())
     }
 
     /// The tenure is about to be released. A seat remains until Redis has answered.

@@ -119,6 +119,7 @@ impl Tenure {
         Left::Last(state.release(self, now))
     }
 
+    /// Leaves a tenure with a seat idle for other callers of this client, if one waits for it or another release is in flight.
     fn stays_idle(
         &self,
         state: &State,
@@ -126,14 +127,20 @@ impl Tenure {
         budget: Budget,
         now: CompactInstant,
     ) -> Option<Visit> {
+        let Stay::Seat(seat) = stay else { return None };
         if state.holder.wish.owner.is_some() || !state.lifetime.is_watched() {
             return None;
         }
-        let allows = |is_fresh, is_expected| {
-            let budget = if is_expected { budget.unwanted() } else { budget };
-            state.allows(self.budget(budget), self.age_of_report(now, is_fresh), now)
-        };
-        stay.stay_idle(state.holder.wish.permits, now.instant(), budget.time, allows)
+        let mut lock = seat.visit.entry.state();
+        let is_wanted = lock.is_wanted();
+        let shared = lock.side_by_side.as_mut()?;
+        let age = self.age_of_report(now, shared.is_fresh(now.instant(), budget.time));
+        // Callers still have to come that were already waiting at the grant.
+        let is_expected = shared.is_expected(self.id);
+        let budget = self.budget(if is_expected { budget.unwanted() } else { budget });
+        let stays = state.allows(budget, age, now)
+            && shared.stay_idle(self.id, state.holder.wish.permits, is_wanted);
+        stays.then(|| seat.visit.clone())
     }
 
     /// How old the server's report is that no waiter stands in line: zero if it is fresh, or else as old as the grant.

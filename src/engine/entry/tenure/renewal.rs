@@ -160,6 +160,11 @@ impl Tenure {
         self.state().lifetime.counts_from(sent);
     }
 
+    /// Whether the last request by which it counts was sent at this time or later.
+    pub(crate) fn was_asked_for_since(&self, at: Instant) -> bool {
+        self.state().lifetime.confirmed() >= at
+    }
+
     /// Whether its client has connected anew since the last request by which it counts: it has to be renewed.
     pub(crate) fn is_of_former_connection(&self) -> bool {
         let state = self.state();
