@@ -12,7 +12,6 @@ mod bench;
 mod deadlocks;
 mod desk;
 mod doctor;
-mod elect;
 mod exit;
 mod failure;
 mod hold;
@@ -131,10 +130,10 @@ fn obey(command: Command, arguments: &[OsString]) -> u8 {
     }
     match command {
         Command::Run(asked) => run::run(&asked, arguments),
-        Command::Elect(asked) => elect::elect(&asked, arguments),
-        Command::Hold(asked) => {
-            log(asked.lock.verbose);
-            on_runtime(hold::hold(&asked)).unwrap_or_else(|code| code)
+        Command::Elect(asked) => run::elect(&asked, arguments),
+        Command::Hold(lock) => {
+            log(lock.verbose);
+            on_runtime(hold::hold(&lock)).unwrap_or_else(|code| code)
         }
         Command::Ls(asked) => answer(list::list(&asked), &asked.server),
         Command::Info(asked) => answer(info::info(&asked), &asked.server),
@@ -158,14 +157,13 @@ fn answer(work: impl Future<Output = Result<u8, Failure>>, server: &Server) -> u
 
 /// Runs the keeper, which has the arguments of the process that started it.
 fn keep(arguments: &[OsString]) -> u8 {
-    let (lock, work) = match parsed(arguments) {
-        Ok(Cli { command: Command::Run(asked) }) => (asked.lock, asked.work),
-        Ok(Cli { command: Command::Elect(asked) }) => (asked.lock, asked.work),
+    let asked = match parsed(arguments) {
+        Ok(Cli { command: Command::Run(asked) | Command::Elect(asked) }) => asked,
         Ok(_) => return exit::USAGE,
         Err(code) => return code,
     };
-    log(lock.verbose);
-    keeper::keep(&lock, &work)
+    log(asked.lock.verbose);
+    keeper::keep(&asked.lock, &asked.work)
 }
 
 /// The error is the exit code, after the reason was printed.
