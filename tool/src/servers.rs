@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use parklock::operator::{self, Password, Servers, Space};
+use parklock::operator::{self, Password, Space, Target, Watched};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, FromRedisValue,
@@ -270,11 +270,9 @@ pub(crate) async fn reach(url: &str) -> Result<Reached, Failure> {
     }
     encrypt();
     match operator::servers(url)? {
-        Servers::One(url) => Ok(Reached::all(vec![alone(&url).await?])),
-        Servers::Cluster(seeds) => cluster(&seeds).await,
-        Servers::Sentinel { sentinels, service, primary } => {
-            Ok(Reached::all(vec![watched(&sentinels, &service, &primary).await?]))
-        }
+        Target::Single => Ok(Reached::all(vec![alone(url).await?])),
+        Target::Cluster(seeds) => cluster(&seeds).await,
+        Target::Sentinel(named) => Ok(Reached::all(vec![watched(&named).await?])),
     }
 }
 
@@ -321,7 +319,7 @@ async fn alone(url: &str) -> Result<Server, Failure> {
     }
 }
 
-async fn watched(sentinels: &[String], service: &str, primary: &str) -> Result<Server, Failure> {
+async fn watched(Watched { sentinels, service, primary }: &Watched) -> Result<Server, Failure> {
     let mut failure = Failure::unavailable("no sentinel answers");
     let info = understood(primary)?;
     // The sentinel with the greatest epoch knows of the latest failover.
