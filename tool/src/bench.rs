@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
 use parklock::{Client, Error};
+use redis::Script;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Script};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -145,7 +145,7 @@ impl Stage {
         let server = owner(servers, &name).await?;
         let mut pollers = Vec::new();
         for _ in 0..asked.clients {
-            pollers.push(server.again(AsyncConnectionConfig::new()).await?);
+            pollers.push(server.again().await?);
         }
         Ok(Self { name, servers: servers.to_vec(), clients, pollers })
     }

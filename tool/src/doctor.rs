@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parklock::operator::{self, Namespaces, Part, Space};
 use parklock::{Client, Config, Layout};
-use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, Value, pipe};
+use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value, pipe};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -468,7 +468,7 @@ async fn carried(server: &Server, asked: &Doctor) -> Result<Duration, Failure> {
         }
         Ok::<(), std::convert::Infallible>(())
     };
-    let mut listener = listen(server, AsyncConnectionConfig::new().set_push_sender(hear)).await?;
+    let mut listener = server.listen(AsyncConnectionConfig::new().set_push_sender(hear)).await?;
     redis::cmd(subscribe).arg(&channel).query_async::<Value>(&mut listener).await?;
     let sent = Instant::now();
     server.query::<u64>(&[publish, &channel, "doctor"]).await?;
@@ -509,16 +509,6 @@ fn any_channel(server: &Server, realm: &Realm) -> Result<String, Failure> {
 
 fn is_moved(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error) if error.code() == "MOVED")
-}
-
-/// A connection that receives messages.
-async fn listen(
-    server: &Server,
-    config: AsyncConnectionConfig,
-) -> Result<redis::aio::MultiplexedConnection, Failure> {
-    let info = server.connection_info().clone();
-    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    server.with_settings(info.set_redis_settings(settings)).again(config).await
 }
 
 async fn clock(server: &Server) -> Finding {
