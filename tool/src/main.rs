@@ -36,7 +36,6 @@ mod signals;
 mod span;
 mod stderr;
 mod supervisor;
-mod table;
 mod terminal;
 mod text;
 mod top;

@@ -20,7 +20,7 @@ use crate::inventory::{Inventory, Lock, Partial};
 use crate::servers::{Reached, Server};
 use crate::span::short;
 use crate::top::search::Search;
-use crate::{deadlocks, exit, info, list, output, servers, table, text};
+use crate::{deadlocks, exit, info, list, output, servers, text};
 
 /// How often `top` checks for pressed keys.
 const KEYS: Duration = Duration::from_millis(50);
@@ -318,7 +318,7 @@ impl View {
 
     fn table(&self) -> Table<'static> {
         let rows = self.shown().map(|lock| {
-            Row::new(table::row(lock, &self.inventory).into_iter().map(Cell::from))
+            Row::new(list::row(lock, &self.inventory).into_iter().map(Cell::from))
                 .style(color(lock))
         });
         let namespace = self.inventory.is_of_all.then_some(Constraint::Fill(1));
@@ -331,7 +331,7 @@ impl View {
             Constraint::Length(7),
             Constraint::Length(8),
         ]);
-        let head = Row::new(table::columns(&self.inventory))
+        let head = Row::new(list::columns(&self.inventory))
             .style(Style::new().add_modifier(Modifier::BOLD));
         let marked = Style::new().add_modifier(Modifier::REVERSED);
         Table::new(rows, widths).header(head).row_highlight_style(marked)
