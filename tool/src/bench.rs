@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use crate::args::Bench;
 use crate::failure::Failure;
 use crate::servers::Server;
+use crate::span::in_ms;
 use crate::{exit, output, servers};
 
 /// How long a holder works in the contended part.
@@ -293,7 +294,7 @@ fn table(cases: &[Case], tallies: &[Tally]) -> String {
     );
     for (case, tally) in cases.iter().zip(tallies) {
         let (rate, commands) = (tally.turns_per_second(), tally.commands_per_turn());
-        let [middle, late, longest] = [0.5, 0.99, 1.0].map(|share| ms(tally.wait(share)));
+        let [middle, late, longest] = [0.5, 0.99, 1.0].map(|share| in_ms(tally.wait(share)));
         let _ = writeln!(
             text,
             "{:34} {rate:>9.0} {middle:>10} {late:>10} {longest:>10} {commands:>13.1}",
@@ -319,10 +320,6 @@ impl Case {
     }
 }
 
-fn ms(time: Duration) -> String {
-    format!("{:.2} ms", time.as_secs_f64() * 1000.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,7 +328,7 @@ mod tests {
     fn the_waits_are_counted_by_their_shares() {
         let waits = (1..=101).map(Duration::from_millis).collect();
         let tally = Tally { waits, ..Tally::default() };
-        let shown = [0.5, 0.99, 1.0].map(|share| ms(tally.wait(share)));
+        let shown = [0.5, 0.99, 1.0].map(|share| in_ms(tally.wait(share)));
         assert_eq!(shown, ["51.00 ms", "100.00 ms", "101.00 ms"]);
         assert_eq!(Tally::default().wait(0.5), Duration::ZERO);
     }

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::inventory::scan;
 use crate::moment::on_the_wall;
 use crate::servers::{Info, Missing, Server};
-use crate::span::short;
+use crate::span::{in_ms, short};
 use crate::text::{counted, printable};
 use crate::{exit, output, servers};
 
@@ -420,7 +420,7 @@ async fn round_trip(server: &Server) -> Finding {
     }
     times.sort();
     let (middle, worst) = (times[ROUND_TRIPS / 2], times[ROUND_TRIPS - 1]);
-    let found = format!("{:.2} ms, the slowest of {ROUND_TRIPS} {:.2} ms", ms(middle), ms(worst));
+    let found = format!("{}, the slowest of {ROUND_TRIPS} {}", in_ms(middle), in_ms(worst));
     if middle < SLOW && worst < STUCK {
         Finding::ok("round trip", found)
     } else {
@@ -432,15 +432,11 @@ async fn round_trip(server: &Server) -> Finding {
     }
 }
 
-fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1000.0
-}
-
 /// Publishes a message, and waits until it arrives.
 async fn message(server: &Server, asked: &Doctor) -> Finding {
     let check = "messages";
     match carried(server, asked).await {
-        Ok(time) => Finding::ok(check, format!("heard after {:.2} ms", ms(time))),
+        Ok(time) => Finding::ok(check, format!("heard after {}", in_ms(time))),
         Err(failure) => Finding::bad(
             check,
             failure.to_string(),
