@@ -22,7 +22,7 @@ pub(crate) async fn hold(lock: &Lock) -> u8 {
         Err(error) => {
             let code = exit::of_error(&error);
             let why = lock.server.explained(code, &error.to_string());
-            voice.warn("failed", &json!({ "code": code }), &why);
+            voice.fail(code, &why);
             code
         }
     }
@@ -56,7 +56,7 @@ async fn stay(guard: Guard, lock: &Lock, voice: &Voice, ends: &mut Ends) -> u8 {
     });
     if let Err(error) = output::write(&format!("{line}\n")) {
         // Nobody learns that the lock is held.
-        voice.warn("failed", &json!({ "code": exit::BROKEN }), &output::unwritten(&error));
+        voice.fail(exit::BROKEN, &output::unwritten(&error));
         give_back(guard, voice).await;
         return exit::BROKEN;
     }

@@ -110,7 +110,7 @@ fn hinted(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
 fn obey(command: Command, arguments: &[OsString]) -> u8 {
     let contradiction = command.lock().and_then(|lock| Some((lock, lock.contradiction()?)));
     if let Some((lock, (code, why))) = contradiction {
-        Voice::of(lock).warn("failed", &json!({ "code": code }), why);
+        Voice::of(lock).fail(code, why);
         return code;
     }
     let waits = command.lock().filter(|lock| !lock.nonblock);
@@ -121,7 +121,7 @@ fn obey(command: Command, arguments: &[OsString]) -> u8 {
         {
             let text =
                 format!("this already runs under {name}, and would wait for itself for ever");
-            voice.warn("failed", &json!({ "code": exit::USAGE }), &text);
+            voice.fail(exit::USAGE, &text);
             return exit::USAGE;
         }
         let text = format!("this already runs under {name}, and may wait for itself");

@@ -174,7 +174,7 @@ impl<'a> Supervisor<'a> {
             Told::Busy(holders) => Phase::Done(Outcome::Code(self.voice.busy(self.lock, &holders))),
             Told::Failed(code, why) => {
                 let why = self.lock.server.explained(code, &why);
-                self.voice.warn("failed", &json!({ "code": code }), &why);
+                self.voice.fail(code, &why);
                 Phase::Done(Outcome::Failed(code))
             }
             _ => Phase::Waiting,
@@ -248,7 +248,7 @@ impl<'a> Supervisor<'a> {
             Err(error) => {
                 link.order(Order::Now);
                 let text = format!("could not start the command: {error}");
-                self.voice.warn("failed", &json!({ "code": exit::BROKEN }), &text);
+                self.voice.fail(exit::BROKEN, &text);
                 Phase::GivingBack { code: exit::BROKEN, urged: true }
             }
         }
@@ -281,7 +281,7 @@ impl<'a> Supervisor<'a> {
         match phase {
             Phase::Waiting => {
                 let text = "the process that waits for the lock has ended";
-                self.voice.warn("failed", &json!({ "code": exit::BROKEN }), text);
+                self.voice.fail(exit::BROKEN, text);
                 Phase::Done(Outcome::Failed(exit::BROKEN))
             }
             Phase::Leaving(code) => Phase::Done(Outcome::Code(code)),
