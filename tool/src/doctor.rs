@@ -12,9 +12,9 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::args::{Doctor, Realm};
+use crate::clock::on_the_wall;
 use crate::failure::Failure;
 use crate::inventory::scan;
-use crate::moment::on_the_wall;
 use crate::servers::{Info, Missing, Server};
 use crate::span::{in_ms, short};
 use crate::text::{counted, printable};

@@ -6,9 +6,9 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("the tool needs Linux: it waits for signals and timers as only Linux lets it");
 
-mod alarm;
 mod args;
 mod bench;
+mod clock;
 mod deadlocks;
 mod desk;
 mod doctor;
@@ -26,7 +26,6 @@ mod limits;
 mod link;
 mod list;
 mod lock;
-mod moment;
 mod output;
 mod pages;
 mod phase;

@@ -16,12 +16,11 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use crate::alarm::Alarm;
 use crate::args::{Lock, OUTER, OnLost, Work};
+use crate::clock::{Alarm, Moment};
 use crate::job::{Job, Report};
 use crate::limits::Limits;
 use crate::link::Link;
-use crate::moment::Moment;
 use crate::phase::{Next, Outcome, Phase, Running};
 use crate::signals::{self, Signals, Who, ends, forgets_children};
 use crate::terminal::Terminal;
