@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::args::{Realm, Top};
 use crate::failure::Failure;
-use crate::inventory::{Inventory, Lock, Partial};
+use crate::inventory::{FullName, Inventory, Lock, Partial};
 use crate::servers::{Reached, Server};
 use crate::span::short;
 use crate::top::search::Search;
@@ -121,10 +121,8 @@ async fn beside_keys<T>(
 }
 
 /// What a lock is known by from one look to the next.
-type Key = (String, Option<String>);
-
-fn key(lock: &Lock) -> Key {
-    (lock.name.clone(), lock.namespace.clone())
+fn key(lock: &Lock) -> FullName {
+    (lock.namespace.clone(), lock.name.clone())
 }
 
 /// How the list is sorted.
@@ -193,7 +191,7 @@ impl View {
     }
 
     /// The selection stays with its lock, wherever that lock stands in the list now.
-    fn select(&mut self, selected: Option<Key>) {
+    fn select(&mut self, selected: Option<FullName>) {
         let at = self.shown().position(|lock| selected == Some(key(lock)));
         let last = self.shown().count().checked_sub(1);
         self.state.select(at.or_else(|| self.state.selected().min(last).or(last.map(|_| 0))));
