@@ -90,11 +90,7 @@ impl<'a> Supervisor<'a> {
         let until = Moment::now().after(span);
         self.alarm.set(Some(until))?;
         while self.ending.is_none() && !until.ahead().is_zero() {
-            let mut fds = [
-                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.alarm.as_fd(), PollFlags::POLLIN),
-            ];
-            wait_for(&mut fds, PollTimeout::NONE)?;
+            self.await_news(None, PollTimeout::NONE)?;
             while let Some(signal) = self.signals.next() {
                 self.heed(signal);
             }
@@ -115,9 +111,9 @@ impl<'a> Supervisor<'a> {
                 return Ok(outcome);
             }
             self.alarm.set(self.next_alarm(&phase))?;
-            self.await_news(&link, PollTimeout::NONE)?;
+            self.await_news(Some(&link), PollTimeout::NONE)?;
             // Read all words before the clock: while this process was stopped, the keeper may have renewed the lock.
-            while !link.is_gone() && self.await_news(&link, PollTimeout::ZERO)? {
+            while !link.is_gone() && self.await_news(Some(&link), PollTimeout::ZERO)? {
                 phase = match link.hear() {
                     Some(words) => words
                         .into_iter()
@@ -133,14 +129,14 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Waits until there is something to do, but not beyond a limit. Returns whether the keeper has said something.
-    fn await_news(&self, link: &Link, limit: PollTimeout) -> io::Result<bool> {
+    fn await_news(&self, link: Option<&Link>, limit: PollTimeout) -> io::Result<bool> {
         let (signals, alarm) = (self.signals.as_fd(), self.alarm.as_fd());
         let on = |fd| PollFd::new(fd, PollFlags::POLLIN);
-        if link.is_gone() {
-            // The closed pipe would count as readable forever.
+        // A closed pipe would count as readable forever.
+        let Some(link) = link.filter(|link| !link.is_gone()) else {
             wait_for(&mut [on(signals), on(alarm)], limit)?;
             return Ok(false);
-        }
+        };
         let mut fds = [on(signals), on(alarm), on(link.as_fd())];
         wait_for(&mut fds, limit)?;
         Ok(fds[2].revents().is_some_and(|found| !found.is_empty()))
