@@ -11,7 +11,7 @@ use parklock::operator::Namespaces;
 use parklock::{Config, Tls};
 use serde_json::json;
 
-use crate::failure::Failure;
+use crate::failure::{CONNECTING, Failure};
 use crate::{exit, span};
 
 /// Run commands under locks in Redis, and see who holds what.
@@ -354,13 +354,11 @@ impl Server {
         Ok(realm)
     }
 
-    /// The settings of a client that takes locks.
+    /// The settings of a client that takes locks. If the question is about all namespaces, the client is in none.
     pub(crate) fn config(&self) -> Config {
-        self.namespace().iter().fold(self.config_without_namespace(), Config::namespace)
-    }
-
-    pub(crate) fn config_without_namespace(&self) -> Config {
-        let config = Config::default().layout(self.layout());
+        let config = Config::default().layout(self.layout()).connect_timeout(CONNECTING);
+        let namespace = self.namespace().filter(|name| name != ALL);
+        let config = namespace.iter().fold(config, Config::namespace);
         if !self.url().starts_with("rediss") {
             return config;
         }

@@ -20,8 +20,6 @@ use crate::{exit, output, servers};
 const WORK: Duration = Duration::from_millis(1);
 /// How long the pollers sleep between two attempts.
 const POLLS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
-/// How long the tool may take to make all connections, all at once.
-const CONNECTING: Duration = Duration::from_secs(10);
 /// There are two rounds, so that a slow moment of the machine does not affect one case alone.
 const ROUNDS: u32 = 2;
 
@@ -138,8 +136,7 @@ impl Stage {
     async fn new(asked: &Bench, servers: &[Server]) -> Result<Self, Failure> {
         let name = format!("parklock-bench-{:x}", fastrand::u64(..));
         asked.server.one_realm()?;
-        let config = asked.server.config().connect_timeout(CONNECTING);
-        let url = asked.server.url();
+        let (url, config) = (asked.server.url(), asked.server.config());
         let connect = |_| Client::connect_with(&url, config.clone());
         let clients = try_join_all((0..asked.clients).map(connect)).await?;
         // In a cluster, the pollers' key lies on one node, so they all need a connection to that node.

@@ -5,7 +5,7 @@ mod users;
 use std::time::{Duration, Instant};
 
 use parklock::operator::{self, Namespaces, Part, Space};
-use parklock::{Client, Config, Layout};
+use parklock::{Client, Layout};
 use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value, pipe};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -25,8 +25,6 @@ const ROUND_TRIPS: usize = 20;
 /// A waiter near the front shows three signs of life a second.
 const SLOW: Duration = Duration::from_millis(50);
 const STUCK: Duration = Duration::from_secs(1);
-/// How long connecting may take.
-const CONNECTING: Duration = Duration::from_secs(10);
 /// How long a message may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How many keys without a TTL the doctor names.
@@ -603,10 +601,7 @@ async fn a_lock(asked: &Doctor) -> Finding {
     let name = format!("parklock-doctor-{:x}", fastrand::u64(..));
     let began = Instant::now();
     let done = async {
-        let Realm { namespaces, .. } = asked.server.realm()?;
-        let config = asked.server.config_without_namespace().connect_timeout(CONNECTING);
-        let config = namespaces.name().into_iter().fold(config, Config::namespace);
-        let config = config.plain_channels(asked.plain_channels);
+        let config = asked.server.config().plain_channels(asked.plain_channels);
         let client = Client::connect_with(asked.server.url(), config).await?;
         let guard = client.lock(name).try_lock().await?;
         if let Some(guard) = guard {

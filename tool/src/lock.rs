@@ -23,7 +23,7 @@ pub(crate) async fn connect(lock: &Lock, app: &str, process: u32) -> Result<Clie
     let config = operator::on_behalf_of(process, config);
     // Many jobs begin in the same minute, and their machines are busy then. So the limits are longer than for a
     // service, and a waiter that gets no processor for a second keeps its place.
-    let config = config.connect_timeout(PATIENCE).ride_out(lock.lease().max(PATIENCE));
+    let config = config.ride_out(lock.lease().max(PATIENCE));
     let config = config.waiter_ttl((lock.watchdog.unwrap_or(WATCHDOG) / 4).clamp(SHORT, LONG));
     let config = lock.watchdog.into_iter().fold(config, Config::watchdog_timeout);
     let config = lock.max_hold.into_iter().fold(config, Config::max_hold);

@@ -15,10 +15,8 @@ use redis::{
 };
 
 use crate::args::{Realm, TlsFiles};
-use crate::failure::{ANSWERING, Failure};
+use crate::failure::{ANSWERING, CONNECTING, Failure};
 use crate::{exit, stderr};
-
-const CONNECTING: Duration = Duration::from_secs(10);
 
 /// A server that has locks: a primary.
 #[derive(Debug, Clone)]
