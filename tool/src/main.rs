@@ -47,7 +47,7 @@ use std::future::Future;
 use std::process::ExitCode;
 
 use clap::Parser;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::{ContextKind, ContextValue};
 use serde_json::json;
 
 use crate::args::{Cli, Command, Server};
@@ -74,22 +74,16 @@ fn parsed(arguments: &[OsString]) -> Result<Cli, u8> {
     if arguments.iter().take_while(|word| *word != "--").any(|word| word == "--json") {
         stderr::fail_in_json();
     }
-    Cli::try_parse_from(named).map_err(|error| hinted(error, arguments)).map_err(
-        |error| match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-                let _ = error.print();
-                exit::OK
-            }
-            _ if stderr::fails_in_json() => {
-                stderr::fail(exit::USAGE, error.to_string().trim_end());
-                exit::USAGE
-            }
-            _ => {
-                let _ = error.print();
-                exit::USAGE
-            }
-        },
-    )
+    Cli::try_parse_from(named).map_err(|error| {
+        let error = hinted(error, arguments);
+        let code = if error.use_stderr() { exit::USAGE } else { exit::OK };
+        if code != exit::OK && stderr::fails_in_json() {
+            stderr::fail(code, error.to_string().trim_end());
+        } else {
+            let _ = error.print();
+        }
+        code
+    })
 }
 
 /// `flock` and `timeout` take a command without `--`, so that is what many type first.
