@@ -180,8 +180,14 @@ impl Client {
         Self::builder().url(url.as_ref()).config(config).connect_lazy()
     }
 
+    /// A client over streams that `dial` opens to the servers of this URL: see [`streams`](crate::streams). It has this id, or one
+    /// of its own.
+    ///
+    /// # Errors
+    /// Same as [`connect_with`](Self::connect_with).
     #[cfg(feature = "streams")]
-    pub(crate) async fn connect_over(
+    #[doc(hidden)]
+    pub async fn connect_over(
         dial: crate::wire::Dial,
         url: &str,
         id: Option<String>,

@@ -158,20 +158,6 @@ pub mod operator;
 #[doc(hidden)]
 pub mod streams {
     pub use crate::wire::{Dial, Stream};
-    use crate::{Client, Config, Result};
-
-    /// A client over streams that `dial` opens to the servers of this URL. It has this id, or one of its own.
-    ///
-    /// # Errors
-    /// Same as [`Client::connect_with`].
-    pub async fn connect_over(
-        dial: Dial,
-        url: &str,
-        id: Option<String>,
-        config: Config,
-    ) -> Result<Client> {
-        Client::connect_over(dial, url, id, config).await
-    }
 }
 
 /// The Rust blocks of these pages are compiled with the examples of the documentation.

@@ -7,10 +7,10 @@ use crate::error::Result;
 use crate::keys::{Keys, escaped, of_client, unescaped};
 use crate::kinds::{CLIENTS, Kind, NATIVE_LINE, NATIVE_LOCK, NOTES, PERMITS, REDISSON_FAIR_LINE};
 use crate::slot::Slot;
-use crate::wire::{self, Target};
+use crate::wire;
 
 pub use crate::keys::Space;
-pub use crate::wire::{Password, shown, shown_type};
+pub use crate::wire::{Password, Target, Watched, shown, shown_type};
 
 /// The settings of a client that works for another process: [`Config::describe`] names that process.
 pub fn on_behalf_of(process: u32, mut config: Config) -> Config {
@@ -18,48 +18,19 @@ pub fn on_behalf_of(process: u32, mut config: Config) -> Config {
     config
 }
 
-/// The servers that a URL names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Servers {
-    /// One server, by its URL.
-    One(String),
-    /// Some nodes of a cluster: a URL for each.
-    Cluster(Vec<String>),
-    /// A primary behind sentinels.
-    Sentinel {
-        /// A URL for each sentinel.
-        sentinels: Vec<String>,
-        /// The sentinels' name for the primary.
-        service: String,
-        /// The URL of the primary, but with the host of the first sentinel.
-        primary: String,
-    },
-}
-
-/// Reads a URL.
+/// What a URL refers to. Its servers are named by sound URLs.
 ///
 /// # Errors
 /// [`Error::Config`](crate::Error::Config) if the URL is malformed.
-pub fn servers(url: &str) -> Result<Servers> {
+pub fn servers(url: &str) -> Result<Target> {
     let is_sound = |url: &str| wire::understood(url).map(drop);
-    Ok(match Target::of(url)? {
-        Target::Single => {
-            is_sound(url)?;
-            Servers::One(url.to_owned())
-        }
-        Target::Cluster(seeds) => {
-            seeds.iter().try_for_each(|seed| is_sound(seed))?;
-            Servers::Cluster(seeds)
-        }
-        Target::Sentinel(watched) => {
-            is_sound(&watched.primary)?;
-            Servers::Sentinel {
-                sentinels: watched.sentinels,
-                service: watched.service,
-                primary: watched.primary,
-            }
-        }
-    })
+    let target = Target::of(url)?;
+    match &target {
+        Target::Single => is_sound(url),
+        Target::Cluster(seeds) => seeds.iter().try_for_each(|seed| is_sound(seed)),
+        Target::Sentinel(watched) => is_sound(&watched.primary),
+    }?;
+    Ok(target)
 }
 
 /// What it means that a server refuses a new connection with this text, or that its answers cannot be read.

@@ -1,7 +1,6 @@
 //! What the handles of one candidate share: whether it leads now, and when that changes.
 
 use std::fmt;
-use std::sync::Arc;
 
 use tokio::sync::watch;
 
@@ -61,7 +60,7 @@ impl fmt::Debug for Changes {
 
 /// Whether the candidate leads now. Its handles share it.
 #[derive(Clone, Default)]
-pub(crate) struct Candidacy(Arc<watch::Sender<Option<Term>>>);
+pub(crate) struct Candidacy(watch::Sender<Option<Term>>);
 
 impl Candidacy {
     pub(crate) fn term(&self) -> Option<Term> {

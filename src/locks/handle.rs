@@ -145,11 +145,11 @@ impl Handle {
     /// Takes all of these locks at once or none of them, without waiting. The inner error is the index of the lock that
     /// is held. They are plain locks of one client, and distinct. For `kept` and `None` see
     /// [`acquire_all`](engine::acquire_all).
-    pub(crate) async fn acquire_all<K: Send + 'static>(
+    pub(crate) async fn acquire_all(
         handles: &[&Self],
         patience: Patience,
-        kept: K,
-    ) -> Result<Option<(Result<Vec<Guard>, usize>, K)>> {
+        kept: Option<(usize, Guard)>,
+    ) -> Result<Option<(Result<Vec<Guard>, usize>, Option<(usize, Guard)>)>> {
         let Some(first) = handles.first() else { return Ok(Some((Ok(Vec::new()), kept))) };
         let wanted = |handle: &&Self| Ok((Arc::clone(handle.keys()?), handle.valid_lease()?));
         let wanted = handles.iter().map(wanted).collect::<Result<Vec<_>>>()?;

@@ -145,13 +145,11 @@ impl MultiLock {
         self.check()?;
         let locks = self.sorted();
         if self.is_one_step() {
-            let handles: Vec<_> = locks.iter().map(|lock| &lock.handle).collect();
-            let (answer, ()) = loop {
-                if let Some(answer) = Handle::acquire_all(&handles, Patience::None, ()).await? {
-                    break answer;
+            loop {
+                if let Some(answer) = together(&locks, None, Patience::None).await? {
+                    return Ok(answer.ok().map(|held| self.guard(held)));
                 }
-            };
-            return Ok(answer.ok().map(|held| self.guard(held)));
+            }
         }
         let mut held = Vec::with_capacity(locks.len());
         for lock in locks {
@@ -292,7 +290,9 @@ impl MultiLock {
         let (locks, mut retry) = (self.sorted(), Retry::default());
         let (mut first, mut misses) = (None, 0);
         loop {
-            let Some(answer) = in_time(limit.until, together(&locks, first.take())).await else {
+            let Some(answer) =
+                in_time(limit.until, together(&locks, first.take(), Patience::Endless)).await
+            else {
                 return retry.out_of_time(limit.whole);
             };
             match answer {
@@ -384,11 +384,15 @@ impl Limit {
 /// Asks for all locks except the one that the caller already holds. If somebody else holds one of them, the caller
 /// releases its own. Returns `None` if the caller was not polled in time: then the client has released the caller's
 /// lock.
-async fn together(locks: &[&Lock], first: Option<(usize, Guard)>) -> Result<Option<Answer>> {
+async fn together(
+    locks: &[&Lock],
+    first: Option<(usize, Guard)>,
+    patience: Patience,
+) -> Result<Option<Answer>> {
     let is_held = |at: &usize| first.as_ref().is_some_and(|(held, _)| held == at);
     let others: Vec<_> = (0..locks.len()).filter(|at| !is_held(at)).collect();
     let asked: Vec<_> = others.iter().map(|at| &locks[*at].handle).collect();
-    let answer = Handle::acquire_all(&asked, Patience::Endless, first).await?;
+    let answer = Handle::acquire_all(&asked, patience, first).await?;
     let Some((answer, first)) = answer else { return Ok(None) };
     let mut held = match answer {
         Ok(held) => held,

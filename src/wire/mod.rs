@@ -71,5 +71,9 @@ pub(crate) use redis::ConnectionInfo;
 pub(crate) use sentinels::Sentinels;
 pub(crate) use session::Session;
 pub(crate) use subscriber::{Heard, News, Subscriber, Subscription, Word, publisher, words};
-pub(crate) use target::{Endpoint, Target};
+pub(crate) use target::Endpoint;
+#[cfg(not(feature = "operator"))]
+pub(crate) use target::Target;
+#[cfg(feature = "operator")]
+pub use target::{Target, Watched};
 pub(crate) use tracking::{Changed, OnChange};

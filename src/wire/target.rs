@@ -18,7 +18,8 @@ pub(crate) enum Endpoint {
 
 /// What a URL refers to.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+#[cfg_attr(not(feature = "operator"), allow(unreachable_pub, reason = "that feature exports it"))]
+pub enum Target {
     /// One server: the URL as it is.
     Single,
     /// A cluster: one URL for each of the nodes that were named.
@@ -29,13 +30,14 @@ pub(crate) enum Target {
 
 /// The primary of a service, by the sentinels that watch it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Watched {
+#[cfg_attr(not(feature = "operator"), allow(unreachable_pub, reason = "that feature exports it"))]
+pub struct Watched {
     /// One URL for each sentinel that was named.
-    pub(crate) sentinels: Vec<String>,
+    pub sentinels: Vec<String>,
     /// The sentinels' name for the service that they watch.
-    pub(crate) service: String,
+    pub service: String,
     /// The URL of the primary, but with the host of the first sentinel.
-    pub(crate) primary: String,
+    pub primary: String,
 }
 
 /// A URL with several hosts. The `url` crate supports only one host.

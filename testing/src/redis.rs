@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parklock::streams::{Dial, connect_over};
+use parklock::streams::Dial;
 use parklock::{Client, Config, Result};
 
 use crate::port::Port;
@@ -82,7 +82,7 @@ impl Redis {
             let stream = Stream::open(&process);
             Box::pin(async move { Ok(Box::new(stream?) as Box<_>) })
         });
-        connect_over(dial, IN_PROCESS, None, config).await
+        Client::connect_over(dial, IN_PROCESS, None, config).await
     }
 
     /// A URL for [`Client::connect`], for a service that connects by itself, and for clients in other languages. The first

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parklock::streams::{Dial, Stream, connect_over};
+use parklock::streams::{Dial, Stream};
 use parklock::{Client, Config, Ended};
 use tokio::net::TcpStream;
 
@@ -16,7 +16,7 @@ async fn copies(server: &Server, config: &Config) -> [Client; 2] {
         Box::pin(async move { Ok(Box::new(TcpStream::connect(to).await?) as Box<dyn Stream>) })
     });
     let (url, id) = (server.url(), uuid::Uuid::new_v4().to_string());
-    let copy = || connect_over(Arc::clone(&dial), &url, Some(id.clone()), config.clone());
+    let copy = || Client::connect_over(Arc::clone(&dial), &url, Some(id.clone()), config.clone());
     let connected = [copy().await, copy().await];
     connected.map(|client| client.expect("the server is there"))
 }

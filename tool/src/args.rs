@@ -11,7 +11,7 @@ use parklock::operator::Namespaces;
 use parklock::{Config, Tls};
 use serde_json::json;
 
-use crate::failure::Failure;
+use crate::failure::{CONNECTING, Failure};
 use crate::{exit, span};
 
 /// Run commands under locks in Redis, and see who holds what.
@@ -40,14 +40,14 @@ pub(crate) enum Command {
     ///
     /// The line is JSON: name, kind, token, lease_ms. Exit code 0 if the lock was held to the end, 75 if it was lost.
     #[command(after_help = exit::TABLE)]
-    Hold(Hold),
+    Hold(Lock),
     /// Run a command while this machine is the leader, and again after a loss
     ///
     /// The tool waits for the lock, and then runs the command as `run` does. If the lock is lost, the tool ends the
     /// command and waits for the lock again. If the command ends by itself, the tool gives the lock back, and ends with
     /// the command's exit code.
     #[command(after_help = exit::TABLE)]
-    Elect(Elect),
+    Elect(Run),
     /// List who holds what
     #[command(visible_alias = "list")]
     Ls(Ls),
@@ -201,26 +201,13 @@ pub(crate) struct Work {
     pub(crate) command: Vec<OsString>,
 }
 
+/// A command under a lock.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) lock: Lock,
     #[command(flatten)]
     pub(crate) work: Work,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Elect {
-    #[command(flatten)]
-    pub(crate) lock: Lock,
-    #[command(flatten)]
-    pub(crate) work: Work,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Hold {
-    #[command(flatten)]
-    pub(crate) lock: Lock,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -313,9 +300,9 @@ impl Command {
     /// The lock that this command takes.
     pub(crate) fn lock(&self) -> Option<&Lock> {
         match self {
-            Self::Run(Run { lock, .. })
-            | Self::Elect(Elect { lock, .. })
-            | Self::Hold(Hold { lock }) => Some(lock),
+            Self::Run(Run { lock, .. }) | Self::Elect(Run { lock, .. }) | Self::Hold(lock) => {
+                Some(lock)
+            }
             _ => None,
         }
     }
@@ -367,13 +354,11 @@ impl Server {
         Ok(realm)
     }
 
-    /// The settings of a client that takes locks.
+    /// The settings of a client that takes locks. If the question is about all namespaces, the client is in none.
     pub(crate) fn config(&self) -> Config {
-        self.namespace().iter().fold(self.config_without_namespace(), Config::namespace)
-    }
-
-    pub(crate) fn config_without_namespace(&self) -> Config {
-        let config = Config::default().layout(self.layout());
+        let config = Config::default().layout(self.layout()).connect_timeout(CONNECTING);
+        let namespace = self.namespace().filter(|name| name != ALL);
+        let config = namespace.iter().fold(config, Config::namespace);
         if !self.url().starts_with("rediss") {
             return config;
         }

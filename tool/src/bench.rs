@@ -5,22 +5,21 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
 use parklock::{Client, Error};
+use redis::Script;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Script};
 use serde_json::json;
 use tokio::time::sleep;
 
 use crate::args::Bench;
 use crate::failure::Failure;
 use crate::servers::Server;
+use crate::span::in_ms;
 use crate::{exit, output, servers};
 
 /// How long a holder works in the contended part.
 const WORK: Duration = Duration::from_millis(1);
 /// How long the pollers sleep between two attempts.
 const POLLS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
-/// How long the tool may take to make all connections, all at once.
-const CONNECTING: Duration = Duration::from_secs(10);
 /// There are two rounds, so that a slow moment of the machine does not affect one case alone.
 const ROUNDS: u32 = 2;
 
@@ -137,15 +136,14 @@ impl Stage {
     async fn new(asked: &Bench, servers: &[Server]) -> Result<Self, Failure> {
         let name = format!("parklock-bench-{:x}", fastrand::u64(..));
         asked.server.one_realm()?;
-        let config = asked.server.config().connect_timeout(CONNECTING);
-        let url = asked.server.url();
+        let (url, config) = (asked.server.url(), asked.server.config());
         let connect = |_| Client::connect_with(&url, config.clone());
         let clients = try_join_all((0..asked.clients).map(connect)).await?;
         // In a cluster, the pollers' key lies on one node, so they all need a connection to that node.
         let server = owner(servers, &name).await?;
         let mut pollers = Vec::new();
         for _ in 0..asked.clients {
-            pollers.push(server.again(AsyncConnectionConfig::new()).await?);
+            pollers.push(server.again().await?);
         }
         Ok(Self { name, servers: servers.to_vec(), clients, pollers })
     }
@@ -293,7 +291,7 @@ fn table(cases: &[Case], tallies: &[Tally]) -> String {
     );
     for (case, tally) in cases.iter().zip(tallies) {
         let (rate, commands) = (tally.turns_per_second(), tally.commands_per_turn());
-        let [middle, late, longest] = [0.5, 0.99, 1.0].map(|share| ms(tally.wait(share)));
+        let [middle, late, longest] = [0.5, 0.99, 1.0].map(|share| in_ms(tally.wait(share)));
         let _ = writeln!(
             text,
             "{:34} {rate:>9.0} {middle:>10} {late:>10} {longest:>10} {commands:>13.1}",
@@ -319,10 +317,6 @@ impl Case {
     }
 }
 
-fn ms(time: Duration) -> String {
-    format!("{:.2} ms", time.as_secs_f64() * 1000.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,7 +325,7 @@ mod tests {
     fn the_waits_are_counted_by_their_shares() {
         let waits = (1..=101).map(Duration::from_millis).collect();
         let tally = Tally { waits, ..Tally::default() };
-        let shown = [0.5, 0.99, 1.0].map(|share| ms(tally.wait(share)));
+        let shown = [0.5, 0.99, 1.0].map(|share| in_ms(tally.wait(share)));
         assert_eq!(shown, ["51.00 ms", "100.00 ms", "101.00 ms"]);
         assert_eq!(Tally::default().wait(0.5), Duration::ZERO);
     }

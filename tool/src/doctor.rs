@@ -5,18 +5,18 @@ mod users;
 use std::time::{Duration, Instant};
 
 use parklock::operator::{self, Namespaces, Part, Space};
-use parklock::{Client, Config, Layout};
-use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, Value, pipe};
+use parklock::{Client, Layout};
+use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value, pipe};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::args::{Doctor, Realm};
+use crate::clock::on_the_wall;
 use crate::failure::Failure;
 use crate::inventory::scan;
-use crate::moment::on_the_wall;
 use crate::servers::{Info, Missing, Server};
-use crate::span::short;
+use crate::span::{in_ms, short};
 use crate::text::{counted, printable};
 use crate::{exit, output, servers};
 
@@ -25,8 +25,6 @@ const ROUND_TRIPS: usize = 20;
 /// A waiter near the front shows three signs of life a second.
 const SLOW: Duration = Duration::from_millis(50);
 const STUCK: Duration = Duration::from_secs(1);
-/// How long connecting may take.
-const CONNECTING: Duration = Duration::from_secs(10);
 /// How long a message may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How many keys without a TTL the doctor names.
@@ -420,7 +418,7 @@ async fn round_trip(server: &Server) -> Finding {
     }
     times.sort();
     let (middle, worst) = (times[ROUND_TRIPS / 2], times[ROUND_TRIPS - 1]);
-    let found = format!("{:.2} ms, the slowest of {ROUND_TRIPS} {:.2} ms", ms(middle), ms(worst));
+    let found = format!("{}, the slowest of {ROUND_TRIPS} {}", in_ms(middle), in_ms(worst));
     if middle < SLOW && worst < STUCK {
         Finding::ok("round trip", found)
     } else {
@@ -432,15 +430,11 @@ async fn round_trip(server: &Server) -> Finding {
     }
 }
 
-fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1000.0
-}
-
 /// Publishes a message, and waits until it arrives.
 async fn message(server: &Server, asked: &Doctor) -> Finding {
     let check = "messages";
     match carried(server, asked).await {
-        Ok(time) => Finding::ok(check, format!("heard after {:.2} ms", ms(time))),
+        Ok(time) => Finding::ok(check, format!("heard after {}", in_ms(time))),
         Err(failure) => Finding::bad(
             check,
             failure.to_string(),
@@ -468,7 +462,7 @@ async fn carried(server: &Server, asked: &Doctor) -> Result<Duration, Failure> {
         }
         Ok::<(), std::convert::Infallible>(())
     };
-    let mut listener = listen(server, AsyncConnectionConfig::new().set_push_sender(hear)).await?;
+    let mut listener = server.listen(AsyncConnectionConfig::new().set_push_sender(hear)).await?;
     redis::cmd(subscribe).arg(&channel).query_async::<Value>(&mut listener).await?;
     let sent = Instant::now();
     server.query::<u64>(&[publish, &channel, "doctor"]).await?;
@@ -509,16 +503,6 @@ fn any_channel(server: &Server, realm: &Realm) -> Result<String, Failure> {
 
 fn is_moved(answer: &Value) -> bool {
     matches!(answer, Value::ServerError(error) if error.code() == "MOVED")
-}
-
-/// A connection that receives messages.
-async fn listen(
-    server: &Server,
-    config: AsyncConnectionConfig,
-) -> Result<redis::aio::MultiplexedConnection, Failure> {
-    let info = server.connection_info().clone();
-    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    server.with_settings(info.set_redis_settings(settings)).again(config).await
 }
 
 async fn clock(server: &Server) -> Finding {
@@ -617,10 +601,7 @@ async fn a_lock(asked: &Doctor) -> Finding {
     let name = format!("parklock-doctor-{:x}", fastrand::u64(..));
     let began = Instant::now();
     let done = async {
-        let Realm { namespaces, .. } = asked.server.realm()?;
-        let config = asked.server.config_without_namespace().connect_timeout(CONNECTING);
-        let config = namespaces.name().into_iter().fold(config, Config::namespace);
-        let config = config.plain_channels(asked.plain_channels);
+        let config = asked.server.config().plain_channels(asked.plain_channels);
         let client = Client::connect_with(asked.server.url(), config).await?;
         let guard = client.lock(name).try_lock().await?;
         if let Some(guard) = guard {

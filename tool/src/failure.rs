@@ -8,6 +8,8 @@ use redis::{ErrorKind, RedisError};
 
 use crate::exit;
 
+/// How long connecting to a server may take.
+pub(crate) const CONNECTING: Duration = Duration::from_secs(10);
 /// How long a server has for an answer.
 pub(crate) const ANSWERING: Duration = Duration::from_secs(10);
 

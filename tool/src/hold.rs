@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::args::{Hold, Lock};
+use crate::args::Lock;
 use crate::signals::Ignored;
 use crate::voice::{NOT_THERE, Voice};
 use crate::{exit, holders, lock, output};
@@ -15,14 +15,14 @@ use crate::{exit, holders, lock, output};
 /// How long the release may take. After that, the lease frees the lock.
 const GIVING_BACK: Duration = Duration::from_secs(5);
 
-pub(crate) async fn hold(asked: &Hold) -> u8 {
-    let (lock, voice) = (&asked.lock, Voice::of(&asked.lock));
+pub(crate) async fn hold(lock: &Lock) -> u8 {
+    let voice = Voice::of(lock);
     match held(lock, &voice).await {
         Ok(code) => code,
         Err(error) => {
             let code = exit::of_error(&error);
             let why = lock.server.explained(code, &error.to_string());
-            voice.warn("failed", &json!({ "code": code }), &why);
+            voice.fail(code, &why);
             code
         }
     }
@@ -34,15 +34,13 @@ async fn held(lock: &Lock, voice: &Voice) -> parklock::Result<u8> {
         client = lock::connect(lock, "parklock-hold", std::process::id()) => client?,
         number = ends.next() => return Ok(exit::of_signal(number)),
     };
-    let granted = tokio::select! {
-        granted = voice.waits(lock, lock::acquire(&client, lock, lock.wait)) => granted,
-        number = ends.next() => Ok(None).inspect(|_: &Option<Guard>| ends.came = number),
-    };
-    let code = match granted {
-        Ok(Some(guard)) => Ok(stay(guard, lock, voice, &mut ends).await),
-        Ok(None) if ends.came != 0 => Ok(exit::of_signal(ends.came)),
-        Ok(None) => Ok(voice.busy(lock, &holders::of(lock).await)),
-        Err(error) => Err(error),
+    let code = tokio::select! {
+        granted = voice.waits(lock, lock::acquire(&client, lock, lock.wait)) => match granted {
+            Ok(Some(guard)) => Ok(stay(guard, lock, voice, &mut ends).await),
+            Ok(None) => Ok(voice.busy(lock, &holders::of(lock).await)),
+            Err(error) => Err(error),
+        },
+        number = ends.next() => Ok(exit::of_signal(number)),
     };
     let _ = timeout(GIVING_BACK, client.close()).await;
     code
@@ -58,7 +56,7 @@ async fn stay(guard: Guard, lock: &Lock, voice: &Voice, ends: &mut Ends) -> u8 {
     });
     if let Err(error) = output::write(&format!("{line}\n")) {
         // Nobody learns that the lock is held.
-        voice.warn("failed", &json!({ "code": exit::BROKEN }), &output::unwritten(&error));
+        voice.fail(exit::BROKEN, &output::unwritten(&error));
         give_back(guard, voice).await;
         return exit::BROKEN;
     }
@@ -102,12 +100,8 @@ fn left(voice: &Voice, why: &str) -> u8 {
     exit::OK
 }
 
-/// The signals that end `hold`.
-struct Ends {
-    signals: Vec<(i32, Signal)>,
-    /// The number of the signal that arrived while `hold` waited for the lock; 0: none.
-    came: i32,
-}
+/// The signals that end `hold`, with their numbers.
+struct Ends(Vec<(i32, Signal)>);
 
 impl Ends {
     /// A signal that was ignored when the tool started stays ignored, such as HUP under nohup(1).
@@ -121,14 +115,14 @@ impl Ends {
         ];
         let heard = kinds.into_iter().filter(|kind| !ignored.has(kind.as_raw_value()));
         let signals = heard.filter_map(|kind| Some((kind.as_raw_value(), signal(kind).ok()?)));
-        Self { signals: signals.collect(), came: 0 }
+        Self(signals.collect())
     }
 
     async fn next(&mut self) -> i32 {
-        if self.signals.is_empty() {
+        if self.0.is_empty() {
             return std::future::pending().await;
         }
-        let any = self.signals.iter_mut().map(|(number, signal)| {
+        let any = self.0.iter_mut().map(|(number, signal)| {
             Box::pin(async move {
                 signal.recv().await;
                 *number

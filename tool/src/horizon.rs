@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parklock::Guard;
 
-use crate::moment::{Moment, awake, slept};
+use crate::clock::{Moment, awake, slept};
 
 /// Until when the lock is valid, on the clock that the supervisor reads.
 ///

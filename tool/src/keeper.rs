@@ -22,10 +22,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::{Lock, OnLost, Work};
+use crate::clock::Moment;
 use crate::desk::Desk;
 use crate::horizon::Horizon;
 use crate::limits::Limits;
-use crate::moment::Moment;
 use crate::signals::{go, hear_all_but};
 use crate::voice::Voice;
 use crate::words::{Order, Told};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::moment::Moment;
+use crate::clock::Moment;
 
 /// How long before the deadline of a lock something happens to the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

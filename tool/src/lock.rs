@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use parklock::{Client, Error, Guard, Result, operator};
+use parklock::{Client, Config, Error, Guard, Result, RwLock, Semaphore, WriteGuard, operator};
 
 use crate::args::{Kind, Lock};
 
@@ -20,17 +20,13 @@ const LONG: Duration = Duration::from_secs(3);
 /// tool, which its user knows.
 pub(crate) async fn connect(lock: &Lock, app: &str, process: u32) -> Result<Client> {
     let config = lock.server.config().describe(plain(app));
-    let mut config = operator::on_behalf_of(process, config);
+    let config = operator::on_behalf_of(process, config);
     // Many jobs begin in the same minute, and their machines are busy then. So the limits are longer than for a
     // service, and a waiter that gets no processor for a second keeps its place.
-    config = config.connect_timeout(PATIENCE).ride_out(lock.lease().max(PATIENCE));
-    config = config.waiter_ttl((lock.watchdog.unwrap_or(WATCHDOG) / 4).clamp(SHORT, LONG));
-    if let Some(timeout) = lock.watchdog {
-        config = config.watchdog_timeout(timeout);
-    }
-    if let Some(time) = lock.max_hold {
-        config = config.max_hold(time);
-    }
+    let config = config.ride_out(lock.lease().max(PATIENCE));
+    let config = config.waiter_ttl((lock.watchdog.unwrap_or(WATCHDOG) / 4).clamp(SHORT, LONG));
+    let config = lock.watchdog.into_iter().fold(config, Config::watchdog_timeout);
+    let config = lock.max_hold.into_iter().fold(config, Config::max_hold);
     let (url, began) = (lock.server.url(), Instant::now());
     loop {
         let asked = Instant::now();
@@ -47,65 +43,44 @@ pub(crate) async fn connect(lock: &Lock, app: &str, process: u32) -> Result<Clie
 /// Gets the lock, or `None` if it was not free within this time; without a time, it waits forever.
 pub(crate) async fn acquire(
     client: &Client,
-    lock: &Lock,
+    asked: &Lock,
     wait: Option<Duration>,
 ) -> Result<Option<Guard>> {
-    match lock.kind {
-        Kind::Lock | Kind::Fair => exclusive(client, lock, wait).await,
-        Kind::Read => read(client, lock, wait).await,
-        Kind::Write => write(client, lock, wait).await,
-        Kind::Semaphore => permit(client, lock, wait).await,
-    }
-}
-
-async fn exclusive(client: &Client, asked: &Lock, wait: Option<Duration>) -> Result<Option<Guard>> {
-    let name = asked.name.as_str();
-    let mut lock =
-        if asked.kind == Kind::Fair { client.fair_lock(name) } else { client.lock(name) };
-    if let Some(lease) = asked.lease {
-        lock = lock.lease(lease);
-    }
-    match wait {
-        _ if asked.nonblock => lock.try_lock().await,
-        Some(wait) => lock.try_lock_for(wait).await,
-        None => lock.lock().await.map(Some),
-    }
-}
-
-async fn read(client: &Client, asked: &Lock, wait: Option<Duration>) -> Result<Option<Guard>> {
-    let mut lock = client.rw_lock(asked.name.as_str());
-    if let Some(lease) = asked.lease {
-        lock = lock.lease(lease);
-    }
-    match wait {
-        _ if asked.nonblock => lock.try_read().await,
-        Some(wait) => lock.try_read_for(wait).await,
-        None => lock.read().await.map(Some),
-    }
-}
-
-async fn write(client: &Client, asked: &Lock, wait: Option<Duration>) -> Result<Option<Guard>> {
-    let mut lock = client.rw_lock(asked.name.as_str());
-    if let Some(lease) = asked.lease {
-        lock = lock.lease(lease);
-    }
-    let guard = match wait {
-        _ if asked.nonblock => lock.try_write().await?,
-        Some(wait) => lock.try_write_for(wait).await?,
-        None => Some(lock.write().await?),
-    };
-    Ok(guard.map(parklock::WriteGuard::into_guard))
-}
-
-async fn permit(client: &Client, asked: &Lock, wait: Option<Duration>) -> Result<Option<Guard>> {
-    let mut semaphore = client.semaphore(asked.name.as_str(), asked.permits());
-    if let Some(lease) = asked.lease {
-        semaphore = semaphore.lease(lease);
-    }
-    match wait {
-        _ if asked.nonblock => semaphore.try_acquire().await,
-        Some(wait) => semaphore.try_acquire_for(wait).await,
-        None => semaphore.acquire().await.map(Some),
+    // To the library, a limit of zero means one attempt.
+    let wait = if asked.nonblock { Some(Duration::ZERO) } else { wait };
+    let (name, lease) = (asked.name.as_str(), asked.lease.into_iter());
+    match asked.kind {
+        Kind::Lock | Kind::Fair => {
+            let is_fair = asked.kind == Kind::Fair;
+            let lock = if is_fair { client.fair_lock(name) } else { client.lock(name) };
+            let lock = lease.fold(lock, parklock::Lock::lease);
+            match wait {
+                Some(wait) => lock.try_lock_for(wait).await,
+                None => lock.lock().await.map(Some),
+            }
+        }
+        Kind::Read => {
+            let lock = lease.fold(client.rw_lock(name), RwLock::lease);
+            match wait {
+                Some(wait) => lock.try_read_for(wait).await,
+                None => lock.read().await.map(Some),
+            }
+        }
+        Kind::Write => {
+            let lock = lease.fold(client.rw_lock(name), RwLock::lease);
+            let guard = match wait {
+                Some(wait) => lock.try_write_for(wait).await?,
+                None => Some(lock.write().await?),
+            };
+            Ok(guard.map(WriteGuard::into_guard))
+        }
+        Kind::Semaphore => {
+            let semaphore = lease.fold(client.semaphore(name, asked.permits()), Semaphore::lease);
+            match wait {
+                Some(wait) => semaphore.try_acquire_for(wait).await,
+                None => semaphore.acquire().await.map(Some),
+            }
+        }
     }
 }
 

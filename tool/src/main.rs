@@ -6,13 +6,12 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("the tool needs Linux: it waits for signals and timers as only Linux lets it");
 
-mod alarm;
 mod args;
 mod bench;
+mod clock;
 mod deadlocks;
 mod desk;
 mod doctor;
-mod elect;
 mod exit;
 mod failure;
 mod hold;
@@ -27,7 +26,6 @@ mod limits;
 mod link;
 mod list;
 mod lock;
-mod moment;
 mod output;
 mod pages;
 mod phase;
@@ -37,7 +35,6 @@ mod signals;
 mod span;
 mod stderr;
 mod supervisor;
-mod table;
 mod terminal;
 mod text;
 mod top;
@@ -50,7 +47,7 @@ use std::future::Future;
 use std::process::ExitCode;
 
 use clap::Parser;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::{ContextKind, ContextValue};
 use serde_json::json;
 
 use crate::args::{Cli, Command, Server};
@@ -77,22 +74,16 @@ fn parsed(arguments: &[OsString]) -> Result<Cli, u8> {
     if arguments.iter().take_while(|word| *word != "--").any(|word| word == "--json") {
         stderr::fail_in_json();
     }
-    Cli::try_parse_from(named).map_err(|error| hinted(error, arguments)).map_err(
-        |error| match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-                let _ = error.print();
-                exit::OK
-            }
-            _ if stderr::fails_in_json() => {
-                stderr::fail(exit::USAGE, error.to_string().trim_end());
-                exit::USAGE
-            }
-            _ => {
-                let _ = error.print();
-                exit::USAGE
-            }
-        },
-    )
+    Cli::try_parse_from(named).map_err(|error| {
+        let error = hinted(error, arguments);
+        let code = if error.use_stderr() { exit::USAGE } else { exit::OK };
+        if code != exit::OK && stderr::fails_in_json() {
+            stderr::fail(code, error.to_string().trim_end());
+        } else {
+            let _ = error.print();
+        }
+        code
+    })
 }
 
 /// `flock` and `timeout` take a command without `--`, so that is what many type first.
@@ -112,7 +103,7 @@ fn hinted(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
 fn obey(command: Command, arguments: &[OsString]) -> u8 {
     let contradiction = command.lock().and_then(|lock| Some((lock, lock.contradiction()?)));
     if let Some((lock, (code, why))) = contradiction {
-        Voice::of(lock).warn("failed", &json!({ "code": code }), why);
+        Voice::of(lock).fail(code, why);
         return code;
     }
     let waits = command.lock().filter(|lock| !lock.nonblock);
@@ -123,7 +114,7 @@ fn obey(command: Command, arguments: &[OsString]) -> u8 {
         {
             let text =
                 format!("this already runs under {name}, and would wait for itself for ever");
-            voice.warn("failed", &json!({ "code": exit::USAGE }), &text);
+            voice.fail(exit::USAGE, &text);
             return exit::USAGE;
         }
         let text = format!("this already runs under {name}, and may wait for itself");
@@ -131,10 +122,10 @@ fn obey(command: Command, arguments: &[OsString]) -> u8 {
     }
     match command {
         Command::Run(asked) => run::run(&asked, arguments),
-        Command::Elect(asked) => elect::elect(&asked, arguments),
-        Command::Hold(asked) => {
-            log(asked.lock.verbose);
-            on_runtime(hold::hold(&asked)).unwrap_or_else(|code| code)
+        Command::Elect(asked) => run::elect(&asked, arguments),
+        Command::Hold(lock) => {
+            log(lock.verbose);
+            on_runtime(hold::hold(&lock)).unwrap_or_else(|code| code)
         }
         Command::Ls(asked) => answer(list::list(&asked), &asked.server),
         Command::Info(asked) => answer(info::info(&asked), &asked.server),
@@ -158,14 +149,13 @@ fn answer(work: impl Future<Output = Result<u8, Failure>>, server: &Server) -> u
 
 /// Runs the keeper, which has the arguments of the process that started it.
 fn keep(arguments: &[OsString]) -> u8 {
-    let (lock, work) = match parsed(arguments) {
-        Ok(Cli { command: Command::Run(asked) }) => (asked.lock, asked.work),
-        Ok(Cli { command: Command::Elect(asked) }) => (asked.lock, asked.work),
+    let asked = match parsed(arguments) {
+        Ok(Cli { command: Command::Run(asked) | Command::Elect(asked) }) => asked,
         Ok(_) => return exit::USAGE,
         Err(code) => return code,
     };
-    log(lock.verbose);
-    keeper::keep(&lock, &work)
+    log(asked.lock.verbose);
+    keeper::keep(&asked.lock, &asked.work)
 }
 
 /// The error is the exit code, after the reason was printed.

@@ -1,7 +1,7 @@
 //! The phases of the supervisor.
 
+use crate::clock::Moment;
 use crate::job::Job;
-use crate::moment::Moment;
 
 /// The current phase.
 #[derive(Debug)]

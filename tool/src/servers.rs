@@ -7,18 +7,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use parklock::operator::{self, Password, Servers, Space};
+use parklock::operator::{self, Password, Space, Target, Watched};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, FromRedisValue,
-    IntoConnectionInfo, Pipeline, RedisError, TlsCertificates, Value, cmd,
+    IntoConnectionInfo, Pipeline, ProtocolVersion, RedisError, TlsCertificates, Value, cmd,
 };
 
 use crate::args::{Realm, TlsFiles};
-use crate::failure::{ANSWERING, Failure};
+use crate::failure::{ANSWERING, CONNECTING, Failure};
 use crate::{exit, stderr};
-
-const CONNECTING: Duration = Duration::from_secs(10);
 
 /// A server that has locks: a primary.
 #[derive(Debug, Clone)]
@@ -89,14 +87,17 @@ impl Server {
     }
 
     /// Another connection to the same server.
-    pub(crate) async fn again(
+    pub(crate) async fn again(&self) -> Result<MultiplexedConnection, Failure> {
+        open(self.info.clone(), AsyncConnectionConfig::new()).await
+    }
+
+    /// The same, for one that receives messages.
+    pub(crate) async fn listen(
         &self,
         config: AsyncConnectionConfig,
     ) -> Result<MultiplexedConnection, Failure> {
-        let client = Client::open(self.info.clone())?;
-        let config = config.set_connection_timeout(Some(CONNECTING));
-        let config = config.set_response_timeout(Some(ANSWERING));
-        Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
+        let settings = self.info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        open(self.info.clone().set_redis_settings(settings), config).await
     }
 
     /// The same server, but each answer has to come within this time.
@@ -105,28 +106,24 @@ impl Server {
         self
     }
 
-    pub(crate) fn connection_info(&self) -> &ConnectionInfo {
-        &self.info
-    }
-
-    /// The same server, but [`again`](Self::again) connects with other settings.
-    pub(crate) fn with_settings(&self, info: ConnectionInfo) -> Self {
-        Self { info, ..self.clone() }
-    }
-
     async fn connect(info: ConnectionInfo, in_cluster: bool) -> Result<Self, Failure> {
         let password = info.redis_settings().password().map(Password::new);
         let address = address(&info);
-        let client = Client::open(info.clone())?;
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECTING))
-            .set_response_timeout(Some(ANSWERING));
-        let conn = client.get_multiplexed_async_connection_with_config(&config).await;
-        let conn = conn.map_err(|error| Failure::from(error).of_server(&address))?;
+        let conn = open(info.clone(), AsyncConnectionConfig::new()).await;
+        let conn = conn.map_err(|failure| failure.of_server(&address))?;
         let database = info.redis_settings().db();
         let space = if in_cluster { Space::Cluster(database) } else { Space::Database(database) };
         Ok(Self { address, space, is_sharded: false, info, _password: password, conn })
     }
+}
+
+async fn open(
+    info: ConnectionInfo,
+    config: AsyncConnectionConfig,
+) -> Result<MultiplexedConnection, Failure> {
+    let config = config.set_connection_timeout(Some(CONNECTING));
+    let config = config.set_response_timeout(Some(ANSWERING));
+    Ok(Client::open(info)?.get_multiplexed_async_connection_with_config(&config).await?)
 }
 
 /// The answer to INFO: lines of names and values.
@@ -270,11 +267,9 @@ pub(crate) async fn reach(url: &str) -> Result<Reached, Failure> {
     }
     encrypt();
     match operator::servers(url)? {
-        Servers::One(url) => Ok(Reached::all(vec![alone(&url).await?])),
-        Servers::Cluster(seeds) => cluster(&seeds).await,
-        Servers::Sentinel { sentinels, service, primary } => {
-            Ok(Reached::all(vec![watched(&sentinels, &service, &primary).await?]))
-        }
+        Target::Single => Ok(Reached::all(vec![alone(url).await?])),
+        Target::Cluster(seeds) => cluster(&seeds).await,
+        Target::Sentinel(named) => Ok(Reached::all(vec![watched(&named).await?])),
     }
 }
 
@@ -321,7 +316,7 @@ async fn alone(url: &str) -> Result<Server, Failure> {
     }
 }
 
-async fn watched(sentinels: &[String], service: &str, primary: &str) -> Result<Server, Failure> {
+async fn watched(Watched { sentinels, service, primary }: &Watched) -> Result<Server, Failure> {
     let mut failure = Failure::unavailable("no sentinel answers");
     let info = understood(primary)?;
     // The sentinel with the greatest epoch knows of the latest failover.

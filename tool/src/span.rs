@@ -52,6 +52,11 @@ pub(crate) fn short(span: Duration) -> String {
     }
 }
 
+/// A span as a measurement: `0.35 ms`.
+pub(crate) fn in_ms(span: Duration) -> String {
+    format!("{:.2} ms", span.as_secs_f64() * 1000.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

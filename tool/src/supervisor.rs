@@ -16,12 +16,11 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use crate::alarm::Alarm;
 use crate::args::{Lock, OUTER, OnLost, Work};
+use crate::clock::{Alarm, Moment};
 use crate::job::{Job, Report};
 use crate::limits::Limits;
 use crate::link::Link;
-use crate::moment::Moment;
 use crate::phase::{Next, Outcome, Phase, Running};
 use crate::signals::{self, Signals, Who, ends, forgets_children};
 use crate::terminal::Terminal;
@@ -91,11 +90,7 @@ impl<'a> Supervisor<'a> {
         let until = Moment::now().after(span);
         self.alarm.set(Some(until))?;
         while self.ending.is_none() && !until.ahead().is_zero() {
-            let mut fds = [
-                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.alarm.as_fd(), PollFlags::POLLIN),
-            ];
-            wait_for(&mut fds, PollTimeout::NONE)?;
+            self.await_news(None, PollTimeout::NONE)?;
             while let Some(signal) = self.signals.next() {
                 self.heed(signal);
             }
@@ -116,9 +111,9 @@ impl<'a> Supervisor<'a> {
                 return Ok(outcome);
             }
             self.alarm.set(self.next_alarm(&phase))?;
-            self.await_news(&link, PollTimeout::NONE)?;
+            self.await_news(Some(&link), PollTimeout::NONE)?;
             // Read all words before the clock: while this process was stopped, the keeper may have renewed the lock.
-            while !link.is_gone() && self.await_news(&link, PollTimeout::ZERO)? {
+            while !link.is_gone() && self.await_news(Some(&link), PollTimeout::ZERO)? {
                 phase = match link.hear() {
                     Some(words) => words
                         .into_iter()
@@ -134,14 +129,14 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Waits until there is something to do, but not beyond a limit. Returns whether the keeper has said something.
-    fn await_news(&self, link: &Link, limit: PollTimeout) -> io::Result<bool> {
+    fn await_news(&self, link: Option<&Link>, limit: PollTimeout) -> io::Result<bool> {
         let (signals, alarm) = (self.signals.as_fd(), self.alarm.as_fd());
         let on = |fd| PollFd::new(fd, PollFlags::POLLIN);
-        if link.is_gone() {
-            // The closed pipe would count as readable forever.
+        // A closed pipe would count as readable forever.
+        let Some(link) = link.filter(|link| !link.is_gone()) else {
             wait_for(&mut [on(signals), on(alarm)], limit)?;
             return Ok(false);
-        }
+        };
         let mut fds = [on(signals), on(alarm), on(link.as_fd())];
         wait_for(&mut fds, limit)?;
         Ok(fds[2].revents().is_some_and(|found| !found.is_empty()))
@@ -174,7 +169,7 @@ impl<'a> Supervisor<'a> {
             Told::Busy(holders) => Phase::Done(Outcome::Code(self.voice.busy(self.lock, &holders))),
             Told::Failed(code, why) => {
                 let why = self.lock.server.explained(code, &why);
-                self.voice.warn("failed", &json!({ "code": code }), &why);
+                self.voice.fail(code, &why);
                 Phase::Done(Outcome::Failed(code))
             }
             _ => Phase::Waiting,
@@ -248,7 +243,7 @@ impl<'a> Supervisor<'a> {
             Err(error) => {
                 link.order(Order::Now);
                 let text = format!("could not start the command: {error}");
-                self.voice.warn("failed", &json!({ "code": exit::BROKEN }), &text);
+                self.voice.fail(exit::BROKEN, &text);
                 Phase::GivingBack { code: exit::BROKEN, urged: true }
             }
         }
@@ -281,7 +276,7 @@ impl<'a> Supervisor<'a> {
         match phase {
             Phase::Waiting => {
                 let text = "the process that waits for the lock has ended";
-                self.voice.warn("failed", &json!({ "code": exit::BROKEN }), text);
+                self.voice.fail(exit::BROKEN, text);
                 Phase::Done(Outcome::Failed(exit::BROKEN))
             }
             Phase::Leaving(code) => Phase::Done(Outcome::Code(code)),

@@ -16,11 +16,11 @@ use tokio::time::sleep;
 
 use crate::args::{Realm, Top};
 use crate::failure::Failure;
-use crate::inventory::{Inventory, Lock, Partial};
+use crate::inventory::{FullName, Inventory, Lock, Partial};
 use crate::servers::{Reached, Server};
 use crate::span::short;
 use crate::top::search::Search;
-use crate::{deadlocks, exit, info, list, output, servers, table, text};
+use crate::{deadlocks, exit, info, list, output, servers, text};
 
 /// How often `top` checks for pressed keys.
 const KEYS: Duration = Duration::from_millis(50);
@@ -121,10 +121,8 @@ async fn beside_keys<T>(
 }
 
 /// What a lock is known by from one look to the next.
-type Key = (String, Option<String>);
-
-fn key(lock: &Lock) -> Key {
-    (lock.name.clone(), lock.namespace.clone())
+fn key(lock: &Lock) -> FullName {
+    (lock.namespace.clone(), lock.name.clone())
 }
 
 /// How the list is sorted.
@@ -193,7 +191,7 @@ impl View {
     }
 
     /// The selection stays with its lock, wherever that lock stands in the list now.
-    fn select(&mut self, selected: Option<Key>) {
+    fn select(&mut self, selected: Option<FullName>) {
         let at = self.shown().position(|lock| selected == Some(key(lock)));
         let last = self.shown().count().checked_sub(1);
         self.state.select(at.or_else(|| self.state.selected().min(last).or(last.map(|_| 0))));
@@ -318,7 +316,7 @@ impl View {
 
     fn table(&self) -> Table<'static> {
         let rows = self.shown().map(|lock| {
-            Row::new(table::row(lock, &self.inventory).into_iter().map(Cell::from))
+            Row::new(list::row(lock, &self.inventory).into_iter().map(Cell::from))
                 .style(color(lock))
         });
         let namespace = self.inventory.is_of_all.then_some(Constraint::Fill(1));
@@ -331,7 +329,7 @@ impl View {
             Constraint::Length(7),
             Constraint::Length(8),
         ]);
-        let head = Row::new(table::columns(&self.inventory))
+        let head = Row::new(list::columns(&self.inventory))
             .style(Style::new().add_modifier(Modifier::BOLD));
         let marked = Style::new().add_modifier(Modifier::REVERSED);
         Table::new(rows, widths).header(head).row_highlight_style(marked)

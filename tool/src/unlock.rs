@@ -1,7 +1,6 @@
 //! `parklock unlock --force`: takes a lock away from its holders.
 
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::time::Duration;
 
 use parklock::Client;
 
@@ -12,9 +11,6 @@ use crate::inventory::{Holder, Inventory, Lock};
 use crate::stderr::complain;
 use crate::text::printable;
 use crate::{exit, output, servers};
-
-/// How long connecting may take.
-const CONNECTING: Duration = Duration::from_secs(10);
 
 pub(crate) async fn unlock(asked: &Unlock) -> Result<u8, Failure> {
     let (inventory, name) = (look(asked).await?, printable(&asked.name));
@@ -33,7 +29,7 @@ pub(crate) async fn unlock(asked: &Unlock) -> Result<u8, Failure> {
     if !asked.yes && !agreed(&name)? {
         return Ok(exit::BUSY);
     }
-    let client = connect(asked).await?;
+    let client = Client::connect_with(asked.server.url(), asked.server.config()).await?;
     // The user agreed to take the lock from these holders, perhaps after a long time. Others may hold it now.
     if !asked.yes
         && let now = look(asked).await?
@@ -84,11 +80,6 @@ fn agreed(name: &str) -> Result<bool, Failure> {
     let mut answer = String::new();
     let _ = io::stdin().lock().read_line(&mut answer);
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
-}
-
-async fn connect(asked: &Unlock) -> Result<Client, Failure> {
-    let config = asked.server.config().connect_timeout(CONNECTING);
-    Ok(Client::connect_with(asked.server.url(), config).await?)
 }
 
 async fn take_away(client: Client, lock: &Lock) -> Result<bool, Failure> {

@@ -65,6 +65,11 @@ impl Voice {
         }
     }
 
+    /// The tool fails, with this exit code.
+    pub(crate) fn fail(&self, code: u8, why: &str) {
+        self.warn("failed", &json!({ "code": code }), why);
+    }
+
     /// What to say when the lock is lost. One log often has the messages of many tools.
     pub(crate) fn lost(&self, why: &str) -> String {
         format!("the lock {} is lost: {why}", printable(&self.name))

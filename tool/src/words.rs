@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::clock::Moment;
 use crate::holders::Holders;
-use crate::moment::Moment;
 
 /// What the keeper tells the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -54,8 +54,7 @@ impl Desk {
             let id = board::with(|board| board.next_id());
             let config = self.home.setup().config.clone();
             let (dial, url) = (self.dialling.dial(), self.home.plan.topology.url());
-            let connecting =
-                parklock::streams::connect_over(dial, &url, Some(client_id(id)), config);
+            let connecting = Client::connect_over(dial, &url, Some(client_id(id)), config);
             match connecting.await {
                 Ok(client) => {
                     board::with(|board| {

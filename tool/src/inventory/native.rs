@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parklock::Layout;
 use parklock::operator::{self, Namespaces, Part, Place};
-use redis::{Value, pipe};
+use redis::{Pipeline, Value, pipe};
 
 use crate::failure::Failure;
 use crate::inventory::lock::{FullName, Holder, Lock, MOST_HOLDERS, Waiter, millis};
@@ -52,8 +52,8 @@ pub(crate) async fn locks(
     for (_, Place { lock, line, notes, interval, .. }) in &places {
         asked.cmd("TYPE").arg(lock).cmd("PTTL").arg(lock);
         asked.cmd("ZCOUNT").arg(line).arg(0).arg("+inf").cmd("HGET").arg(notes).arg("kind");
-        asked.cmd("ZRANGE").arg(line).arg(0).arg("+inf").arg("BYSCORE").arg("LIMIT").arg(0);
-        asked.arg(waiters).arg("WITHSCORES").cmd("PTTL").arg(interval);
+        ask_for_members(&mut asked, line, ("0", "+inf"), waiters);
+        asked.cmd("PTTL").arg(interval);
     }
     let mut answers = server.ask(&asked).await?.into_iter();
     let now = time(answers.next()).unwrap_or_default();
@@ -82,6 +82,12 @@ pub(crate) async fn locks(
     }
     read_holders(server, &mut locks, now).await?;
     Ok(locks.into_iter().map(|(lock, _)| lock).filter(Lock::is_known).collect())
+}
+
+/// Asks for the first members whose scores are within these bounds.
+fn ask_for_members(asked: &mut Pipeline, key: &str, (from, to): (&str, &str), most: usize) {
+    asked.cmd("ZRANGE").arg(key).arg(from).arg(to).arg("BYSCORE");
+    asked.arg("LIMIT").arg(0).arg(most).arg("WITHSCORES");
 }
 
 fn waiter((owner, place): (String, f64), now: Duration) -> Waiter {
@@ -117,26 +123,10 @@ async fn read_holders(
             "hash" => _ = asked.cmd("HGETALL").arg(key),
             "string" => _ = asked.cmd("GET").arg(key),
             "zset" => {
-                let (alive, most) = (format!("({now}"), MOST_HOLDERS);
+                let alive = format!("({now}");
                 asked.cmd("ZCOUNT").arg(key).arg(&alive).arg("+inf");
-                asked
-                    .cmd("ZRANGE")
-                    .arg(key)
-                    .arg(alive)
-                    .arg("+inf")
-                    .arg("BYSCORE")
-                    .arg("LIMIT")
-                    .arg(0);
-                asked.arg(most).arg("WITHSCORES");
-                asked
-                    .cmd("ZRANGE")
-                    .arg(key)
-                    .arg("-inf")
-                    .arg("(0")
-                    .arg("BYSCORE")
-                    .arg("LIMIT")
-                    .arg(0);
-                asked.arg(2 * most).arg("WITHSCORES");
+                ask_for_members(&mut asked, key, (&alive, "+inf"), MOST_HOLDERS);
+                ask_for_members(&mut asked, key, ("-inf", "(0"), 2 * MOST_HOLDERS);
             }
             _ => {}
         }

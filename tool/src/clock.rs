@@ -1,7 +1,10 @@
-//! Moments on a clock that also runs while the machine sleeps, and that all processes of the machine share.
+//! The clock that also runs while the machine sleeps, and that all processes of the machine share.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{self, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::{ClockId, clock_gettime};
 
 /// A moment, as the time since the machine was started.
@@ -24,6 +27,34 @@ impl Moment {
     /// The time from now until this moment.
     pub(crate) fn ahead(self) -> Duration {
         self.0.saturating_sub(Self::now().0)
+    }
+}
+
+/// An alarm on this clock.
+#[derive(Debug)]
+pub(crate) struct Alarm(TimerFd);
+
+impl Alarm {
+    pub(crate) fn new() -> nix::Result<Self> {
+        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
+        TimerFd::new(timerfd::ClockId::CLOCK_BOOTTIME, flags).map(Self)
+    }
+
+    /// Rings at this moment, or at once if the moment has passed. Replaces the moment that was set before.
+    pub(crate) fn set(&self, at: Option<Moment>) -> nix::Result<()> {
+        match at {
+            None => self.0.unset(),
+            Some(at) => {
+                let once = Expiration::OneShot(TimeSpec::from(at.0));
+                self.0.set(once, TimerSetTimeFlags::TFD_TIMER_ABSTIME)
+            }
+        }
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
