@@ -25,32 +25,58 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use tokio::time::Instant;
+
 use crate::core::contest::Progress;
 use crate::engine::entry::{Contested, Entry};
 
 /// The work of a contender.
 pub(crate) type Work = Pin<Box<dyn Future<Output = Contested> + Send>>;
 
-/// Polls the work of a caller, which wakes this waker; `None` if it was dropped because its caller was silent.
-///
-/// Work that is done at its first poll is never stored.
-pub(crate) fn poll(
-    entry: &Arc<Entry>,
-    progress: &mut Progress<Work>,
-    waker: &Waker,
-    context: &Context<'_>,
-) -> Poll<Option<Contested>> {
-    let mut caller = Some(context.waker().clone());
-    let begun = entry.state().contest.take_out(progress, &mut caller);
-    // The waker of the poll before. A simple executor may keep a sleeping task alive by its waker alone.
-    drop(caller);
-    let Some((number, mut work)) = begun else { return Poll::Ready(None) };
-    let in_poll = InPoll(entry);
-    if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(waker)) {
-        return Poll::Ready(Some(done));
+/// The caller's side of a contest. Its output is `None` if the work was dropped because its caller was silent.
+#[must_use = "the work is dropped with it"]
+pub(crate) struct Contesting<'a> {
+    entry: &'a Arc<Entry>,
+    /// The waker for the work.
+    waker: Waker,
+    progress: Progress<Work>,
+}
+
+impl<'a> Contesting<'a> {
+    /// Work of a caller that came at this time, which has the permit.
+    pub(super) fn new(entry: &'a Arc<Entry>, work: Work, came: Instant) -> Self {
+        let waker = Waker::from(Arc::clone(entry));
+        Self { entry, waker, progress: Progress::New(work, came.into()) }
     }
-    *progress = Progress::Begun(in_poll.put_back(number, work));
-    Poll::Pending
+}
+
+impl Future for Contesting<'_> {
+    type Output = Option<Contested>;
+
+    /// Work that is done at its first poll is never stored.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Contested>> {
+        let Self { entry, waker, progress } = &mut *self;
+        let mut caller = Some(context.waker().clone());
+        let begun = entry.state().contest.take_out(progress, &mut caller);
+        // The waker of the poll before. A simple executor may keep a sleeping task alive by its waker alone.
+        drop(caller);
+        let Some((number, mut work)) = begun else { return Poll::Ready(None) };
+        let in_poll = InPoll(entry);
+        if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(waker)) {
+            return Poll::Ready(Some(done));
+        }
+        *progress = Progress::Begun(in_poll.put_back(number, work));
+        Poll::Pending
+    }
+}
+
+impl Drop for Contesting<'_> {
+    fn drop(&mut self) {
+        if !matches!(self.progress, Progress::Over) {
+            // A statement of its own: the drop of work locks the state, and passes the permit on.
+            let _left = self.entry.state().contest.end(&mut self.progress);
+        }
+    }
 }
 
 /// A poll, until it is over: when the work is done, or was put back.
@@ -83,13 +109,11 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::compact_instant::CompactInstant;
     use crate::core::contest;
     use crate::core::queue::{LOOKS, Look};
     use crate::error::Error;
 
     type Contest = contest::Contest<Work>;
-    type Progress = contest::Progress<Work>;
 
     /// A contest in its entry.
     struct Shared(Arc<Entry>);
@@ -124,24 +148,20 @@ mod tests {
         fn take_silent(&self) -> Option<Work> {
             self.contest(Contest::take_silent)
         }
-
-        fn end(&self, progress: &mut Progress) {
-            drop(self.contest(|contest| contest.end(progress)));
-        }
     }
 
     /// Polls it. Returns the name in the outcome.
-    fn poll(contest: &Shared, progress: &mut Progress) -> Poll<Option<String>> {
-        let context = Context::from_waker(Waker::noop());
-        super::poll(&contest.0, progress, Waker::noop(), &context).map(|done| match done? {
+    fn poll(caller: &mut Contesting<'_>) -> Poll<Option<String>> {
+        let mut context = Context::from_waker(Waker::noop());
+        Pin::new(caller).poll(&mut context).map(|done| match done? {
             Err(Error::Lost { name }) => Some(name),
             _ => panic!("an outcome of no test"),
         })
     }
 
-    /// The progress of a caller that has just come.
-    fn new(work: Work) -> Progress {
-        Progress::New(work, CompactInstant::now())
+    /// A caller that has just come.
+    fn new(contest: &Shared, work: Work) -> Contesting<'_> {
+        Contesting::new(&contest.0, work, Instant::now())
     }
 
     /// An outcome.
@@ -171,25 +191,21 @@ mod tests {
     #[test]
     fn work_is_polled_to_its_end() {
         let contest = Shared::default();
-        let mut progress = new(Box::pin(ready(done("a"))));
-        assert_eq!(poll(&contest, &mut progress), Poll::Ready(Some("a".to_owned())));
-        assert_eq!(poll(&contest, &mut progress), Poll::Ready(None));
+        let mut caller = new(&contest, Box::pin(ready(done("a"))));
+        assert_eq!(poll(&mut caller), Poll::Ready(Some("a".to_owned())));
+        assert_eq!(poll(&mut caller), Poll::Ready(None));
     }
 
     #[test]
     fn work_that_was_woken_and_is_not_polled_is_dropped() {
         let (contest, (work, seen)) = (Shared::default(), endless());
-        let mut progress = new(work);
-        assert_eq!(poll(&contest, &mut progress), Poll::Pending);
+        let mut caller = new(&contest, work);
+        assert_eq!(poll(&mut caller), Poll::Pending);
         contest.wake();
         assert_eq!(looks(&contest), [Look::Late, Look::Late, Look::Late, Look::Silent]);
         drop(contest.take_silent().unwrap());
         assert_eq!(Arc::strong_count(&seen), 1);
-        assert_eq!(
-            poll(&contest, &mut progress),
-            Poll::Ready(None),
-            "it finds that it was cancelled"
-        );
+        assert_eq!(poll(&mut caller), Poll::Ready(None), "it finds that it was cancelled");
     }
 
     /// Its timer belongs to a runtime that does not run.
@@ -199,11 +215,14 @@ mod tests {
         let until = now + Duration::from_secs(1);
         let sleeper = Arc::new(contest);
         let sleeps = Arc::clone(&sleeper);
-        let mut progress = new(Box::pin(async move {
-            sleeps.contest(|contest| contest.sleeps_until(Some(until)));
-            pending().await
-        }));
-        assert_eq!(poll(&sleeper, &mut progress), Poll::Pending);
+        let mut caller = new(
+            &sleeper,
+            Box::pin(async move {
+                sleeps.contest(|contest| contest.sleeps_until(Some(until)));
+                pending().await
+            }),
+        );
+        assert_eq!(poll(&mut caller), Poll::Pending);
         assert_eq!([(); 9].map(|()| sleeper.look(now)), [Look::Well; 9]);
         assert_eq!(sleeper.look_at(), Some(until));
         assert_eq!(sleeper.look(until), Look::Late);
@@ -220,15 +239,18 @@ mod tests {
         let (contest, now) = (Arc::new(Shared::default()), Instant::now());
         let sleeps = Arc::clone(&contest);
         let until = now + Duration::from_secs(1);
-        let mut progress = new(Box::pin(async move {
-            sleeps.contest(|contest| contest.sleeps_until(Some(until)));
-            pending().await
-        }));
+        let mut caller = new(
+            &contest,
+            Box::pin(async move {
+                sleeps.contest(|contest| contest.sleeps_until(Some(until)));
+                pending().await
+            }),
+        );
         for _ in 0..3 {
-            assert_eq!(poll(&contest, &mut progress), Poll::Pending);
+            assert_eq!(poll(&mut caller), Poll::Pending);
             assert_eq!(contest.look_at(), Some(until));
         }
-        contest.end(&mut progress);
+        drop(caller);
         assert_eq!((contest.look_at(), contest.look(until)), (None, Look::Well));
     }
 
@@ -236,9 +258,9 @@ mod tests {
     #[test]
     fn work_that_does_not_say_until_when_it_sleeps_is_woken_and_then_dropped() {
         let (contest, (work, _seen)) = (Shared::default(), endless());
-        let mut progress = new(work);
+        let mut caller = new(&contest, work);
         for _ in 0..2 {
-            assert_eq!(poll(&contest, &mut progress), Poll::Pending);
+            assert_eq!(poll(&mut caller), Poll::Pending);
             assert_eq!(looks(&contest), [Look::Late; 4]);
             assert!(contest.is_late(), "it was woken");
         }
@@ -250,8 +272,8 @@ mod tests {
     #[test]
     fn work_that_is_woken_has_all_its_looks_from_then_on() {
         let (contest, (work, _seen)) = (Shared::default(), endless());
-        let mut progress = new(work);
-        assert_eq!(poll(&contest, &mut progress), Poll::Pending);
+        let mut caller = new(&contest, work);
+        assert_eq!(poll(&mut caller), Poll::Pending);
         assert_eq!([(); 3].map(|()| look(&contest)), [Look::Late; 3]);
         contest.wake();
         assert_eq!(looks(&contest), [Look::Late, Look::Late, Look::Late, Look::Silent]);
@@ -260,18 +282,18 @@ mod tests {
     #[test]
     fn work_that_is_polled_in_time_is_not_dropped() {
         let (contest, (work, seen)) = (Shared::default(), endless());
-        let mut progress = new(work);
-        assert_eq!(poll(&contest, &mut progress), Poll::Pending);
+        let mut caller = new(&contest, work);
+        assert_eq!(poll(&mut caller), Poll::Pending);
         for _ in 0..3 {
             contest.wake();
             assert_eq!([(); 3].map(|()| look(&contest)), [Look::Late; 3]);
-            assert_eq!(poll(&contest, &mut progress), Poll::Pending);
+            assert_eq!(poll(&mut caller), Poll::Pending);
         }
         contest.wake();
         assert_eq!(looks(&contest).last(), Some(&Look::Silent));
-        assert_eq!(poll(&contest, &mut progress), Poll::Pending, "between the look and the drop");
+        assert_eq!(poll(&mut caller), Poll::Pending, "between the look and the drop");
         assert!(contest.take_silent().is_none());
-        contest.end(&mut progress);
+        drop(caller);
         assert_eq!(Arc::strong_count(&seen), 1);
     }
 
@@ -280,15 +302,18 @@ mod tests {
     fn work_is_not_dropped_while_it_is_polled() {
         let contest = Arc::new(Shared::default());
         let looks_on = Arc::clone(&contest);
-        let mut progress = new(Box::pin(poll_fn(move |_| {
-            looks_on.wake();
-            for _ in 0..2 * LOOKS {
-                assert_eq!(look(&looks_on), Look::Late, "the next look decides");
-                assert!(looks_on.take_silent().is_none());
-            }
-            Poll::Ready(done("b"))
-        })));
-        assert_eq!(poll(&contest, &mut progress), Poll::Ready(Some("b".to_owned())));
+        let mut caller = new(
+            &contest,
+            Box::pin(poll_fn(move |_| {
+                looks_on.wake();
+                for _ in 0..2 * LOOKS {
+                    assert_eq!(look(&looks_on), Look::Late, "the next look decides");
+                    assert!(looks_on.take_silent().is_none());
+                }
+                Poll::Ready(done("b"))
+            })),
+        );
+        assert_eq!(poll(&mut caller), Poll::Ready(Some("b".to_owned())));
         assert_eq!(look(&contest), Look::Well, "it has come");
     }
 
@@ -298,17 +323,20 @@ mod tests {
         for polls_before in [0, 1] {
             let contest = Arc::new(Shared::default());
             let (looks_on, mut polls) = (Arc::clone(&contest), 0);
-            let mut progress = new(Box::pin(poll_fn(move |_| {
-                polls += 1;
-                if polls > polls_before {
-                    assert_eq!(look(&looks_on), Look::Well, "nothing has happened to it");
-                    looks_on.wake();
-                    assert_eq!(look(&looks_on), Look::Late, "the next look decides");
-                }
-                Poll::Pending
-            })));
+            let mut caller = new(
+                &contest,
+                Box::pin(poll_fn(move |_| {
+                    polls += 1;
+                    if polls > polls_before {
+                        assert_eq!(look(&looks_on), Look::Well, "nothing has happened to it");
+                        looks_on.wake();
+                        assert_eq!(look(&looks_on), Look::Late, "the next look decides");
+                    }
+                    Poll::Pending
+                })),
+            );
             for _ in 0..=polls_before {
-                assert_eq!(poll(&contest, &mut progress), Poll::Pending);
+                assert_eq!(poll(&mut caller), Poll::Pending);
             }
             assert_eq!(looks(&contest).last(), Some(&Look::Silent));
             assert!(contest.take_silent().is_some());
@@ -319,21 +347,21 @@ mod tests {
     fn a_caller_that_was_cancelled_touches_nothing_of_the_next_one() {
         for comes in [true, false] {
             let (contest, first) = (Shared::default(), endless().0);
-            let mut former = new(first);
-            assert_eq!(poll(&contest, &mut former), Poll::Pending);
+            let mut former = new(&contest, first);
+            assert_eq!(poll(&mut former), Poll::Pending);
             contest.wake();
             looks(&contest);
             drop(contest.take_silent());
             let (work, seen) = endless();
-            let mut progress = new(work);
-            assert_eq!(poll(&contest, &mut progress), Poll::Pending);
+            let mut caller = new(&contest, work);
+            assert_eq!(poll(&mut caller), Poll::Pending);
             if comes {
-                assert_eq!(poll(&contest, &mut former), Poll::Ready(None));
+                assert_eq!(poll(&mut former), Poll::Ready(None));
             }
-            contest.end(&mut former);
+            drop(former);
             assert_eq!(Arc::strong_count(&seen), 2);
-            assert_eq!(poll(&contest, &mut progress), Poll::Pending);
-            contest.end(&mut progress);
+            assert_eq!(poll(&mut caller), Poll::Pending);
+            drop(caller);
             assert_eq!(Arc::strong_count(&seen), 1);
         }
     }
@@ -347,14 +375,14 @@ mod tests {
         }
         let (contest, caller) = (Shared::default(), Arc::new(Caller));
         let waker = Waker::from(Arc::clone(&caller));
-        let context = Context::from_waker(&waker);
-        let mut first = new(Box::pin(ready(done("a"))));
-        assert!(super::poll(&contest.0, &mut first, Waker::noop(), &context).is_ready());
+        let mut context = Context::from_waker(&waker);
+        let mut first = new(&contest, Box::pin(ready(done("a"))));
+        assert!(Pin::new(&mut first).poll(&mut context).is_ready());
         assert_eq!(Arc::strong_count(&caller), 2, "its work is done");
-        let mut second = new(endless().0);
-        assert!(super::poll(&contest.0, &mut second, Waker::noop(), &context).is_pending());
+        let mut second = new(&contest, endless().0);
+        assert!(Pin::new(&mut second).poll(&mut context).is_pending());
         assert_eq!(Arc::strong_count(&caller), 3);
-        contest.end(&mut second);
+        drop(second);
         assert_eq!(Arc::strong_count(&caller), 2, "it was dropped");
     }
 }

@@ -1,21 +1,17 @@
 //! A caller's visit of an entry: it keeps the entry in the table. A caller that waits for the permit is in the queue of the
 //! entry.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use tokio::task::coop::poll_proceed;
 use tokio::time::Instant;
 
-use crate::core::contest::Progress;
 use crate::core::lock;
 use crate::core::waiting::{Next, Rules};
-use crate::engine::entry::contest::{self, Work};
-use crate::engine::entry::{
-    After, Contested, Entry, EntryPermit, Inside, Seat, State, Stay, Tenure,
-};
+use crate::engine::entry::contest::{Contesting, Work};
+use crate::engine::entry::{After, Entry, EntryPermit, Inside, Seat, State, Stay, Tenure};
 use crate::engine::grant::{Beginning, Grant, Lease};
 use crate::error::Result;
 use crate::keys::TenureId;
@@ -154,8 +150,7 @@ impl Visit {
     /// # Cancel safety
     /// Dropping the future drops the work.
     pub(crate) fn contest(&self, work: Work, came: Instant) -> Contesting<'_> {
-        let waker = Waker::from(Arc::clone(&self.entry));
-        Contesting { visit: self, waker, progress: Progress::New(work, came.into()) }
+        Contesting::new(&self.entry, work, came)
     }
 }
 
@@ -173,34 +168,6 @@ impl Drop for Visit {
             return;
         }
         self.entry.table.leave(&self.entry);
-    }
-}
-
-/// The caller's side of a contest.
-#[must_use = "the work is dropped with it"]
-pub(crate) struct Contesting<'a> {
-    visit: &'a Visit,
-    /// The waker for the work.
-    waker: Waker,
-    progress: Progress<Work>,
-}
-
-impl Future for Contesting<'_> {
-    type Output = Option<Contested>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Contested>> {
-        let Self { visit, waker, progress } = &mut *self;
-        contest::poll(&visit.entry, progress, waker, context)
-    }
-}
-
-impl Drop for Contesting<'_> {
-    fn drop(&mut self) {
-        let Self { visit, progress, .. } = self;
-        if !matches!(progress, Progress::Over) {
-            // A statement of its own: the drop of work locks the state, and passes the permit on.
-            let _left = visit.entry.state().contest.end(progress);
-        }
     }
 }
 
@@ -253,7 +220,7 @@ impl Drop for InQueue<'_> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;
-    use std::task::Wake;
+    use std::task::{Wake, Waker};
 
     use super::*;
     use crate::config::Layout;
