@@ -2,6 +2,7 @@
 //! another caller from being woken.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::task::Waker;
 
 use tokio::sync::Notify;
@@ -19,6 +20,22 @@ pub(crate) fn wake(waker: Waker) {
 /// Wakes all callers that wait for this.
 pub(crate) fn wake_all(waiting: &Notify) {
     guarded(|| waiting.notify_waiters());
+}
+
+/// Waits until this is so. Whoever changes it calls [`wake_all`].
+///
+/// # Cancel safety
+/// The future may be dropped at any time.
+pub(crate) async fn until(changed: &Notify, is_so: impl Fn() -> bool) {
+    loop {
+        let mut change = pin!(changed.notified());
+        // Listen first, check second: so no change in between is missed.
+        change.as_mut().enable();
+        if is_so() {
+            return;
+        }
+        change.await;
+    }
 }
 
 #[cfg(test)]

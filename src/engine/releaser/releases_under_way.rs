@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::keys::{Keys, TenureId};
 use crate::mutex::Mutex;
-use crate::wakers::wake_all;
+use crate::wakers::{until, wake_all};
 
 /// Names share these buckets by their hash, so that threads that release different locks seldom wait for each other.
 const BUCKETS: usize = 64;
@@ -126,17 +126,8 @@ impl ReleasesUnderWay {
     async fn wait(&self, keys: &Keys, is_awaited: impl Fn(&UnderWay) -> bool) {
         let bucket = self.bucket(keys);
         let begun = bucket.state.lock().begun;
-        loop {
-            let ended = bucket.ended.notified();
-            tokio::pin!(ended);
-            // Listen first, check second: so a release that ends in between is not missed.
-            ended.as_mut().enable();
-            let first = bucket.state.lock().first(keys, &is_awaited);
-            if first.is_none_or(|first| first > begun) {
-                return;
-            }
-            ended.await;
-        }
+        let first = || bucket.state.lock().first(keys, &is_awaited);
+        until(&bucket.ended, || first().is_none_or(|first| first > begun)).await;
     }
 }
 

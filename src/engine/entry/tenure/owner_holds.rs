@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use crate::engine::entry::Tenure;
 use crate::error::Result;
 use crate::mutex::Mutex;
-use crate::wakers::wake_all;
+use crate::wakers::{until, wake_all};
 
 /// What the holds of one owner share: the tenure that they are in now, and their hold number in it.
 #[derive(Default)]
@@ -104,16 +104,7 @@ impl OwnerHolds {
 
     /// Waits until none of them waits for a condition.
     pub(crate) async fn is_back(&self) {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            // Listen first, check second.
-            changed.as_mut().enable();
-            if !matches!(*self.state.lock(), At::Away(_)) {
-                return;
-            }
-            changed.await;
-        }
+        until(&self.changed, || !matches!(*self.state.lock(), At::Away(_))).await;
     }
 }
 
