@@ -80,7 +80,9 @@ pub struct Wanted {
     pub part: u64,
     pub of: u64,
     pub queued: bool,
-    pub confirmed: Option<u64>,
+    /// The token of the hold within which it is asked for, and when Redis first confirmed that. If that hold is lost by then, this one
+    /// is a new grant.
+    pub within: Option<(u64, u64)>,
 }
 
 /// A call on the board, until it has its answer or is given up.
@@ -241,7 +243,7 @@ impl Home {
                 session: self.setup().session,
                 // In the native layout a message may have granted a plain lock too.
                 queued: wanted.queued || self.plan.layout == Layout::Native,
-                confirmed: wanted.confirmed,
+                confirmed: wanted.within.filter(|(of, _)| *of == token).map(|(_, first)| first),
                 fair: self.plan.layout == Layout::Native
                     && self.plan.names[*name].kind == Kind::Fair,
                 turns: self.plan.names[*name].kind == Kind::Lock && wanted.names.len() == 1,
@@ -525,7 +527,7 @@ impl Holding {
         let Some(held) = self.view.take().and_then(Arc::into_inner) else {
             return board::wrong("the simulation itself", "a guard that ends is shared");
         };
-        let single = self.wanted.names.len() == 1 && was_valid && self.wanted.confirmed.is_none();
+        let single = self.wanted.names.len() == 1 && was_valid && self.wanted.within.is_none();
         let unlock = single.then(|| board::with(|board| board.unlock(&self.call, token)));
         let Some(answer) = Polls { future: Box::pin(held.unlock()), left: polls }.await else {
             return board::reached("unlock cancelled");

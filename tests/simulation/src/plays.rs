@@ -116,7 +116,7 @@ impl Player {
             part: 1,
             of: 1,
             queued,
-            confirmed: None,
+            within: None,
         }
     }
 

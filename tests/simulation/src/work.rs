@@ -206,7 +206,7 @@ impl Step {
         };
         let queued = !matches!(kind, Kind::Lock | Kind::Fenced);
         let (owner, names) = (self.owner(), vec![name]);
-        Wanted { handle, names, owner, lease, part, of, queued, confirmed: None }
+        Wanted { handle, names, owner, lease, part, of, queued, within: None }
     }
 
     /// Never longer than a watched one: then every deadline tells when Redis last confirmed it.
@@ -229,7 +229,7 @@ impl Step {
             part: 1,
             of: 1,
             queued: false,
-            confirmed: None,
+            within: None,
         };
         let Some(holding) = self.ask(&wanted, Manner::Lock).await else { return };
         sleep(millis(self.rng.u64(..=20))).await;
@@ -296,20 +296,17 @@ impl Step {
             ..self.plain(name)
         };
         let Some(first) = self.ask(&outer, Manner::Lock).await else { return };
-        let (confirmed, token) = (first.confirmed, first.view().token());
+        let mut grant = (first.view().token(), first.confirmed);
         let mut holds = vec![first];
         for _ in 0..self.rng.usize(1..3) {
             let long = self.time();
             holds[0].stay(long).await;
             let lock = self.seat.client.reentrant_lock(text.as_str()).owned_by(&owner);
-            let inner = Wanted {
-                handle: Handle::Reentrant(lock),
-                confirmed: Some(confirmed),
-                ..outer.clone()
-            };
+            let inner =
+                Wanted { handle: Handle::Reentrant(lock), within: Some(grant), ..outer.clone() };
             let manner = Manner::any(&mut self.rng);
             let Some(held) = self.ask(&inner, manner).await else { continue };
-            if held.view().token() == token {
+            if held.view().token() == grant.0 {
                 board::reached("nested");
             } else if holds[0].view().is_valid() {
                 board::wrong(
@@ -317,6 +314,8 @@ impl Step {
                     format!("{} of {text}", inner.owner),
                 );
             }
+            // If the outer hold was lost before, this is another grant.
+            grant = (held.view().token(), held.confirmed);
             holds.push(held);
         }
         while !holds.is_empty() {
@@ -335,7 +334,7 @@ impl Step {
             part: 1,
             of: 1,
             queued: false,
-            confirmed: None,
+            within: None,
         }
     }
 
