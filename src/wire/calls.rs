@@ -325,7 +325,13 @@ impl Connection<'_> {
                 words.arg(renewal.keys.notes());
             }
             for Renewal { keys, id, ttl } in renewals {
-                words.arg(id.of(&common.client));
+                let (client, mut number) = (&common.client, Buffer::new());
+                match keys.row.family {
+                    Family::RedissonWrite => {
+                        words.joined(&[client, ":", number.format(id.0), ":write"])
+                    }
+                    _ => words.arg(id.of(client)),
+                };
                 let is_set = matches!(keys.row.family, Family::Line | Family::Condition);
                 let kept_in = if is_set { " set" } else { "" };
                 words.joined(&[Buffer::new().format(millis(*ttl)), kept_in]);

@@ -17,7 +17,7 @@ pub(crate) struct Scripts {
     /// Releases what is held, and touches only one key.
     pub(crate) release_alone: Option<&'static Script>,
     /// [`RENEW`] renews the families that [share renewals](Family::shares_renewals).
-    pub(crate) renew: Option<Renew>,
+    pub(crate) renew: Option<&'static Script>,
     pub(crate) status: &'static Script,
     pub(crate) force_unlock: Option<&'static Script>,
     pub(crate) resize: Option<&'static Script>,
@@ -29,25 +29,6 @@ pub(crate) struct Scripts {
     pub(crate) notify: Option<&'static Script>,
     /// Uses a notification up.
     pub(crate) taken: Option<&'static Script>,
-}
-
-/// The script that renews a hold. While a slot of a cluster moves, only requests with one key are answered.
-#[derive(Clone, Copy)]
-pub(crate) enum Renew {
-    /// It touches only the key of the holders.
-    Holders(&'static Script),
-    /// It touches other keys too. Without them, [`RENEW`](scripts::RENEW) renews the holders, and the line stays
-    /// unchanged.
-    HoldersAndLine(&'static Script),
-    /// It touches other keys too, and cannot renew without them.
-    AllKeys(&'static Script),
-}
-
-impl Renew {
-    pub(crate) fn script(self) -> &'static Script {
-        let (Self::Holders(script) | Self::HoldersAndLine(script) | Self::AllKeys(script)) = self;
-        script
-    }
 }
 
 /// The scripts that serve a name.
@@ -146,25 +127,24 @@ static REDISSON_FENCED: Scripts = Scripts {
 };
 
 static REDISSON_FAIR: Scripts = Scripts {
-    renew: Some(Renew::HoldersAndLine(&REDISSON_FAIR_RENEW)),
+    renew: Some(&REDISSON_FAIR_RENEW),
     force_unlock: Some(&REDISSON_FAIR_FORCE_UNLOCK),
     ..common(&REDISSON_FAIR_ACQUIRE, &REDISSON_FAIR_RELEASE, &REDISSON_FAIR_STATUS)
 };
 
 static REDISSON_READ: Scripts = Scripts {
-    renew: Some(Renew::AllKeys(&REDISSON_READ_RENEW)),
+    renew: Some(&REDISSON_READ_RENEW),
     force_unlock: Some(&REDISSON_RW_FORCE_UNLOCK),
     ..common(&REDISSON_READ_ACQUIRE, &REDISSON_READ_RELEASE, &REDISSON_RW_STATUS)
 };
 
 static REDISSON_WRITE: Scripts = Scripts {
-    renew: Some(Renew::Holders(&REDISSON_WRITE_RENEW)),
     force_unlock: Some(&REDISSON_RW_FORCE_UNLOCK),
     ..common(&REDISSON_WRITE_ACQUIRE, &REDISSON_WRITE_RELEASE, &REDISSON_RW_STATUS)
 };
 
 static REDISSON_SEMAPHORE: Scripts = Scripts {
-    renew: Some(Renew::AllKeys(&REDISSON_SEMAPHORE_RENEW)),
+    renew: Some(&REDISSON_SEMAPHORE_RENEW),
     force_unlock: Some(&REDISSON_SEMAPHORE_FORCE_UNLOCK),
     resize: Some(&REDISSON_SEMAPHORE_RESIZE),
     ..common(&REDISSON_SEMAPHORE_ACQUIRE, &REDISSON_SEMAPHORE_RELEASE, &REDISSON_SEMAPHORE_STATUS)
@@ -205,8 +185,7 @@ mod tests {
             let is_held = row.holders != Holders::Nobody;
             let what = format!("{kind:?} in {layout:?}");
             let always = [scripts.acquire, scripts.release, scripts.status].map(Some);
-            let renew = scripts.renew.map(Renew::script);
-            let called = always.into_iter().chain([renew, scripts.force_unlock]);
+            let called = always.into_iter().chain([scripts.renew, scripts.force_unlock]);
             // There is no condition in Redisson's layout.
             let is_there = layout == row.layout;
             let mut called = called.flatten();

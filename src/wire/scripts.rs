@@ -99,7 +99,6 @@ scripts! {
     REDISSON_READ_RENEW = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/read_renew.lua",
     REDISSON_WRITE_ACQUIRE = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/write_acquire.lua",
     REDISSON_WRITE_RELEASE = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/write_release.lua",
-    REDISSON_WRITE_RENEW = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/write_renew.lua",
     REDISSON_RW_STATUS = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/status.lua",
     REDISSON_RW_FORCE_UNLOCK = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/force_unlock.lua",
     REDISSON_SEMAPHORE_ACQUIRE = "lock/draw.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/acquire.lua",
