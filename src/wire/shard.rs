@@ -18,7 +18,7 @@ use crate::config::{Layout, Replicas};
 use crate::wire::address::{Expected, Hello};
 use crate::wire::destination::Destination;
 use crate::wire::fault::{self, Fault};
-use crate::wire::link::{Duty, Generations, Greeted, Link, LinkTask};
+use crate::wire::link::{Duty, Greeted, Link, LinkTask};
 use crate::wire::node::Node;
 use crate::wire::passwords::shown;
 use crate::wire::replies::{field, strange};
@@ -54,7 +54,6 @@ impl Shard {
     pub(crate) fn new(
         (node, destination): (Option<Node>, Destination),
         duty: CommandDuty,
-        generations: &Generations,
         quorum: Option<Quorum>,
     ) -> (Self, ShardTasks) {
         let (facts, tracking) = (Arc::clone(&duty.facts), Arc::clone(&duty.tracking));
@@ -62,12 +61,12 @@ impl Shard {
         let acks = quorum.map(|quorum| {
             let duty = Arc::new(duty.for_acks(quorum));
             let reign = Arc::clone(&duty.reign);
-            let (task, link) = LinkTask::new(destination.clone(), duty, generations.clone());
+            let (task, link) = LinkTask::new(destination.clone(), duty);
             let (acks, pipes) = Acks::new(link, reign, quorum);
             (acks, (task, pipes))
         });
         let (acks, acks_task) = acks.unzip();
-        let (commands, link) = LinkTask::new(destination, Arc::new(duty), generations.clone());
+        let (commands, link) = LinkTask::new(destination, Arc::new(duty));
         let tasks = ShardTasks { commands, acks: acks_task };
         (Self { node, link, reign, acks, tracking, facts }, tasks)
     }
@@ -81,33 +80,6 @@ impl Shard {
     pub(crate) async fn up(&self) {
         for link in self.links() {
             link.up().await;
-        }
-    }
-
-    /// Waits until all connections to it exist, or an attempt to connect has just failed.
-    pub(crate) async fn tried_now(&self) {
-        for link in self.links() {
-            link.tried_now().await;
-            if link.live().is_err() {
-                return;
-            }
-        }
-    }
-
-    /// Since when it has answered nothing, if a connection is missing.
-    pub(crate) fn down_since(&self) -> Option<Instant> {
-        self.links().filter_map(Link::down_since).min()
-    }
-
-    /// The server has become the primary of a slot: connects to it at once.
-    pub(crate) fn try_now(&self) {
-        self.links().for_each(Link::try_now);
-    }
-
-    /// Waits until the client has tried to connect to it.
-    pub(crate) async fn tried(&self) {
-        for link in self.links() {
-            link.tried().await;
         }
     }
 
@@ -173,7 +145,7 @@ pub(crate) struct CommandDuty {
     reign: Arc<Reign>,
     pub(crate) expected: Expected,
     /// Signalled with each new connection.
-    pub(crate) changes: Arc<watch::Sender<()>>,
+    pub(crate) changes: watch::Sender<()>,
     /// Signalled when the connection is gone.
     pub(crate) lost: Arc<Notify>,
     facts: Arc<Facts>,
@@ -190,7 +162,7 @@ impl CommandDuty {
         layout: Layout,
         clock: ServerClock,
         expected: Expected,
-        changes: Arc<watch::Sender<()>>,
+        changes: watch::Sender<()>,
         lost: Arc<Notify>,
         on_change: OnChange,
         session: Option<Arc<Session>>,
