@@ -93,7 +93,7 @@ impl Duty for Ear {
     }
 
     /// Earlier messages were missed.
-    fn up(&self, _: u64) {
+    fn up(&self) {
         self.0.doubted.notify_one();
     }
 

@@ -58,7 +58,7 @@ pub(crate) trait Duty: Send + Sync {
     fn heartbeat<'a>(&'a self, socket: &'a Socket) -> Greeted<'a>;
 
     /// The connection may be used from now on.
-    fn up(&self, _generation: u64) {}
+    fn up(&self) {}
 
     /// Works as long as the connection lives, and returns why the connection has ended.
     fn work<'a>(&'a self, _socket: &'a Socket) -> BoxFuture<'a, Fault> {
@@ -217,7 +217,6 @@ impl LinkTask {
     pub(crate) async fn start(&mut self) -> Result<(), Fault> {
         let fresh = self.establish().await?;
         self.show(Ok(fresh.live.clone()));
-        self.duty.up(fresh.live.generation);
         self.first = Some(fresh);
         Ok(())
     }
@@ -318,7 +317,7 @@ impl LinkTask {
         let since = Instant::now();
         *self.shared.outage.lock() = None;
         self.show(Ok(live));
-        self.duty.up(generation);
+        self.duty.up();
         let fault = tokio::select! {
             // Within: as long as the credentials that are being sent are known, no error shows them.
             fault = async { Fault::answering(socket.ended().await) } => fault,

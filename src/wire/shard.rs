@@ -53,7 +53,7 @@ impl Shard {
     /// The shard, and the tasks that keep its links.
     pub(crate) fn new(
         (node, destination): (Option<Node>, Destination),
-        duty: CommandDuty,
+        mut duty: CommandDuty,
         quorum: Option<Quorum>,
     ) -> (Self, ShardTasks) {
         let (facts, tracking) = (Arc::clone(&duty.facts), Arc::clone(&duty.tracking));
@@ -66,6 +66,7 @@ impl Shard {
             (acks, (task, pipes))
         });
         let (acks, acks_task) = acks.unzip();
+        duty.tracks = acks.is_none();
         let (commands, link) = LinkTask::new(destination, Arc::new(duty));
         let tasks = ShardTasks { commands, acks: acks_task };
         (Self { node, link, reign, acks, tracking, facts }, tasks)
@@ -150,6 +151,8 @@ pub(crate) struct CommandDuty {
     pub(crate) lost: Arc<Notify>,
     facts: Arc<Facts>,
     tracking: Arc<Tracking>,
+    /// Whether the holds are read on this link, so that the server tracks their keys for it.
+    tracks: bool,
     /// The links to one server warn of it once.
     warned_of_eviction: Arc<AtomicBool>,
     /// For the link for scripts that replicas have to acknowledge: which ones.
@@ -175,6 +178,7 @@ impl CommandDuty {
             lost,
             facts: Arc::default(),
             tracking: Arc::new(Tracking::new(on_change)),
+            tracks: true,
             warned_of_eviction: Arc::default(),
             acks: None,
             session,
@@ -209,14 +213,20 @@ impl Duty for CommandDuty {
             let library = Library::new(self.layout.never_calls(), dialect);
             let mut pipe = pipe();
             pipe.cmd("INFO").arg("memory").cmd("INFO").arg("replication");
-            pipe.add_command(Tracking::question()).add_command(library.question());
+            pipe.add_command(library.question());
+            if self.tracks {
+                pipe.add_command(Tracking::question());
+            }
             let answers = socket.ask_each(&pipe).await.map_err(Fault::connecting)?;
             let mut answers = answers.iter();
             self.warn_of_eviction(answers.next());
             let replication = answers.next();
             self.reign.learn(replication, generation);
-            self.tracking.learn(answers.next());
-            load(socket, &library.load_missing(answers.next())).await?;
+            let known = answers.next();
+            if self.tracks {
+                self.tracking.learn(answers.next());
+            }
+            load(socket, &library.load_missing(known)).await?;
             if !matches!(self.expected, Expected::Alone { .. }) {
                 // There may be another server than before.
                 self.reign.clock.hand_on(Instant::now());
@@ -251,8 +261,10 @@ impl Duty for CommandDuty {
         })
     }
 
-    fn up(&self, generation: u64) {
-        self.tracking.comes_up(generation);
+    fn up(&self) {
+        if self.tracks {
+            self.tracking.comes_up();
+        }
         self.changes.send_replace(());
     }
 
