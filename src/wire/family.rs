@@ -21,13 +21,9 @@ pub(crate) struct Scripts {
     pub(crate) status: &'static Script,
     pub(crate) force_unlock: Option<&'static Script>,
     pub(crate) resize: Option<&'static Script>,
-    // Those of a latch.
-    pub(crate) set: Option<&'static Script>,
-    pub(crate) count_down: Option<&'static Script>,
-    pub(crate) delete: Option<&'static Script>,
-    // Those of a condition.
-    pub(crate) notify: Option<&'static Script>,
-    /// Uses a notification up.
+    /// Changes a latch, or notifies a condition.
+    pub(crate) order: Option<&'static Script>,
+    /// Uses a notification of a condition up.
     pub(crate) taken: Option<&'static Script>,
 }
 
@@ -72,10 +68,7 @@ const fn common(
         status,
         force_unlock: None,
         resize: None,
-        set: None,
-        count_down: None,
-        delete: None,
-        notify: None,
+        order: None,
         taken: None,
     }
 }
@@ -98,17 +91,13 @@ static LOCK: Scripts = Scripts {
     ..common(&LOCK_ACQUIRE, &LOCK_RELEASE, &STATUS)
 };
 
-static LATCH: Scripts = Scripts {
-    set: Some(&LATCH_SET),
-    count_down: Some(&LATCH_COUNT_DOWN),
-    delete: Some(&LATCH_DELETE),
-    ..common(&LATCH_ACQUIRE, &LATCH_RELEASE, &LATCH_STATUS)
-};
+static LATCH: Scripts =
+    Scripts { order: Some(&LATCH_ORDER), ..common(&LATCH_ACQUIRE, &LATCH_RELEASE, &LATCH_STATUS) };
 
 /// It has no `release_alone`: a release of a notification with one key alone cannot pass the notification on.
 static CONDITION: Scripts = Scripts {
     force_unlock: Some(&CONDITION_FORCE_UNLOCK),
-    notify: Some(&CONDITION_NOTIFY),
+    order: Some(&CONDITION_NOTIFY),
     taken: Some(&CONDITION_TAKEN),
     ..common(&CONDITION_ACQUIRE, &CONDITION_RELEASE, &CONDITION_STATUS)
 };
@@ -151,9 +140,7 @@ static REDISSON_SEMAPHORE: Scripts = Scripts {
 };
 
 static REDISSON_LATCH: Scripts = Scripts {
-    set: Some(&REDISSON_LATCH_SET),
-    count_down: Some(&REDISSON_LATCH_COUNT_DOWN),
-    delete: Some(&REDISSON_LATCH_DELETE),
+    order: Some(&REDISSON_LATCH_ORDER),
     ..common(&REDISSON_LATCH_ACQUIRE, &LATCH_RELEASE, &REDISSON_LATCH_STATUS)
 };
 
@@ -193,14 +180,11 @@ mod tests {
                 !is_there || called.all(|script| !script.is_in(layout.never_calls())),
                 "{what}"
             );
-            for script in [scripts.notify, scripts.taken] {
-                assert_eq!(script.is_some(), row.holders == Holders::Notified, "{what}");
-            }
+            let is_condition = row.holders == Holders::Notified;
+            assert_eq!(scripts.taken.is_some(), is_condition, "{what}");
+            assert_eq!(scripts.order.is_some(), is_condition || !is_held, "{what}");
             assert_eq!(scripts.renew.is_some(), is_held && !row.family.shares_renewals(), "{what}");
             assert_eq!(scripts.force_unlock.is_some(), is_held, "{what}");
-            for script in [scripts.set, scripts.count_down, scripts.delete] {
-                assert_eq!(script.is_some(), !is_held, "{what}");
-            }
             let is_shared = row.family.is_plain() || row.family == Family::Line;
             assert_eq!(scripts.acquire_each.is_some(), is_shared, "{what}");
             assert_eq!(scripts.acquire_all.is_some(), row.holders == Holders::Plain, "{what}");

@@ -110,14 +110,10 @@ scripts! {
     LATCH_ACQUIRE = "lock/draw.lua" "line/latch.lua" "latch/latch.lua" "latch/acquire.lua",
     LATCH_RELEASE = "latch/release.lua",
     LATCH_STATUS = "lock/draw.lua" "line/latch.lua" "latch/latch.lua" "latch/status.lua",
-    LATCH_SET = "lock/draw.lua" "line/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/set.lua",
-    LATCH_COUNT_DOWN = "lock/draw.lua" "line/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/count_down.lua",
-    LATCH_DELETE = "lock/draw.lua" "line/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/delete.lua",
+    LATCH_ORDER = "lock/draw.lua" "line/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/order.lua",
     REDISSON_LATCH_ACQUIRE = "lock/draw.lua" "redisson/latch.lua" "latch/latch.lua" "latch/acquire.lua",
     REDISSON_LATCH_STATUS = "lock/draw.lua" "redisson/latch.lua" "latch/latch.lua" "latch/status.lua",
-    REDISSON_LATCH_SET = "lock/draw.lua" "redisson/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/set.lua",
-    REDISSON_LATCH_COUNT_DOWN = "lock/draw.lua" "redisson/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/count_down.lua",
-    REDISSON_LATCH_DELETE = "lock/draw.lua" "redisson/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/delete.lua",
+    REDISSON_LATCH_ORDER = "lock/draw.lua" "redisson/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/order.lua",
 }
 
 /// A text, and its hash.

@@ -50,14 +50,10 @@ fn families() -> Vec<(&'static Script, &'static str, &'static str)> {
         (&s::LATCH_ACQUIRE, LATCH, ""),
         (&s::LATCH_RELEASE, LATCH, ""),
         (&s::LATCH_STATUS, LATCH, ""),
-        (&s::LATCH_SET, LATCH, "request keep count lease"),
-        (&s::LATCH_COUNT_DOWN, LATCH, "request keep"),
-        (&s::LATCH_DELETE, LATCH, "request keep"),
+        (&s::LATCH_ORDER, LATCH, "request keep order count lease"),
         (&s::REDISSON_LATCH_ACQUIRE, REDISSON_LATCH, ""),
         (&s::REDISSON_LATCH_STATUS, REDISSON_LATCH, ""),
-        (&s::REDISSON_LATCH_SET, REDISSON_LATCH, "request keep count lease"),
-        (&s::REDISSON_LATCH_COUNT_DOWN, REDISSON_LATCH, "request keep"),
-        (&s::REDISSON_LATCH_DELETE, REDISSON_LATCH, "request keep"),
+        (&s::REDISSON_LATCH_ORDER, REDISSON_LATCH, "request keep order count lease"),
     ]
 }
 
