@@ -180,7 +180,7 @@ impl Family {
 
     /// Whether one request renews several of them: those for which it touches only the key of the holders.
     pub(crate) fn shares_renewals(self) -> bool {
-        self.is_plain() || matches!(self, Self::Line | Self::Condition)
+        self.is_plain() || matches!(self, Self::Line | Self::Condition | Self::RedissonWrite)
     }
 }
 

@@ -23,12 +23,12 @@ local found = {} -- the TTLs of the locks that have our field already
 
 local function asked(i)
   lock, line, notes, channel = KEYS[3 * i - 1], KEYS[3 * i], KEYS[3 * i + 1], ARGV[3 * i + 3]
-  return ARGV[3 * i + 1], ARGV[3 * i + 2]
+  return lock, ARGV[3 * i + 1], ARGV[3 * i + 2]
 end
 
 -- Why the i-th lock cannot be taken. Nil if it has our field, or if it is free and no waiter may come for it.
 local function obstacle(i)
-  local field, lease = asked(i)
+  local _, field, lease = asked(i)
   sessions.erase_note(notes, field)
   if out_of_range(lease) then return REFUSED, 'ERR lease out of range' end
   check_writable()
@@ -39,49 +39,20 @@ local function obstacle(i)
     settle()
   end
   local ttl = redis.call('pttl', lock)
-  if ttl ~= -2 then
-    if redis.call('hexists', lock, field) == 0 then return tell_keeper(lock, channel, from, TRIES) and KEPT or HELD, ttl end
-    found[i] = ttl
-  elseif redis.call('exists', line) == 1 and somebody_may_come(field) then
-    return CONTENDED, 0
+  if ttl == -2 then
+    if redis.call('exists', line) == 1 and somebody_may_come(field) then return CONTENDED, 0 end
+    return
   end
-end
-
--- Otherwise a caller would need a call for each lock that is kept.
-local function tell_other_keepers(first)
-  for i = first, locks do
-    asked(i)
+  if redis.call('hexists', lock, field) == 1 then
+    found[i] = ttl
+    return
+  end
+  if not tell_keeper(lock, channel, from, TRIES) then return HELD, ttl end
+  -- Otherwise a caller would need a call for each lock that is kept.
+  for later = i + 1, locks do
+    asked(later)
     tell_keeper(lock, channel, from, TRIES)
   end
+  return KEPT, ttl
 end
 
-local function undo(last)
-  for i = 1, last do
-    local field = asked(i)
-    if not found[i] then redis.pcall('hdel', lock, field) end
-  end
-end
-
-local function take_all()
-  local first, err = draw(locks)
-  if not first then return REFUSED, 0, err end
-  for i = 1, locks do
-    local field, lease = asked(i)
-    local code, value = put(lock, field, math.max(lease, found[i] or 0), first + i - 1)
-    if code ~= GRANTED then
-      undo(i - 1)
-      return code, i, value
-    end
-  end
-  return GRANTED, 0, first
-end
-
-for i = 1, locks do
-  local fine, code, value = pcall(obstacle, i)
-  if not fine then return { REFUSED, i, type(code) == 'table' and code.err or tostring(code) } end
-  if code then
-    if code == KEPT then tell_other_keepers(i + 1) end
-    return { code, i, value }
-  end
-end
-return { take_all() }

@@ -38,11 +38,6 @@ local function release(i)
   return is_unfinished and -1 - reply or reply
 end
 
-if locks == 1 then
-  local answer, refused = release(1)
-  return answer and { answer } or redis.error_reply(refused)
-end
-
 -- An error of one lock is reported for that lock alone.
 for i = 1, locks do
   if not given_back[i] then

@@ -1,7 +1,8 @@
 -- Renew each hold that is still ours, or each notification, to at least this long from now. A TTL is never shortened.
 --
 -- KEYS   the holders of each lock
--- ARGV   for each lock: owner field; TTL wanted in ms, with ' set' after it if the holders are a sorted set (see line/scored.lua)
+-- ARGV   for each lock: owner field, with ':write' after it for a writer of Redisson's (see redisson/rw/rw.lua); TTL wanted in ms, with
+--        ' set' after it if the holders are a sorted set (see line/scored.lua)
 -- Reply  for each lock: 1 renewed | 0 not ours any more | text: refused, nothing was changed
 --
 -- A client that got its grant by a message uses this script to confirm that it received the grant.

@@ -124,7 +124,7 @@ impl Engine {
         let (commands, subscriber) = linked.map_err(Fault::into_outage)?;
 
         let (waiters, closing) = (Arc::<AtomicUsize>::default(), CancellationToken::new());
-        let outages = Outages::new(Arc::clone(&waiters), commands.is_cluster());
+        let outages = Outages::new(Arc::clone(&waiters), matches!(space, Space::Cluster(_)));
         let engine = Self::new(Shared {
             space,
             requests: Requests::new(&commands, orphans(memory.outbox.clone())),

@@ -30,7 +30,7 @@ use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
 use crate::wire::proof::Secret;
 use crate::wire::replies::{entry, items, number, released, strange, time_left};
-use crate::wire::scripts::{COUNT, RENEW, RENEW_IN_SESSION, Script};
+use crate::wire::scripts::{COUNT, RENEW, RENEW_IN_SESSION};
 
 pub(crate) use gathering::{Answered, Batch, Gathering};
 pub(crate) use marks::Claim;
@@ -150,7 +150,7 @@ impl Connection<'_> {
         }
         let common = self.common();
         let fill = |words: &mut Words<'_>, floor: u64| write_acquire(words, floor, common, acquire);
-        let reply = self.call(acquire_script(keys)?, &fill).await?;
+        let reply = self.call(scripts_of(keys).acquire, &fill).await?;
         self.acquired(self.peer().acquired_alone(reply))
     }
 
@@ -161,11 +161,7 @@ impl Connection<'_> {
         acquire: Acquire,
         then: impl FnOnce(Acquire, Result<Acquired, Fault>, u64) + Send + 'static,
     ) {
-        let script = match acquire_script(&acquire.keys) {
-            Ok(script) => script,
-            Err(fault) => return then(acquire, Err(fault), self.peer().generation()),
-        };
-        let common = self.common();
+        let (script, common) = (scripts_of(&acquire.keys).acquire, self.common());
         let fill = |acquire: &Acquire, words: &mut Words<'_>, floor: u64| {
             write_acquire(words, floor, common, acquire);
         };
@@ -325,7 +321,13 @@ impl Connection<'_> {
                 words.arg(renewal.keys.notes());
             }
             for Renewal { keys, id, ttl } in renewals {
-                words.arg(id.of(&common.client));
+                let (client, mut number) = (&common.client, Buffer::new());
+                match keys.row.family {
+                    Family::RedissonWrite => {
+                        words.joined(&[client, ":", number.format(id.0), ":write"])
+                    }
+                    _ => words.arg(id.of(client)),
+                };
                 let is_set = matches!(keys.row.family, Family::Line | Family::Condition);
                 let kept_in = if is_set { " set" } else { "" };
                 words.joined(&[Buffer::new().format(millis(*ttl)), kept_in]);
@@ -472,15 +474,7 @@ fn acquired(reply: &[Value]) -> Result<Acquired, Fault> {
     }
 }
 
-fn acquire_script(keys: &Keys) -> Result<&'static Script, Fault> {
-    let scripts = scripts_of(keys);
-    match asks_in_a_batch(keys) {
-        true => existing(scripts.acquire_each, keys),
-        false => Ok(scripts.acquire),
-    }
-}
-
-/// Redisson's plain lock is asked for with the script of a batch, since its script does nothing else.
+/// The script of Redisson's plain lock takes one lock or several.
 fn asks_in_a_batch(keys: &Keys) -> bool {
     keys.row.layout == Layout::Redisson && keys.row.family.is_plain()
 }

@@ -50,7 +50,7 @@ impl Card {
 impl Commands {
     /// Writes the card, which expires after a while.
     pub(crate) async fn show(&self, card: &mut Card) -> Result<(), Fault> {
-        let shard = self.shard_of(card.slot)?;
+        let shard = self.servers.shard_of(card.slot)?;
         // The link reports whether it came up in time.
         let _ = timeout(PATIENCE, shard.up()).await;
         let live = shard.link.live()?;

@@ -35,7 +35,7 @@ use crate::slot::Slot;
 use crate::wire::address::{Addresses, Expected};
 use crate::wire::destination::Destination;
 use crate::wire::fault::{self, Fault, Redirect};
-use crate::wire::link::Generations;
+use crate::wire::link::Link;
 use crate::wire::node::Node;
 use crate::wire::replies::strange;
 use crate::wire::shard::{CommandDuty, Quorum, ServerClock, Shard};
@@ -88,9 +88,8 @@ pub(crate) struct Cluster {
     pub(crate) response_timeout: Duration,
     crew: Crew,
     on_change: OnChange,
-    generations: Generations,
     /// See [`Commands::changes`](crate::wire::commands::Commands::changes).
-    pub(crate) changes: Arc<watch::Sender<()>>,
+    pub(crate) changes: watch::Sender<()>,
     /// See [`ServerClock::with`].
     beyond: Arc<AtomicU64>,
     map: watch::Sender<Arc<SlotMap>>,
@@ -123,8 +122,7 @@ impl Cluster {
             response_timeout: config.response(),
             crew,
             on_change,
-            generations: Generations::default(),
-            changes: Arc::default(),
+            changes: watch::Sender::default(),
             beyond: Arc::default(),
             map: watch::Sender::default(),
             stale: Arc::default(),
@@ -181,13 +179,13 @@ impl Cluster {
             return Arc::clone(&member.shard);
         }
         let clock = ServerClock::with(Arc::clone(&self.beyond));
-        let (changes, lost) = (Arc::clone(&self.changes), Arc::clone(&self.stale));
+        let (changes, lost) = (self.changes.clone(), Arc::clone(&self.stale));
         let on_change = Arc::clone(&self.on_change);
         let expected = self.expected();
         let duty = CommandDuty::new(self.layout, clock, expected, changes, lost, on_change, None);
         let destination = Destination::Fixed(Arc::new(self.addresses.of(node)));
         let at = (Some(node.clone()), destination);
-        let (shard, task) = Shard::new(at, duty, &self.generations, self.quorum);
+        let (shard, task) = Shard::new(at, duty, self.quorum);
         let shard = Arc::new(shard);
         let stop = self.crew.stop.child_token();
         let member = Member { shard: Arc::clone(&shard), stop: stop.clone(), unused: None };
@@ -237,7 +235,8 @@ impl Cluster {
                 member.shard.reign.clock.hand_on(now);
             });
             let gained = gained.into_iter().filter_map(|node| shards.get(node));
-            gained.for_each(|member| member.shard.try_now());
+            // A node that has become a primary may have been refused before.
+            gained.for_each(|member| member.shard.links().for_each(Link::try_now));
             drop(shards);
             *map = Arc::new(newer);
             true

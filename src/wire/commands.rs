@@ -9,12 +9,11 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::keys::Keys;
 use crate::kinds::Kind;
-use crate::slot::Slot;
 use crate::wire::cluster::{Cluster, Servers};
 use crate::wire::connection::{CommonArgs, Connection, Way};
 use crate::wire::destination::Destination;
 use crate::wire::fault::Fault;
-use crate::wire::link::Generations;
+use crate::wire::link::Link;
 use crate::wire::node::Node;
 use crate::wire::shard::{CommandDuty, Quorum, ServerClock, Shard, ShardTasks, Shortage};
 use crate::wire::tracking::OnChange;
@@ -38,11 +37,10 @@ impl Commands {
         let (changes, seen) = watch::channel(());
         let (expected, lost) = (destination.expected(), Arc::<Notify>::default());
         let clock = ServerClock::default();
-        let (changes, session) = (Arc::new(changes), common.session.clone());
+        let session = common.session.clone();
         let duty =
             CommandDuty::new(common.layout, clock, expected, changes, lost, on_change, session);
-        let generations = Generations::default();
-        let (shard, task) = Shard::new((None, destination), duty, &generations, Quorum::of(config));
+        let (shard, task) = Shard::new((None, destination), duty, Quorum::of(config));
         let servers = Servers::One(Arc::new(shard));
         (Self { servers, common: Arc::new(common), changes: seen }, task)
     }
@@ -53,21 +51,12 @@ impl Commands {
         Self { servers: Servers::Cluster(cluster), common: Arc::new(common), changes }
     }
 
-    /// The server that has this slot of a cluster, or the only one.
-    pub(crate) fn shard_of(&self, slot: Option<Slot>) -> Result<Arc<Shard>, Fault> {
-        self.servers.shard_of(slot)
-    }
-
     /// How many locks, at most this many, one script may handle: in a cluster, the next lock may be at another server.
     pub(crate) fn together(&self, most: usize) -> usize {
         match self.servers {
             Servers::One(_) => most,
             Servers::Cluster(_) => 1,
         }
-    }
-
-    pub(crate) fn is_cluster(&self) -> bool {
-        matches!(self.servers, Servers::Cluster(_))
     }
 
     /// Whether acquires do not gather, and each release goes alone. In a cluster, the next lock may be at another server.
@@ -159,19 +148,25 @@ impl Commands {
     pub(crate) async fn tried(&self, keys: &Keys) {
         let Servers::Cluster(_) = &self.servers else { return };
         let Ok(shard) = self.servers.shard(keys) else { return };
-        shard.tried().await;
-    }
-
-    /// Waits until there is a connection to the server of this lock, or an attempt to connect has just failed.
-    pub(crate) async fn tried_now(&self, keys: &Keys) {
-        if let Ok(shard) = self.servers.shard(keys) {
-            shard.tried_now().await;
+        for link in shard.links() {
+            link.tried().await;
         }
     }
 
-    /// Since when the server of this lock has answered nothing, if there is no connection.
+    /// Waits until all connections to the server of this lock exist, or an attempt to connect has just failed.
+    pub(crate) async fn tried_now(&self, keys: &Keys) {
+        let Ok(shard) = self.servers.shard(keys) else { return };
+        for link in shard.links() {
+            link.tried_now().await;
+            if link.live().is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Since when the server of this lock has answered nothing, if a connection is missing.
     pub(crate) fn down_since(&self, keys: &Keys) -> Option<Instant> {
-        self.servers.shard(keys).ok()?.down_since()
+        self.servers.shard(keys).ok()?.links().filter_map(Link::down_since).min()
     }
 
     /// Waits until there is a connection to the server of this lock, or never will be again. In a cluster, the lock may

@@ -13,7 +13,7 @@ use crate::meters;
 use crate::wire::args::{Words, millis};
 use crate::wire::cluster::{MOST_HOPS, Servers, next_hop};
 use crate::wire::fault::{self, Fault};
-use crate::wire::link::Live;
+use crate::wire::link::{Link, Live};
 use crate::wire::passwords::shown_type;
 use crate::wire::replies::number;
 use crate::wire::scripts::Script;
@@ -97,8 +97,8 @@ impl Way {
     }
 
     fn live(self, shard: &Shard) -> Result<Live, Fault> {
-        // Check the link of the scripts first, even if this request goes over the acknowledging one: only that link learns
-        // how the scripts of its server publish.
+        // Check the link of the scripts first, even if this request goes over the acknowledging one: only the clock of that link says
+        // which numbers the server may have granted.
         let live = shard.link.live()?;
         match self.acks(shard) {
             None => Ok(live),
@@ -127,9 +127,15 @@ impl Peer {
 
     /// An entry of an answer may report a fault of the whole server: then the link reacts as if the whole answer did.
     pub(crate) fn heed(&self, fault: &Fault) {
-        if matches!(fault, Fault::Distrusted(_)) {
-            // All links of the shard lead to the same server.
-            self.shard.links().for_each(|link| link.suspect(self.live.generation));
+        if !matches!(fault, Fault::Distrusted(_)) {
+            return;
+        }
+        // All links of the shard lead to the same server, each with a connection of its own. A late answer, on a connection that is
+        // gone, says nothing of those that have come since.
+        let live = |link| Some((link, Link::live(link).ok()?.generation));
+        let live: Vec<_> = self.shard.links().filter_map(live).collect();
+        if live.iter().any(|(_, generation)| *generation == self.generation()) {
+            live.iter().for_each(|(link, generation)| link.suspect(*generation));
         }
     }
 }

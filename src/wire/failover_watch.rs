@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::wire::address::Hello;
 use crate::wire::destination::Destination;
 use crate::wire::fault::{self, Fault};
-use crate::wire::link::{Duty, Generations, Greeted, Link, LinkTask};
+use crate::wire::link::{Duty, Greeted, Link, LinkTask};
 use crate::wire::replies::word;
 use crate::wire::sentinels::Sentinels;
 use crate::wire::socket::Socket;
@@ -41,7 +41,7 @@ const PROMOTED: &str = "+failover-state-reconf-slaves";
 pub(crate) async fn watch_failovers(sentinels: Arc<Sentinels>, stop: CancellationToken) {
     let ear = Arc::new(Ear(Arc::clone(&sentinels)));
     let destination = Destination::Sentinel(Arc::clone(&sentinels));
-    let (task, link) = LinkTask::new(destination, ear, Generations::default());
+    let (task, link) = LinkTask::new(destination, ear);
     let watching = stop.run_until_cancelled(watch(&sentinels, &link));
     tokio::join!(task.run(stop.clone()), watching);
 }
@@ -93,7 +93,7 @@ impl Duty for Ear {
     }
 
     /// Earlier messages were missed.
-    fn up(&self, _: u64) {
+    fn up(&self) {
         self.0.doubted.notify_one();
     }
 

@@ -17,37 +17,14 @@ pub(crate) struct Scripts {
     /// Releases what is held, and touches only one key.
     pub(crate) release_alone: Option<&'static Script>,
     /// [`RENEW`] renews the families that [share renewals](Family::shares_renewals).
-    pub(crate) renew: Option<Renew>,
+    pub(crate) renew: Option<&'static Script>,
     pub(crate) status: &'static Script,
     pub(crate) force_unlock: Option<&'static Script>,
     pub(crate) resize: Option<&'static Script>,
-    // Those of a latch.
-    pub(crate) set: Option<&'static Script>,
-    pub(crate) count_down: Option<&'static Script>,
-    pub(crate) delete: Option<&'static Script>,
-    // Those of a condition.
-    pub(crate) notify: Option<&'static Script>,
-    /// Uses a notification up.
+    /// Changes a latch, or notifies a condition.
+    pub(crate) order: Option<&'static Script>,
+    /// Uses a notification of a condition up.
     pub(crate) taken: Option<&'static Script>,
-}
-
-/// The script that renews a hold. While a slot of a cluster moves, only requests with one key are answered.
-#[derive(Clone, Copy)]
-pub(crate) enum Renew {
-    /// It touches only the key of the holders.
-    Holders(&'static Script),
-    /// It touches other keys too. Without them, [`RENEW`](scripts::RENEW) renews the holders, and the line stays
-    /// unchanged.
-    HoldersAndLine(&'static Script),
-    /// It touches other keys too, and cannot renew without them.
-    AllKeys(&'static Script),
-}
-
-impl Renew {
-    pub(crate) fn script(self) -> &'static Script {
-        let (Self::Holders(script) | Self::HoldersAndLine(script) | Self::AllKeys(script)) = self;
-        script
-    }
 }
 
 /// The scripts that serve a name.
@@ -91,10 +68,7 @@ const fn common(
         status,
         force_unlock: None,
         resize: None,
-        set: None,
-        count_down: None,
-        delete: None,
-        notify: None,
+        order: None,
         taken: None,
     }
 }
@@ -117,17 +91,13 @@ static LOCK: Scripts = Scripts {
     ..common(&LOCK_ACQUIRE, &LOCK_RELEASE, &STATUS)
 };
 
-static LATCH: Scripts = Scripts {
-    set: Some(&LATCH_SET),
-    count_down: Some(&LATCH_COUNT_DOWN),
-    delete: Some(&LATCH_DELETE),
-    ..common(&LATCH_ACQUIRE, &LATCH_RELEASE, &LATCH_STATUS)
-};
+static LATCH: Scripts =
+    Scripts { order: Some(&LATCH_ORDER), ..common(&LATCH_ACQUIRE, &LATCH_RELEASE, &LATCH_STATUS) };
 
 /// It has no `release_alone`: a release of a notification with one key alone cannot pass the notification on.
 static CONDITION: Scripts = Scripts {
     force_unlock: Some(&CONDITION_FORCE_UNLOCK),
-    notify: Some(&CONDITION_NOTIFY),
+    order: Some(&CONDITION_NOTIFY),
     taken: Some(&CONDITION_TAKEN),
     ..common(&CONDITION_ACQUIRE, &CONDITION_RELEASE, &CONDITION_STATUS)
 };
@@ -146,34 +116,31 @@ static REDISSON_FENCED: Scripts = Scripts {
 };
 
 static REDISSON_FAIR: Scripts = Scripts {
-    renew: Some(Renew::HoldersAndLine(&REDISSON_FAIR_RENEW)),
+    renew: Some(&REDISSON_FAIR_RENEW),
     force_unlock: Some(&REDISSON_FAIR_FORCE_UNLOCK),
     ..common(&REDISSON_FAIR_ACQUIRE, &REDISSON_FAIR_RELEASE, &REDISSON_FAIR_STATUS)
 };
 
 static REDISSON_READ: Scripts = Scripts {
-    renew: Some(Renew::AllKeys(&REDISSON_READ_RENEW)),
+    renew: Some(&REDISSON_READ_RENEW),
     force_unlock: Some(&REDISSON_RW_FORCE_UNLOCK),
     ..common(&REDISSON_READ_ACQUIRE, &REDISSON_READ_RELEASE, &REDISSON_RW_STATUS)
 };
 
 static REDISSON_WRITE: Scripts = Scripts {
-    renew: Some(Renew::Holders(&REDISSON_WRITE_RENEW)),
     force_unlock: Some(&REDISSON_RW_FORCE_UNLOCK),
     ..common(&REDISSON_WRITE_ACQUIRE, &REDISSON_WRITE_RELEASE, &REDISSON_RW_STATUS)
 };
 
 static REDISSON_SEMAPHORE: Scripts = Scripts {
-    renew: Some(Renew::AllKeys(&REDISSON_SEMAPHORE_RENEW)),
+    renew: Some(&REDISSON_SEMAPHORE_RENEW),
     force_unlock: Some(&REDISSON_SEMAPHORE_FORCE_UNLOCK),
     resize: Some(&REDISSON_SEMAPHORE_RESIZE),
     ..common(&REDISSON_SEMAPHORE_ACQUIRE, &REDISSON_SEMAPHORE_RELEASE, &REDISSON_SEMAPHORE_STATUS)
 };
 
 static REDISSON_LATCH: Scripts = Scripts {
-    set: Some(&REDISSON_LATCH_SET),
-    count_down: Some(&REDISSON_LATCH_COUNT_DOWN),
-    delete: Some(&REDISSON_LATCH_DELETE),
+    order: Some(&REDISSON_LATCH_ORDER),
     ..common(&REDISSON_LATCH_ACQUIRE, &LATCH_RELEASE, &REDISSON_LATCH_STATUS)
 };
 
@@ -205,8 +172,7 @@ mod tests {
             let is_held = row.holders != Holders::Nobody;
             let what = format!("{kind:?} in {layout:?}");
             let always = [scripts.acquire, scripts.release, scripts.status].map(Some);
-            let renew = scripts.renew.map(Renew::script);
-            let called = always.into_iter().chain([renew, scripts.force_unlock]);
+            let called = always.into_iter().chain([scripts.renew, scripts.force_unlock]);
             // There is no condition in Redisson's layout.
             let is_there = layout == row.layout;
             let mut called = called.flatten();
@@ -214,14 +180,11 @@ mod tests {
                 !is_there || called.all(|script| !script.is_in(layout.never_calls())),
                 "{what}"
             );
-            for script in [scripts.notify, scripts.taken] {
-                assert_eq!(script.is_some(), row.holders == Holders::Notified, "{what}");
-            }
+            let is_condition = row.holders == Holders::Notified;
+            assert_eq!(scripts.taken.is_some(), is_condition, "{what}");
+            assert_eq!(scripts.order.is_some(), is_condition || !is_held, "{what}");
             assert_eq!(scripts.renew.is_some(), is_held && !row.family.shares_renewals(), "{what}");
             assert_eq!(scripts.force_unlock.is_some(), is_held, "{what}");
-            for script in [scripts.set, scripts.count_down, scripts.delete] {
-                assert_eq!(script.is_some(), !is_held, "{what}");
-            }
             let is_shared = row.family.is_plain() || row.family == Family::Line;
             assert_eq!(scripts.acquire_each.is_some(), is_shared, "{what}");
             assert_eq!(scripts.acquire_all.is_some(), row.holders == Holders::Plain, "{what}");

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{ServerError, ServerErrorKind, Value};
+use redis::{ServerError, Value};
 use tokio::time::timeout;
 
 use crate::error::{Error, Source, said};
@@ -405,9 +405,6 @@ fn hinted(hint: Option<&'static str>, source: Source) -> Source {
 
 /// An error of the server within a reply.
 pub(crate) fn entry(error: &ServerError) -> Fault {
-    if error.kind() == Some(ServerErrorKind::NoScript) {
-        return Fault::NoScript;
-    }
     Fault::from_text(&raw(error))
 }
 

@@ -58,7 +58,7 @@ pub(crate) trait Duty: Send + Sync {
     fn heartbeat<'a>(&'a self, socket: &'a Socket) -> Greeted<'a>;
 
     /// The connection may be used from now on.
-    fn up(&self, _generation: u64) {}
+    fn up(&self) {}
 
     /// Works as long as the connection lives, and returns why the connection has ended.
     fn work<'a>(&'a self, _socket: &'a Socket) -> BoxFuture<'a, Fault> {
@@ -78,16 +78,8 @@ pub(crate) trait Duty: Send + Sync {
 /// Whether the server is one that this duty can be done at.
 pub(crate) type Greeted<'a> = BoxFuture<'a, Result<(), Fault>>;
 
-/// Numbers connections. All connections that may carry requests of one client share it, so that no two have the same
-/// number.
-#[derive(Clone, Default)]
-pub(crate) struct Generations(Arc<AtomicU64>);
-
-impl Generations {
-    fn next(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed) + 1
-    }
-}
+/// The generation of the next connection, of whichever client. 0 is none.
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// A live connection.
 #[derive(Clone)]
@@ -193,7 +185,6 @@ pub(crate) struct LinkTask {
     duty: Arc<dyn Duty>,
     state: watch::Sender<State>,
     shared: Arc<Shared>,
-    generations: Generations,
     pause: Duration,
     first: Option<Fresh>,
     was_up: bool,
@@ -206,11 +197,7 @@ struct Fresh {
 }
 
 impl LinkTask {
-    pub(crate) fn new(
-        destination: Destination,
-        duty: Arc<dyn Duty>,
-        generations: Generations,
-    ) -> (Self, Link) {
+    pub(crate) fn new(destination: Destination, duty: Arc<dyn Duty>) -> (Self, Link) {
         let (state, seen) = watch::channel(Err(Fault::NotSent(said("not connected yet"))));
         let link = Link { state: seen, shared: Arc::default() };
         let task = Self {
@@ -219,7 +206,6 @@ impl LinkTask {
             duty,
             state,
             shared: Arc::clone(&link.shared),
-            generations,
             pause: SHORTEST_PAUSE,
             first: None,
             was_up: false,
@@ -231,7 +217,6 @@ impl LinkTask {
     pub(crate) async fn start(&mut self) -> Result<(), Fault> {
         let fresh = self.establish().await?;
         self.show(Ok(fresh.live.clone()));
-        self.duty.up(fresh.live.generation);
         self.first = Some(fresh);
         Ok(())
     }
@@ -251,7 +236,7 @@ impl LinkTask {
     }
 
     async fn establish(&mut self) -> Result<Fresh, Fault> {
-        let generation = self.generations.next();
+        let generation = NEXT.fetch_add(1, Ordering::Relaxed);
         let found = self.destination.find().await?;
         self.found = Some(found.clone());
         let (address, limit) = (&found.address, found.address.connect_timeout());
@@ -332,7 +317,7 @@ impl LinkTask {
         let since = Instant::now();
         *self.shared.outage.lock() = None;
         self.show(Ok(live));
-        self.duty.up(generation);
+        self.duty.up();
         let fault = tokio::select! {
             // Within: as long as the credentials that are being sent are known, no error shows them.
             fault = async { Fault::answering(socket.ended().await) } => fault,

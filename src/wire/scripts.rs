@@ -58,7 +58,7 @@ macro_rules! scripts {
 scripts! {
     TAKE = "lock/draw.lua" "line/take.lua",
     LOCK_ACQUIRE = "line/plain_acquire_uncontended.lua" "lock/draw_uncontended.lua" "line/plain_put_uncontended.lua" "line/plain_args.lua" "line/clock.lua" "line/keeper.lua" "line/plain_held.lua" "line/ahead.lua" "line/acquire_line_up.lua" "line/acquire_one_line_up.lua" "lock/draw.lua" "line/acquire_args.lua" "line/plain.lua" "line/proof.lua" "line/line.lua" "line/kind.lua" "line/open_name.lua" "line/heard.lua" "line/sessions.lua" "line/acquire.lua" "line/acquire_one.lua",
-    LOCK_ACQUIRE_ALL = "lock/draw.lua" "line/clock.lua" "line/keeper.lua" "line/plain.lua" "line/proof.lua" "line/line.lua" "line/heard.lua" "line/acquire_all.lua",
+    LOCK_ACQUIRE_ALL = "lock/draw.lua" "line/clock.lua" "line/keeper.lua" "line/plain.lua" "line/proof.lua" "line/line.lua" "line/heard.lua" "line/acquire_all.lua" "lock/take_all.lua",
     LOCK_RELEASE = "line/plain_release_uncontended.lua" "line/release_terms.lua" "lock/draw.lua" "line/clock.lua" "line/proof.lua" "line/plain_release_to_head.lua" "line/plain.lua" "line/line.lua" "line/plain_release.lua",
     LOCK_FORCE_UNLOCK = "lock/draw.lua" "line/clock.lua" "line/plain.lua" "line/proof.lua" "line/line.lua" "line/kind.lua" "line/open_name.lua" "line/force_unlock.lua",
     LOCK_RELEASE_ALONE = "line/plain_release_alone.lua",
@@ -85,7 +85,7 @@ scripts! {
     CONDITION_NOTIFY = "lock/draw.lua" "line/clock.lua" "line/scored.lua" "condition/notified.lua" "line/proof.lua" "line/line.lua" "line/kind.lua" "line/open_name.lua" "latch/requests.lua" "condition/notify.lua",
     REDISSON_LOCK_ACQUIRE = "lock/draw.lua" "redisson/lock/acquire.lua",
     REDISSON_FENCED_ACQUIRE = "lock/draw.lua" "redisson/count_up.lua" "redisson/lock/acquire.lua",
-    REDISSON_LOCK_ACQUIRE_ALL = "lock/draw.lua" "redisson/lock/all_or_none.lua",
+    REDISSON_LOCK_ACQUIRE_ALL = "lock/draw.lua" "redisson/lock/all_or_none.lua" "lock/take_all.lua",
     REDISSON_LOCK_RELEASE = "redisson/lock/release.lua",
     REDISSON_LOCK_STATUS = "redisson/lock/status.lua",
     REDISSON_LOCK_FORCE_UNLOCK = "redisson/lock/force_unlock.lua",
@@ -99,7 +99,6 @@ scripts! {
     REDISSON_READ_RENEW = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/read_renew.lua",
     REDISSON_WRITE_ACQUIRE = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/write_acquire.lua",
     REDISSON_WRITE_RELEASE = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/write_release.lua",
-    REDISSON_WRITE_RENEW = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/write_renew.lua",
     REDISSON_RW_STATUS = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/status.lua",
     REDISSON_RW_FORCE_UNLOCK = "lock/draw.lua" "redisson/rw/rw.lua" "redisson/rw/force_unlock.lua",
     REDISSON_SEMAPHORE_ACQUIRE = "lock/draw.lua" "redisson/semaphore/semaphore.lua" "redisson/semaphore/acquire.lua",
@@ -111,14 +110,10 @@ scripts! {
     LATCH_ACQUIRE = "lock/draw.lua" "line/latch.lua" "latch/latch.lua" "latch/acquire.lua",
     LATCH_RELEASE = "latch/release.lua",
     LATCH_STATUS = "lock/draw.lua" "line/latch.lua" "latch/latch.lua" "latch/status.lua",
-    LATCH_SET = "lock/draw.lua" "line/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/set.lua",
-    LATCH_COUNT_DOWN = "lock/draw.lua" "line/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/count_down.lua",
-    LATCH_DELETE = "lock/draw.lua" "line/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/delete.lua",
+    LATCH_ORDER = "lock/draw.lua" "line/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/order.lua",
     REDISSON_LATCH_ACQUIRE = "lock/draw.lua" "redisson/latch.lua" "latch/latch.lua" "latch/acquire.lua",
     REDISSON_LATCH_STATUS = "lock/draw.lua" "redisson/latch.lua" "latch/latch.lua" "latch/status.lua",
-    REDISSON_LATCH_SET = "lock/draw.lua" "redisson/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/set.lua",
-    REDISSON_LATCH_COUNT_DOWN = "lock/draw.lua" "redisson/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/count_down.lua",
-    REDISSON_LATCH_DELETE = "lock/draw.lua" "redisson/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/delete.lua",
+    REDISSON_LATCH_ORDER = "lock/draw.lua" "redisson/latch.lua" "latch/latch.lua" "latch/requests.lua" "latch/order.lua",
 }
 
 /// A text, and its hash.

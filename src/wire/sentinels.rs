@@ -7,7 +7,7 @@
 //! 3. Sentinels only give addresses. The greeting of the server itself says whether it is a primary (`hello.rs`).
 //! 4. If no sentinel answers, the client keeps the address that it knows.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::mem::replace;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -45,14 +45,11 @@ pub(crate) struct Sentinels {
     sentinels: Addresses,
     patience: Duration,
     primary: watch::Sender<Option<Primary>>,
-    /// The log says that no sentinel knows the primary.
-    is_unknown: AtomicBool,
     roster: Mutex<Roster>,
     /// The last round of asking all sentinels. Only one task asks at a time.
     round: tokio::sync::Mutex<Option<Round>>,
     /// The address may be wrong.
     pub(crate) doubted: Notify,
-    turn: AtomicUsize,
 }
 
 /// The address of the primary, and the failover since which it is valid.
@@ -71,6 +68,10 @@ struct Roster {
     answered: Vec<(Node, u64)>,
     /// The sentinel that the client last chose to listen to.
     listened_to: Option<Node>,
+    /// How often it has chosen one.
+    turns: usize,
+    /// The log says that no sentinel knows the primary.
+    is_unknown: bool,
 }
 
 /// The answer of one sentinel.
@@ -102,11 +103,9 @@ impl Sentinels {
             sentinels: Addresses::new(&watched.sentinels, &plain)?,
             patience: config.connect_timeout.min(PATIENCE),
             primary: watch::Sender::default(),
-            is_unknown: AtomicBool::new(false),
             roster: Mutex::default(),
             round: tokio::sync::Mutex::default(),
             doubted: Notify::new(),
-            turn: AtomicUsize::new(0),
         })
     }
 
@@ -168,7 +167,8 @@ impl Sentinels {
                 nodes.push(node.clone());
             }
         }
-        let node = &nodes[self.turn.fetch_add(1, Ordering::Relaxed) % nodes.len()];
+        let node = &nodes[roster.turns % nodes.len()];
+        roster.turns += 1;
         roster.listened_to = Some(node.clone());
         self.sentinels.of(node)
     }
@@ -252,13 +252,13 @@ impl Sentinels {
         let Some(primary) = chosen(&primaries, before.as_ref(), are_majority) else {
             let service = &self.service;
             let Some(before) = before else { return Err(self.nobody_knows(answers)) };
-            if !self.is_unknown.swap(true, Ordering::Relaxed) {
+            if !replace(&mut self.roster.lock().is_unknown, true) {
                 tracing::warn!(%service, node = %before.node, "no sentinel knows the primary now: the client keeps the previous one");
             }
             return Ok(before.node);
         };
         let node = primary.node.clone();
-        self.is_unknown.store(false, Ordering::Relaxed);
+        self.roster.lock().is_unknown = false;
         self.primary.send_if_modified(|known| {
             let is_news = known.as_ref() != Some(&primary);
             if is_news {

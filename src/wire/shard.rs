@@ -18,7 +18,7 @@ use crate::config::{Layout, Replicas};
 use crate::wire::address::{Expected, Hello};
 use crate::wire::destination::Destination;
 use crate::wire::fault::{self, Fault};
-use crate::wire::link::{Duty, Generations, Greeted, Link, LinkTask};
+use crate::wire::link::{Duty, Greeted, Link, LinkTask};
 use crate::wire::node::Node;
 use crate::wire::passwords::shown;
 use crate::wire::replies::{field, strange};
@@ -53,8 +53,7 @@ impl Shard {
     /// The shard, and the tasks that keep its links.
     pub(crate) fn new(
         (node, destination): (Option<Node>, Destination),
-        duty: CommandDuty,
-        generations: &Generations,
+        mut duty: CommandDuty,
         quorum: Option<Quorum>,
     ) -> (Self, ShardTasks) {
         let (facts, tracking) = (Arc::clone(&duty.facts), Arc::clone(&duty.tracking));
@@ -62,12 +61,13 @@ impl Shard {
         let acks = quorum.map(|quorum| {
             let duty = Arc::new(duty.for_acks(quorum));
             let reign = Arc::clone(&duty.reign);
-            let (task, link) = LinkTask::new(destination.clone(), duty, generations.clone());
+            let (task, link) = LinkTask::new(destination.clone(), duty);
             let (acks, pipes) = Acks::new(link, reign, quorum);
             (acks, (task, pipes))
         });
         let (acks, acks_task) = acks.unzip();
-        let (commands, link) = LinkTask::new(destination, Arc::new(duty), generations.clone());
+        duty.tracks = acks.is_none();
+        let (commands, link) = LinkTask::new(destination, Arc::new(duty));
         let tasks = ShardTasks { commands, acks: acks_task };
         (Self { node, link, reign, acks, tracking, facts }, tasks)
     }
@@ -81,33 +81,6 @@ impl Shard {
     pub(crate) async fn up(&self) {
         for link in self.links() {
             link.up().await;
-        }
-    }
-
-    /// Waits until all connections to it exist, or an attempt to connect has just failed.
-    pub(crate) async fn tried_now(&self) {
-        for link in self.links() {
-            link.tried_now().await;
-            if link.live().is_err() {
-                return;
-            }
-        }
-    }
-
-    /// Since when it has answered nothing, if a connection is missing.
-    pub(crate) fn down_since(&self) -> Option<Instant> {
-        self.links().filter_map(Link::down_since).min()
-    }
-
-    /// The server has become the primary of a slot: connects to it at once.
-    pub(crate) fn try_now(&self) {
-        self.links().for_each(Link::try_now);
-    }
-
-    /// Waits until the client has tried to connect to it.
-    pub(crate) async fn tried(&self) {
-        for link in self.links() {
-            link.tried().await;
         }
     }
 
@@ -173,11 +146,13 @@ pub(crate) struct CommandDuty {
     reign: Arc<Reign>,
     pub(crate) expected: Expected,
     /// Signalled with each new connection.
-    pub(crate) changes: Arc<watch::Sender<()>>,
+    pub(crate) changes: watch::Sender<()>,
     /// Signalled when the connection is gone.
     pub(crate) lost: Arc<Notify>,
     facts: Arc<Facts>,
     tracking: Arc<Tracking>,
+    /// Whether the holds are read on this link, so that the server tracks their keys for it.
+    tracks: bool,
     /// The links to one server warn of it once.
     warned_of_eviction: Arc<AtomicBool>,
     /// For the link for scripts that replicas have to acknowledge: which ones.
@@ -190,7 +165,7 @@ impl CommandDuty {
         layout: Layout,
         clock: ServerClock,
         expected: Expected,
-        changes: Arc<watch::Sender<()>>,
+        changes: watch::Sender<()>,
         lost: Arc<Notify>,
         on_change: OnChange,
         session: Option<Arc<Session>>,
@@ -203,6 +178,7 @@ impl CommandDuty {
             lost,
             facts: Arc::default(),
             tracking: Arc::new(Tracking::new(on_change)),
+            tracks: true,
             warned_of_eviction: Arc::default(),
             acks: None,
             session,
@@ -237,14 +213,20 @@ impl Duty for CommandDuty {
             let library = Library::new(self.layout.never_calls(), dialect);
             let mut pipe = pipe();
             pipe.cmd("INFO").arg("memory").cmd("INFO").arg("replication");
-            pipe.add_command(Tracking::question()).add_command(library.question());
+            pipe.add_command(library.question());
+            if self.tracks {
+                pipe.add_command(Tracking::question());
+            }
             let answers = socket.ask_each(&pipe).await.map_err(Fault::connecting)?;
             let mut answers = answers.iter();
             self.warn_of_eviction(answers.next());
             let replication = answers.next();
             self.reign.learn(replication, generation);
-            self.tracking.learn(answers.next());
-            load(socket, &library.load_missing(answers.next())).await?;
+            let known = answers.next();
+            if self.tracks {
+                self.tracking.learn(answers.next());
+            }
+            load(socket, &library.load_missing(known)).await?;
             if !matches!(self.expected, Expected::Alone { .. }) {
                 // There may be another server than before.
                 self.reign.clock.hand_on(Instant::now());
@@ -279,8 +261,10 @@ impl Duty for CommandDuty {
         })
     }
 
-    fn up(&self, generation: u64) {
-        self.tracking.comes_up(generation);
+    fn up(&self) {
+        if self.tracks {
+            self.tracking.comes_up();
+        }
         self.changes.send_replace(());
     }
 

@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::mutex::Mutex;
 use crate::wire::cluster::{Cluster, SlotMap};
 use crate::wire::destination::Destination;
-use crate::wire::link::{Generations, LinkTask};
+use crate::wire::link::LinkTask;
 use crate::wire::session::Session;
 
 pub(crate) use message::{News, Word, publisher, words};
@@ -65,7 +65,7 @@ impl Subscriber {
         let channels = Inner::new(None, linger, session, Box::new(on_heard));
         let link = channels.homes.lock().open(None).link.clone();
         let duty = ChannelLink { inner: Arc::clone(&channels), home: None, expected, link };
-        let (task, _) = LinkTask::new(destination, Arc::new(duty), Generations::default());
+        let (task, _) = LinkTask::new(destination, Arc::new(duty));
         (Self(channels), task)
     }
 
@@ -138,7 +138,6 @@ impl Drop for Subscription {
 struct Inner {
     homes: Mutex<Homes>,
     cluster: Option<Arc<Cluster>>,
-    generations: Generations,
     linger: Duration,
     session: Option<Arc<Session>>,
     on_heard: OnHeard,
@@ -151,8 +150,7 @@ impl Inner {
         session: Option<Arc<Session>>,
         on_heard: OnHeard,
     ) -> Arc<Self> {
-        let (homes, generations) = (Mutex::default(), Generations::default());
-        Arc::new(Self { homes, cluster, generations, linger, session, on_heard })
+        Arc::new(Self { homes: Mutex::default(), cluster, linger, session, on_heard })
     }
 
     /// Connects to servers of a cluster that channels have moved to.
@@ -170,7 +168,7 @@ impl Inner {
             let destination = Destination::Fixed(Arc::new(cluster.addresses.of(&node)));
             let (home, expected) = (Some(node), cluster.expected());
             let duty = ChannelLink { inner: Arc::clone(self), home, expected, link };
-            let (task, _) = LinkTask::new(destination, Arc::new(duty), self.generations.clone());
+            let (task, _) = LinkTask::new(destination, Arc::new(duty));
             cluster.run(|ends| async move {
                 stop.run_until_cancelled(task.run(ends)).await;
             });

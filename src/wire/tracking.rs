@@ -11,7 +11,7 @@
 //! 6. A user that may not ask for this learns of a loss from the next renewal.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{Cmd, PushInfo, PushKind, Value, cmd};
 
@@ -33,13 +33,13 @@ pub(crate) type OnChange = Arc<dyn Fn(Changed<'_>) + Send + Sync>;
 pub(crate) struct Tracking {
     on_change: OnChange,
     is_on: AtomicBool,
-    /// The last connection; 0: there was none.
-    last: AtomicU64,
+    /// There was a connection.
+    was_up: AtomicBool,
 }
 
 impl Tracking {
     pub(crate) fn new(on_change: OnChange) -> Self {
-        Self { on_change, is_on: AtomicBool::new(false), last: AtomicU64::new(0) }
+        Self { on_change, is_on: AtomicBool::new(false), was_up: AtomicBool::new(false) }
     }
 
     /// Asks the server to track keys for a connection.
@@ -58,11 +58,10 @@ impl Tracking {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// There is a connection, of this generation. If there was another one before, nothing was heard in between, and the server
-    /// may have lost its data, or be another one.
-    pub(crate) fn comes_up(&self, generation: u64) {
-        let before = self.last.swap(generation, Ordering::Relaxed);
-        if before != 0 && before != generation && self.is_on() {
+    /// There is a new connection. If there was another one before, nothing was heard in between, and the server may have lost its data,
+    /// or be another one.
+    pub(crate) fn comes_up(&self) {
+        if self.was_up.swap(true, Ordering::Relaxed) && self.is_on() {
             (self.on_change)(Changed::All);
         }
     }

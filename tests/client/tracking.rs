@@ -8,8 +8,8 @@ use common::cluster::slot;
 use common::fixture::{SOON, comes_in, key, scripts, settled};
 use common::rights::untold;
 use common::sentinels::primary_and_replicas;
-use common::{Admin, Cluster, Server, eventually, timeout};
-use parklock::{Client, Config, Ended, Guard, Layout, Owner};
+use common::{Admin, Cluster, Proxy, Server, eventually, timeout};
+use parklock::{Client, Config, Ended, Guard, Layout, Owner, Replicas};
 
 /// Renewals that are due come minutes later. So a holder that learns of a loss soon was told of it.
 fn patient() -> Config {
@@ -235,6 +235,25 @@ async fn where_replicas_acknowledge_a_holder_is_told_too() {
         admin.cmd::<i64>(&["DEL", &key(name)]).await;
         is_lost_at_once(&guard).await;
     }
+}
+
+/// The server watches the keys for the connection that waits for replicas, and the other one knows nothing of them.
+#[tokio::test]
+async fn where_replicas_acknowledge_the_end_of_the_other_connection_makes_no_holder_look() {
+    let server = Server::start().await;
+    let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+    proxy.name_script("count", include_str!("../../lua/latch/status.lua"));
+    let client = comes_in(proxy.url(), patient().replicas(Replicas::Connected)).await;
+    let guard = client.lock("a").lock().await.unwrap();
+    watches(&admin, 1).await;
+    let before = settled(&admin).await;
+    let cut = proxy.script("count").nth(1).cut_after();
+    client.count_down_latch("b").count().await.expect_err("the connection ends");
+    assert_eq!(client.count_down_latch("b").count().await.unwrap(), None);
+    assert_eq!((cut.fired(), settled(&admin).await - before), (1, 2), "the counts alone");
+    watches(&admin, 1).await;
+    admin.cmd::<i64>(&["DEL", &key("a")]).await;
+    is_lost_at_once(&guard).await;
 }
 
 #[tokio::test]

@@ -66,7 +66,7 @@ const REDISSON_FAIR: Scripts = scripts!(
 const REDISSON_WRITE: Scripts = scripts!(
     acquire = "redisson/rw/write_acquire",
     release = "redisson/rw/write_release",
-    renew = "redisson/rw/write_renew"
+    renew = "lock/renew"
 );
 const REDISSON_SEMAPHORE: Scripts = scripts!(
     acquire = "redisson/semaphore/acquire",

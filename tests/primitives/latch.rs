@@ -14,6 +14,9 @@ use tokio::task::{JoinHandle, JoinSet};
 
 const LAYOUTS: [Layout; 2] = [Layout::Native, Layout::Redisson];
 
+/// The script that sets, counts down and deletes.
+const ORDER: &str = include_str!("../../lua/latch/order.lua");
+
 async fn client_of(url: &str, layout: Layout) -> Client {
     let config = Config::default().layout(layout).max_park(LONG);
     comes_in(url, config).await
@@ -80,16 +83,16 @@ async fn a_count_whose_answer_is_lost_counts_once() {
     for layout in LAYOUTS {
         let server = Site::start().await;
         let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
-        proxy.name_script("count_down", include_str!("../../lua/latch/count_down.lua"));
+        proxy.name_script("order", ORDER);
         let latch = client_of(&proxy.url(), layout).await.count_down_latch("a");
         latch.set(5).await.unwrap();
 
-        let lost = proxy.script("count_down").first(2).cut_after();
+        let lost = proxy.script("order").about("\r\ncount_down\r\n").first(2).cut_after();
         assert_eq!(latch.count_down().await.unwrap(), 4);
         assert_eq!(lost.fired(), 2, "it was carried out and the answer lost, twice");
         lost.lift();
 
-        let unsent = proxy.script("count_down").nth(1).cut_before();
+        let unsent = proxy.script("order").about("\r\ncount_down\r\n").nth(1).cut_before();
         assert_eq!(latch.count_down().await.unwrap(), 3);
         assert_eq!(unsent.fired(), 1);
         assert_eq!(latch.count().await.unwrap(), Some(3));
@@ -103,13 +106,13 @@ async fn a_last_count_whose_answer_is_lost_counts_though_the_latch_is_deleted() 
     for layout in LAYOUTS {
         let server = Site::start().await;
         let proxy = Proxy::before(&server).await;
-        proxy.name_script("count_down", include_str!("../../lua/latch/count_down.lua"));
+        proxy.name_script("order", ORDER);
         let counts = client_of(&proxy.url(), layout).await.count_down_latch("a");
         let passes = client_of(&server.url(), layout).await.count_down_latch("a");
         counts.set(1).await.unwrap();
 
-        let _lost = proxy.script("count_down").nth(1).cut_after();
-        let repeated = proxy.script("count_down").nth(2).hold_request();
+        let _lost = proxy.script("order").about("\r\ncount_down\r\n").nth(1).cut_after();
+        let repeated = proxy.script("order").about("\r\ncount_down\r\n").nth(2).hold_request();
         let counted = tokio::spawn(async move { counts.count_down().await });
         repeated.happened().await;
         passes.wait().await.unwrap();
@@ -128,14 +131,14 @@ async fn a_count_that_arrives_twice_counts_once() {
         for layout in LAYOUTS {
             let server = Site::start().await;
             let proxy = Proxy::before(&server).await;
-            proxy.name_script("count_down", include_str!("../../lua/latch/count_down.lua"));
+            proxy.name_script("order", ORDER);
             let config =
                 Config::default().layout(layout).response_timeout(Duration::from_millis(500));
             let client = comes_in(proxy.url(), config).await;
             let latch = client.count_down_latch("a");
             latch.set(5).await.unwrap();
 
-            let kept = proxy.script("count_down").nth(1).hold_request();
+            let kept = proxy.script("order").about("\r\ncount_down\r\n").nth(1).hold_request();
             assert_eq!(latch.count_down().await.unwrap(), 4);
             kept.happened().await;
             let admin = server.admin().await;
@@ -240,14 +243,13 @@ async fn setting_and_deleting_are_answered_though_an_answer_is_lost() {
     for layout in LAYOUTS {
         let server = Site::start().await;
         let proxy = Proxy::before(&server).await;
-        proxy.name_script("set", include_str!("../../lua/latch/set.lua"));
-        proxy.name_script("delete", include_str!("../../lua/latch/delete.lua"));
+        proxy.name_script("order", ORDER);
         let latch = client_of(&proxy.url(), layout).await.count_down_latch("a");
 
-        let lost = proxy.script("set").nth(1).cut_after();
+        let lost = proxy.script("order").about("\r\nset\r\n").nth(1).cut_after();
         assert!(latch.set(5).await.unwrap());
         assert_eq!(lost.fired(), 1);
-        let lost = proxy.script("delete").nth(1).cut_after();
+        let lost = proxy.script("order").about("\r\ndelete\r\n").nth(1).cut_after();
         assert!(latch.delete().await.unwrap());
         assert_eq!(lost.fired(), 1);
     }

@@ -37,6 +37,7 @@ const ACQUIRE_ALL: &str = concat!(
     include_str!("../../lua/line/line.lua"),
     include_str!("../../lua/line/heard.lua"),
     include_str!("../../lua/line/acquire_all.lua"),
+    include_str!("../../lua/lock/take_all.lua"),
 );
 
 fn wait(lock: &MultiLock) -> JoinHandle<Result<MultiGuard, Error>> {

@@ -8,10 +8,9 @@ use itoa::Buffer;
 use crate::keys::Keys;
 use crate::wire::args::{Words, millis};
 use crate::wire::connection::Connection;
-use crate::wire::family::{Scripts, existing, scripts_of};
+use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::Fault;
 use crate::wire::replies::number;
-use crate::wire::scripts::Script;
 
 /// A change that the server carries out once.
 #[derive(Debug, Clone, Copy)]
@@ -28,17 +27,6 @@ pub(crate) enum Order {
     NotifyAll,
 }
 
-impl Order {
-    fn script(self, scripts: &Scripts) -> Option<&'static Script> {
-        match self {
-            Self::Set { .. } => scripts.set,
-            Self::CountDown => scripts.count_down,
-            Self::Delete => scripts.delete,
-            Self::NotifyOne | Self::NotifyAll => scripts.notify,
-        }
-    }
-}
-
 impl Connection<'_> {
     /// Sends the order. Returns 1 or 0 (done or not), the remaining count, or how many waiters were notified.
     /// The server remembers this request for as long as `request` says.
@@ -51,13 +39,14 @@ impl Connection<'_> {
         let fill = |words: &mut Words<'_>, client: &str| {
             words.joined(&[client, ":", Buffer::new().format(request)]).arg(millis(memory));
             match order {
-                Order::Set { count, ttl } => _ = words.arg(count).arg(millis(ttl)),
-                Order::NotifyOne => _ = words.arg("one"),
-                Order::NotifyAll => _ = words.arg("all"),
-                Order::CountDown | Order::Delete => {}
-            }
+                Order::Set { count, ttl } => words.arg("set").arg(count).arg(millis(ttl)),
+                Order::CountDown => words.arg("count_down"),
+                Order::Delete => words.arg("delete"),
+                Order::NotifyOne => words.arg("one"),
+                Order::NotifyAll => words.arg("all"),
+            };
         };
-        let script = existing(order.script(scripts_of(keys)), keys)?;
+        let script = existing(scripts_of(keys).order, keys)?;
         let answer = number(self.ask(script, keys, fill).await?)?;
         self.counts(answer)
     }

@@ -4,12 +4,12 @@ use futures_util::future::join_all;
 use itoa::Buffer;
 use redis::Value;
 
-use crate::keys::{Key, Keys, TenureId};
+use crate::keys::{Keys, TenureId};
 use crate::kinds::Family;
 use crate::wire::args::{Words, millis};
 use crate::wire::calls::{Acquire, Each, Manner, Release, Renewal};
 use crate::wire::connection::{CommonArgs, Connection};
-use crate::wire::family::{Renew, existing, scripts_of};
+use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
 use crate::wire::replies::{number, numbers, released, strange};
 use crate::wire::scripts::Script;
@@ -40,27 +40,6 @@ impl Connection<'_> {
         self.call(script, &fill).await
     }
 
-    /// Renews a hold. If only the key of the holders is touched, the server gets no other: the same key four times counts as one. So
-    /// a cluster can renew while a slot moves, and no change of another key concerns this client.
-    async fn ask_to_renew(
-        &mut self,
-        renew: Renew,
-        keys: &Keys,
-        fill: impl Fn(&mut Words<'_>, &str) + Sync,
-    ) -> Result<Value, Fault> {
-        match renew {
-            Renew::Holders(script) => {
-                let common = self.common();
-                let fill = |words: &mut Words<'_>, floor: u64| {
-                    write_question_of(words, floor, common, keys, &[keys.lock(); 4]);
-                    fill(words, &common.client);
-                };
-                self.call(script, &fill).await
-            }
-            _ => self.ask(renew.script(), keys, fill).await,
-        }
-    }
-
     /// Releases these locks in one request. The server refuses the whole request if the user may not access one of its
     /// keys. Then this sends a request for each lock.
     pub(crate) async fn release_together(&mut self, releases: &[Release]) -> Each {
@@ -74,20 +53,22 @@ impl Connection<'_> {
         Ok(join_all(alone).await)
     }
 
-    /// Renews a lock of Redisson that is not plain.
+    /// Renews a lock of Redisson whose renewal touches other keys than that of the holders.
     pub(crate) async fn renew_one(&mut self, renewal: &Renewal<'_>) -> Result<bool, Fault> {
         let Renewal { keys, id, ttl } = *renewal;
         let fill =
             |words: &mut Words<'_>, client: &str| _ = words.arg(id.of(client)).arg(millis(ttl));
-        let renew = existing(scripts_of(keys).renew, keys)?;
-        match (renew, found(self.ask_to_renew(renew, keys, fill).await)) {
-            (Renew::HoldersAndLine(_), Err(Fault::Redirected(Redirect::TryAgain, _))) => {
+        let script = existing(scripts_of(keys).renew, keys)?;
+        match found(self.ask(script, keys, fill).await) {
+            Err(Fault::Redirected(Redirect::TryAgain, _))
+                if keys.row.family == Family::RedissonFair =>
+            {
                 // The keys are at two nodes of a cluster, while their slot moves. Renew the holders alone, at the owner of the slot:
-                // the lock may not have moved yet.
+                // the lock may not have moved yet. The line stays unchanged.
                 self.go_back(keys)?;
                 self.renew_batch(std::slice::from_ref(renewal)).await.and_then(only)
             }
-            (_, is_ours) => self.kept(is_ours?),
+            is_ours => self.kept(is_ours?),
         }
     }
 
@@ -135,16 +116,6 @@ fn write_question(words: &mut Words<'_>, floor: u64, common: &CommonArgs, keys: 
         Family::Latch | Family::Condition => &all[..],
         _ => &all[..4],
     };
-    write_question_of(words, floor, common, keys, all);
-}
-
-fn write_question_of(
-    words: &mut Words<'_>,
-    floor: u64,
-    common: &CommonArgs,
-    keys: &Keys,
-    all: &[Key<'_>],
-) {
     words.arg(all.len());
     all.iter().for_each(|key| _ = words.arg(*key));
     words.arg(floor).arg(keys.row.word).arg(keys.kind.capacity());

@@ -39,7 +39,6 @@ fn families() -> Vec<(&'static Script, &'static str, &'static str)> {
         (&s::REDISSON_READ_RENEW, RW, "field lease"),
         (&s::REDISSON_WRITE_ACQUIRE, RW, "field 1000000 lease manner beneath place secret"),
         (&s::REDISSON_WRITE_RELEASE, RW, "field"),
-        (&s::REDISSON_WRITE_RENEW, RW, "field lease"),
         (&s::REDISSON_RW_STATUS, RW, ""),
         (&s::REDISSON_RW_FORCE_UNLOCK, RW, ""),
         (&s::REDISSON_SEMAPHORE_ACQUIRE, SEMAPHORE, "field part lease manner beneath place secret"),
@@ -51,14 +50,10 @@ fn families() -> Vec<(&'static Script, &'static str, &'static str)> {
         (&s::LATCH_ACQUIRE, LATCH, ""),
         (&s::LATCH_RELEASE, LATCH, ""),
         (&s::LATCH_STATUS, LATCH, ""),
-        (&s::LATCH_SET, LATCH, "request keep count lease"),
-        (&s::LATCH_COUNT_DOWN, LATCH, "request keep"),
-        (&s::LATCH_DELETE, LATCH, "request keep"),
+        (&s::LATCH_ORDER, LATCH, "request keep order count lease"),
         (&s::REDISSON_LATCH_ACQUIRE, REDISSON_LATCH, ""),
         (&s::REDISSON_LATCH_STATUS, REDISSON_LATCH, ""),
-        (&s::REDISSON_LATCH_SET, REDISSON_LATCH, "request keep count lease"),
-        (&s::REDISSON_LATCH_COUNT_DOWN, REDISSON_LATCH, "request keep"),
-        (&s::REDISSON_LATCH_DELETE, REDISSON_LATCH, "request keep"),
+        (&s::REDISSON_LATCH_ORDER, REDISSON_LATCH, "request keep order count lease"),
     ]
 }
 
@@ -97,7 +92,10 @@ fn locks() -> Vec<Shape> {
         (&s::LOCK_RELEASE_ALONE, "lock | field channel message"),
         (&s::LINE_RELEASE_ALONE, "lock | field channel message"),
         (&s::COUNT, "lock | field count lease"),
-        (&s::RENEW, "(lock)+ (holders)+ | (field lease)+ (field lease_in_set)+"),
+        (
+            &s::RENEW,
+            "(lock)+ (rw)+ (holders)+ | (field lease)+ (writer lease)+ (field lease_in_set)+",
+        ),
         (
             &s::RENEW_IN_SESSION,
             "(lock)+ (holders)+ (line_notes)+ (notes)+ | (field lease)+ (field lease_in_set)+",

@@ -179,6 +179,7 @@ pub fn word(rng: &mut Rng, kind: &str, family: u8, now: u64) -> Vec<u8> {
         "secret" => pick(rng, &["7", "12345", "18446744073709551615"]).into(),
         "count" => pick(rng, &["1", "2", "3", "0"]).into(),
         "request" => format!("request:{}", rng.u8(1..=6)),
+        "order" => pick(rng, &["set", "count_down", "count_down", "delete"]).into(),
         "whom" => pick(rng, &["one", "one", "all"]).into(),
         "keep" => pick(rng, &["5", "100", "10000"]).into(),
         "value" => pick(rng, &["x", "7", "42", "-3", "read", "write", "1700000000000000"]).into(),
