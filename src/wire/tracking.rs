@@ -7,8 +7,9 @@
 //! 3. Only what a command behind `CLIENT CACHING YES` reads is tracked (`OPTIN`), so no other request costs anything. It is no script:
 //!    until Redis 7.0, each read of a script has the server note all keys of the script.
 //! 4. The server is silent about changes that the same connection makes (`NOLOOP`).
-//! 5. It tells nothing while the connection is away. So a client that connects again looks at all that it holds.
-//! 6. A user that may not ask for this learns of a loss from the next renewal.
+//! 5. It tells nothing while the connection is away. So a client that connects again looks at all that it holds, whether or not its
+//!    user may ask for this.
+//! 6. While the connection lives, a user that may not ask for this learns of a loss from the next renewal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,7 +62,7 @@ impl Tracking {
     /// There is a new connection. If there was another one before, nothing was heard in between, and the server may have lost its data,
     /// or be another one.
     pub(crate) fn comes_up(&self) {
-        if self.was_up.swap(true, Ordering::Relaxed) && self.is_on() {
+        if self.was_up.swap(true, Ordering::Relaxed) {
             (self.on_change)(Changed::All);
         }
     }

@@ -197,6 +197,19 @@ async fn a_user_without_the_right_learns_of_a_loss_from_the_next_renewal() {
 }
 
 #[tokio::test]
+async fn a_client_that_connects_again_looks_at_what_it_holds_without_the_right_too() {
+    let server = Server::start().await;
+    let (admin, url) = (server.admin().await, untold(&server).await);
+    let client = comes_in(url, patient()).await;
+    let guard = client.lock("a").lock().await.unwrap();
+    let read = client.rw_lock("b").read().await.unwrap();
+    admin.cmd::<i64>(&["DEL", &key("a"), &key("b")]).await;
+    assert!(admin.client_kill("normal").await > 0);
+    is_lost_at_once(&guard).await;
+    assert_eq!(timeout(SOON, read.ended()).await.expect("it is told"), Ended::Lost);
+}
+
+#[tokio::test]
 async fn in_redissons_layout_the_holder_of_a_plain_lock_is_told_too() {
     for name in ["a", "{b}", "c:d"] {
         let server = Server::start().await;
