@@ -32,7 +32,8 @@ const LOCKS: [(&str, Lock); 5] = [
 #[tokio::test]
 async fn callers_that_wait_for_the_same_replicas_end_side_by_side() {
     let server = Server::start().await;
-    let config = Config::default().replicas(1).ack_timeout(Duration::from_millis(50));
+    // One after the other, their requests would take half a minute.
+    let config = Config::default().replicas(1).ack_timeout(Duration::from_millis(500));
     let kinds = LOCKS.map(async |(kind, lock)| {
         let client = client_with(&server, config.clone().ride_out(RIDE_OUT)).await;
         let asked = Instant::now();
