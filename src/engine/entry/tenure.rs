@@ -643,9 +643,8 @@ pub(crate) mod tests {
         assert!(released.lock().is_empty());
     }
 
-    /// Two tasks with one `Owner`: one nests while the other one leaves a nested hold.
     #[tokio::test]
-    async fn a_count_that_a_job_may_have_written_behind_ours_is_noticed() {
+    async fn a_count_that_the_background_may_have_written_behind_ours_is_noticed() {
         let (_, hold) = begun();
         let before = hold.tenure.tellings();
         assert_eq!(hold.tenure.tellings(), before);
@@ -653,6 +652,16 @@ pub(crate) mod tests {
         assert_eq!(hold.tenure.tellings(), None, "it is writing");
         assert!(hold.tenure.told(1));
         assert_ne!(hold.tenure.tellings(), before, "it has written");
+    }
+
+    /// Two tasks with one `Owner`: one nests while the other one leaves a nested hold.
+    #[test]
+    fn a_count_that_another_holder_may_have_written_behind_ours_is_noticed() {
+        let (_table, hold) = begun();
+        let before = hold.tenure.tellings();
+        assert!(hold.tenure.has_told(1));
+        assert_ne!(hold.tenure.tellings(), before, "it has written");
+        assert!(!hold.tenure.has_told(2), "there is one");
     }
 
     #[test]

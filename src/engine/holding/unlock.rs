@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use crate::engine::entry::tenure::{At, Ending, Left};
 use crate::engine::entry::{EntryPermit, Hold, OwnerHolds, Stay, Tenure};
-use crate::engine::grant::{Ended, Loss};
+use crate::engine::grant::Loss;
+use crate::engine::holding::UnansweredCount;
 use crate::engine::releaser::{FirstAttempt, Job};
 use crate::engine::shared::Engine;
 use crate::error::{Error, Result};
@@ -65,7 +66,8 @@ impl Engine {
         patience: Duration,
     ) -> impl Future<Output = Result<()>> + Send + use<> {
         if matches!(left, Left::Nested) {
-            return Either::Right(Either::Left(self.tell_count(hold)));
+            let told = Box::pin(Arc::clone(self).tell_count(hold.clone()));
+            return Either::Right(Either::Left(told));
         }
         match self.job_after(hold, left) {
             Ok(None) => Either::Left(ready(Ok(()))),
@@ -158,27 +160,33 @@ impl Engine {
         }
     }
 
-    /// A nested hold has ended. Has the new hold count written, and waits for the first attempt, unless the count is being written
-    /// already.
-    fn tell_count(
-        self: &Arc<Self>,
-        hold: &Hold,
-    ) -> impl Future<Output = Result<()>> + Send + use<> {
-        let (mut job, first) = Job::count(&hold.tenure).telling();
-        if job.is_new(&self.outbox.releases) {
-            self.job_requests.put(job);
+    async fn tell_count(self: Arc<Self>, hold: Hold) -> Result<()> {
+        let tenure = &hold.tenure;
+        let unanswered = UnansweredCount::new(&self, tenure);
+        let holds = tenure.holds();
+        if hold.outcome().is_some() {
+            // Other holders have left meanwhile, and the last of them has released the tenure.
+            unanswered.confirmed();
+            return Ok(());
         }
-        let hold = hold.clone();
-        async move {
-            match first.await {
-                // Other holders may have left meanwhile, and the last of them has released the tenure.
-                Ok(FirstAttempt::Settled(Ok(false))) if hold.outcome() != Some(Ended::Released) => {
-                    Err(hold.lost())
-                }
-                // The hold has ended, whether or not the server has answered.
-                _ => Ok(()),
+        let written = async {
+            let mut connection = self.commands.behind_acknowledged(&tenure.keys)?;
+            let ttl = tenure.at_least(Duration::ZERO);
+            connection.count(&tenure.keys, tenure.id, holds, ttl).await
+        };
+        match written.await {
+            Ok(true) if tenure.has_told(holds) => {
+                unanswered.confirmed();
+                self.outbox.timetable.track_soon(tenure);
             }
+            Ok(false) => {
+                unanswered.confirmed();
+                return self.gone(&hold);
+            }
+            // The hold has ended nevertheless. The background job writes the count.
+            _ => {}
         }
+        Ok(())
     }
 
     /// Does the job of a release, and returns its outcome.

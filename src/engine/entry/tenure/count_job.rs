@@ -1,10 +1,10 @@
-//! Whether a job has to write the hold count of a tenure to Redis. A caller that nests writes it itself (`holding.rs`). If it gets no
-//! answer, and when a nested hold ends, a job writes it: one for each tenure, until Redis has the latest count. The script is
-//! `lua/lock/count.lua`.
+//! Whether a background job has to write the hold count of a tenure to Redis. `holding.rs` and `unlock.rs` write the count
+//! first. If no answer comes, or a guard is dropped, `releaser.rs` writes it: one job for each tenure, until Redis has the
+//! latest count. The script is `lua/lock/count.lua`.
 
 use crate::engine::entry::tenure::{State, Tenure};
 
-/// The state of the job that writes the hold count to Redis.
+/// The state of the background job that writes the hold count to Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Telling {
     No,
@@ -19,7 +19,7 @@ impl Tenure {
         self.holds().max(1)
     }
 
-    /// Records that a job has to write the hold count. Returns whether that is new.
+    /// Records that the background has to write the hold count. Returns whether that is new.
     pub(crate) fn will_tell(&self) -> bool {
         let mut state = self.state();
         let is_new = state.telling == Telling::No;
@@ -41,12 +41,20 @@ impl Tenure {
         done
     }
 
-    /// No job writes the hold count any more.
+    /// A holder that has left has written this hold count. Returns whether it is still the count. A caller that nests at the
+    /// same time has its own count written again, since the two requests may have run in either order.
+    pub(crate) fn has_told(&self, holds: u32) -> bool {
+        let mut state = self.state();
+        state.tellings = state.tellings.wrapping_add(1);
+        state.holds == holds
+    }
+
+    /// The background has stopped writing the hold count.
     pub(crate) fn stop_telling(&self) {
         self.state().stop_telling();
     }
 
-    /// How often jobs have written the count; `None` while a job runs. A caller that
+    /// How often the count was written, by holders that have left and by background jobs; `None` while a job runs. A caller that
     /// nests reads it before its request, and again after it has counted its hold. The same number twice means that the count
     /// was not written in between, so no older count has replaced the new one.
     pub(crate) fn tellings(&self) -> Option<u8> {
