@@ -201,20 +201,23 @@ impl Caller {
     /// Waits until another attempt makes sense, or returns the error if failures have lasted too long. The time starts
     /// with the first failure of any caller of this entry since this caller came: so the callers in a queue do not ride
     /// out an outage one after the other.
-    pub(super) async fn ride_out(&self, entry: &Entry, fault: Fault) -> Result<()> {
+    pub(super) async fn ride_out(
+        &self,
+        entry: &Entry,
+        fault: Fault,
+        short: &mut Short,
+    ) -> Result<()> {
         let now = Instant::now();
         if !fault.is_passing() {
             return Err(self.explained(entry, fault).await);
         }
         let longest = self.engine.config.riding_out();
         let since = match fault {
-            // The server keeps answering, so no attempt has failed.
             Fault::Unacknowledged(_) => {
-                self.engine.commands.shortage(&entry.keys).map_or(now, |short| short.since)
+                short.again(now.into(), longest + self.engine.config.response() * 2)
             }
-            _ => entry.failed(now),
+            _ => entry.failed(now).max(self.started),
         };
-        let since = since.max(self.started);
         let left = longest.saturating_sub(now - since);
         if left.is_zero() {
             return Err(fault.into_outage());
@@ -248,15 +251,11 @@ impl Caller {
     }
 
     /// When the caller has waited for replicas for long enough, if too few of them acknowledge now. Its own requests do not say
-    /// that in time: it may stand behind others that wait for the same replicas. `asked`: when it last asked.
+    /// that in time: it may stand behind others that wait for the same replicas.
     ///
     /// # Errors
     /// That time is over.
-    pub(super) fn shortage_ends(
-        &self,
-        entry: &Entry,
-        asked: Option<CompactInstant>,
-    ) -> Result<Option<Instant>> {
+    pub(super) fn shortage_ends(&self, entry: &Entry, own: &Short) -> Result<Option<Instant>> {
         let config = &self.engine.config;
         if config.replicas.is_none() || entry.keys.row.holders == Holders::Nobody {
             return Ok(None);
@@ -268,7 +267,7 @@ impl Caller {
         }
         // A parked caller hears nothing of replicas, and they may be back: so it asks before it gives up. Its own request counts even
         // if it fails for another reason, and so says nothing about replicas.
-        if short.seen < until && asked.is_none_or(|asked| asked < until.into()) {
+        if short.seen < until && own.asked.is_none_or(|asked| asked < until.into()) {
             entry.step(Event::Roused, self.rules());
             return Ok(None);
         }
@@ -290,6 +289,27 @@ const SPREAD: Duration = Duration::from_micros(50);
 fn pause_of_one(cut_off: &Arc<()>) -> Duration {
     let callers = u32::try_from(Arc::strong_count(cut_off) - 1).unwrap_or(u32::MAX);
     SPREAD.saturating_mul(callers).mul_f64(fastrand::f64())
+}
+
+/// What one caller has seen of a shortage of replicas: since when they have not acknowledged what it was granted. The server keeps
+/// answering, so nothing else counts this as an outage.
+#[derive(Default)]
+pub(super) struct Short {
+    /// The times of the first failure and of the last.
+    times: Option<(CompactInstant, CompactInstant)>,
+    /// When the caller last asked.
+    pub(super) asked: Option<CompactInstant>,
+}
+
+impl Short {
+    /// Records a failure at `now`. Returns when failures began. After `long` without a failure the time starts again,
+    /// since the caller waited for others.
+    fn again(&mut self, now: CompactInstant, long: Duration) -> Instant {
+        let goes_on = self.times.filter(|(_, last)| now.saturating_duration_since(*last) < long);
+        let first = goes_on.map_or(now, |(first, _)| first);
+        self.times = Some((first, now));
+        first.instant()
+    }
 }
 
 fn warn_of_eternity(entry: &Entry, ttl: Option<Duration>) {

@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::compact_instant::CompactInstant;
 use crate::core::waiting::{Event, Next, PushedGrant};
 use crate::engine::caller::Caller;
+use crate::engine::caller::ask::Short;
 use crate::engine::caller::attempt::Attempt;
 use crate::engine::caller::pick_up::{Coming, Offer};
 use crate::engine::entry::{Contested, Entry, EntryPermit, Hold, Visit};
@@ -40,20 +41,20 @@ impl Caller {
         async move {
             let entry = contender.entry();
             let mut stand = Stand::new(&self.engine, self.options.comes_back(), is_counted);
-            let mut asked = None;
+            let mut short = Short::default();
             let asks_for = self.options.wish.permits;
             if entry.side_by_side(|shared| shared.asks_for(asks_for)) == Some(true) {
                 entry.step(Event::Roused, self.rules());
             }
             loop {
-                let (limit, rules) = (self.shortage_ends(&entry, asked)?, self.rules());
+                let (limit, rules) = (self.shortage_ends(&entry, &short)?, self.rules());
                 if let Some(hold) = self.takes_over(&mut contender) {
                     return Ok(Some(hold));
                 }
                 self.make_room(&entry);
                 let next = contender.visit().next(stand.hears(), rules);
                 if matches!(next, Next::Ask) && !self.engine.config.replicas.is_none() {
-                    asked = Some(CompactInstant::now());
+                    short.asked = Some(CompactInstant::now());
                 }
                 match next {
                     // A number that no counter can have reached comes from somebody who may write the keys. The answer to a
@@ -92,7 +93,7 @@ impl Caller {
                             }
                             Err(fault) => {
                                 stand.waits_for_server(&entry);
-                                Some(self.ride_out(&entry, fault).boxed())
+                                Some(self.ride_out(&entry, fault, &mut short).boxed())
                             }
                         };
                         if let Some(pause) = pause {
