@@ -95,6 +95,9 @@ pub(crate) struct Lock<P: Parts> {
     pub(crate) taken: Option<CompactInstant>,
     /// When a message last said that somebody has lost the lock.
     pub(crate) lost: Option<CompactInstant>,
+    /// The contender waits: another client has the lock, or is ahead. What it has inherited of the line says less: an earlier contender
+    /// may have learnt that long ago.
+    pub(crate) elsewhere: bool,
     /// Whether a caller has lined up under the owner field of the entry.
     has_used_name: bool,
     /// `None` in a client that keeps nothing.
@@ -119,6 +122,7 @@ impl<P: Parts> Default for Lock<P> {
             failing: None,
             taken: None,
             lost: None,
+            elsewhere: false,
             has_used_name: false,
             ears: None,
             may_keep: false,
@@ -312,6 +316,13 @@ impl<P: Parts> Lock<P> {
         if has_place { self.take_held_back() } else { Vec::new() }
     }
 
+    /// The contender has the lock, whether the server has granted it or another caller of this client has left it. Returns the
+    /// ghosts that were held back.
+    pub(crate) fn has_it(&mut self, now: Instant) -> Vec<P::Ghost> {
+        self.stop_contending(now);
+        self.take_held_back()
+    }
+
     /// Keeps a ghost until [`take_held_back`](Self::take_held_back), which the caller that ends the wait has to call. Returns
     /// those that are forgotten, to be dropped.
     pub(crate) fn hold_back(&mut self, now: Instant, ghost: P::Ghost) -> Vec<P::Ghost> {
@@ -362,10 +373,15 @@ impl<P: Parts> Lock<P> {
 
     /// The contender leaves without the lock. Its place is for the next one.
     pub(crate) fn give_up(&mut self, now: Instant, next_id: impl Fn() -> TenureId) {
-        if self.was_told_to_wait() {
+        self.stop_asking(now, next_id);
+        self.stop_contending(now);
+    }
+
+    /// The contender no longer waits.
+    fn stop_contending(&mut self, now: Instant) {
+        if take(&mut self.elsewhere) {
             self.note_holder(now.into());
         }
-        self.stop_asking(now, next_id);
     }
 
     /// Records that the lock had a holder at this time or later.
@@ -430,6 +446,29 @@ mod tests {
         behind = Behind::Moved;
         behind.set(TenureId(7));
         assert_eq!((behind.get(), behind), (None, Behind::Moved));
+    }
+
+    /// The server has fallen silent. What an earlier contender knew may have changed.
+    #[test]
+    fn a_contender_that_has_inherited_a_place_and_was_not_answered_knows_of_no_holder() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let rules =
+            Rules { waiter_ttl: SECOND, pushed_lease: SECOND, max_park: SECOND, rests: true };
+        let (mut lock, mut now) = (Lock::<Numbers>::default(), Instant::now());
+        let ask = |lock: &mut Lock<Numbers>, now| lock.ask(now, None, || TenureId(1), rules);
+        ask(&mut lock, now);
+        let waits = Event::Waits { place: 7, near: true, sent: now, again: None };
+        assert!(lock.notes(now, waits, rules));
+        lock.elsewhere = true;
+        ask(&mut lock, now);
+        lock.give_up(now, || TenureId(2));
+        let known = Some(now.into());
+        assert_eq!(lock.taken, known);
+        now += SECOND;
+        ask(&mut lock, now);
+        assert!(lock.was_told_to_wait(), "it has the place");
+        lock.give_up(now, || TenureId(3));
+        assert_eq!(lock.taken, known);
     }
 
     const CALLERS: usize = 3;

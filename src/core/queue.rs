@@ -13,7 +13,8 @@
 //!    again before it is polled again. Until then it does not count as waiting.
 //!
 //! A waker stands in the queue from a poll of its caller until that caller is called. So a caller without a waker was
-//! woken, and has not come yet. While the permit is free, no caller has a waker: all of them were woken.
+//! woken, and has not come yet. (One that has just joined has none either, and is polled at once.) While the permit is free, no caller
+//! has a waker: all of them were woken.
 
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};

@@ -98,7 +98,7 @@ impl<T: Clone> SideBySide<T> {
 
     /// Which of these tenures are inside.
     pub(crate) fn known_among(&self, ids: &BTreeSet<TenureId>) -> Vec<TenureId> {
-        // Look the fewer ones up: an entry of one caller has at most one tenure inside, and that of a semaphore has thousands.
+        // Look the fewer ones up: a few readers may be inside, or thousands of holders of permits.
         if self.inside.len() < ids.len() {
             self.inside.keys().copied().filter(|id| ids.contains(id)).collect()
         } else {

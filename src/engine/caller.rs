@@ -186,7 +186,7 @@ impl Caller {
         match attempted {
             Ok(Attempt::Granted(grant)) => self.begin(contender.granted(), grant).map(Some),
             Ok(Attempt::Other(_)) => {
-                entry.note_holder_since(Instant::now());
+                entry.went_elsewhere();
                 Ok(None)
             }
             Err(fault) => Err(self.explained(&entry, fault).await),

@@ -432,13 +432,23 @@ impl Entry {
         self.state().failing.is_some()
     }
 
+    /// Records that another client has the lock, or is ahead.
+    pub(crate) fn went_elsewhere(&self) {
+        self.state().elsewhere = true;
+    }
+
+    /// See [`Lock::has_it`].
+    pub(crate) fn has_it(&self) -> Vec<Ghost> {
+        self.state().has_it(Instant::now())
+    }
+
     /// Whether the lock is known to be taken: by a caller of this client, or by whatever makes its contender wait.
     pub(crate) fn is_taken(&self) -> bool {
-        let (waits, tenure) = {
+        let (elsewhere, tenure) = {
             let state = self.state();
-            (state.was_told_to_wait(), state.tenure.clone())
+            (state.elsewhere, state.tenure.clone())
         };
-        waits || tenure.is_some_and(|tenure| !tenure.is_over())
+        elsewhere || tenure.is_some_and(|tenure| !tenure.is_over())
     }
 
     /// See [`Lock::note_holder`].

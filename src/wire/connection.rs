@@ -13,7 +13,7 @@ use crate::meters;
 use crate::wire::args::{Words, millis};
 use crate::wire::cluster::{MOST_HOPS, Servers, next_hop};
 use crate::wire::fault::{self, Fault};
-use crate::wire::link::{Link, Live};
+use crate::wire::link::Live;
 use crate::wire::passwords::shown_type;
 use crate::wire::replies::number;
 use crate::wire::scripts::Script;
@@ -127,15 +127,9 @@ impl Peer {
 
     /// An entry of an answer may report a fault of the whole server: then the link reacts as if the whole answer did.
     pub(crate) fn heed(&self, fault: &Fault) {
-        if !matches!(fault, Fault::Distrusted(_)) {
-            return;
-        }
-        // All links of the shard lead to the same server, each with a connection of its own. A late answer, on a connection that is
-        // gone, says nothing of those that have come since.
-        let live = |link| Some((link, Link::live(link).ok()?.generation));
-        let live: Vec<_> = self.shard.links().filter_map(live).collect();
-        if live.iter().any(|(_, generation)| *generation == self.generation()) {
-            live.iter().for_each(|(link, generation)| link.suspect(*generation));
+        if matches!(fault, Fault::Distrusted(_)) {
+            // A link that has connected later may lead to another server already, so it stays.
+            self.shard.links().for_each(|link| link.suspect(self.live.generation));
         }
     }
 }

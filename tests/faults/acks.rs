@@ -496,22 +496,6 @@ async fn a_primary_that_was_replaced_grants_nothing_that_counts() {
 /// A user without the right to call WAIT gets no acknowledgement, and one that may not ask for INFO does not know how many it needs.
 /// A request on one connection learns of it, and no other request needs to.
 #[tokio::test]
-async fn a_primary_that_was_replaced_loses_both_connections_at_once() {
-    let server = Server::start().await;
-    let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
-    let client = client(&proxy.url(), acked(Replicas::Connected)).await;
-    let both = async || proxy.connections(Class::Command) == 2;
-    eventually(SOON, "there are two", both).await;
-    admin.cmd::<()>(&["REPLICAOF", "127.0.0.1", "1"]).await;
-    let latch = client.count_down_latch("a");
-    let asks = tokio::spawn(async move { latch.count().await });
-    // It comes back as one that only greets, again and again.
-    let neither = async || proxy.connections(Class::Command) == 0;
-    eventually(SOON, "both end", neither).await;
-    asks.abort();
-}
-
-#[tokio::test]
 async fn a_user_that_may_not_wait_or_count_is_told_so_at_once() {
     let servers = primary_and_replicas(1, Server::builder).await;
     let admin = servers[0].admin().await;

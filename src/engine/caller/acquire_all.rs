@@ -96,7 +96,7 @@ async fn ask_for_all(
     let grants = match attempted {
         Ok(AttemptAll::Granted(grants)) => grants,
         Ok(AttemptAll::Busy(at) | AttemptAll::Kept(at)) => {
-            contenders[at].entry().note_holder_since(Instant::now());
+            contenders[at].entry().went_elsewhere();
             return Ok(Err(at));
         }
         Ok(AttemptAll::Refused(at, fault)) => {

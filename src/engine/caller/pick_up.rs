@@ -164,7 +164,7 @@ impl Caller {
     /// the release of the tenure takes it out.
     fn stays_in_line(&self, visit: &Visit, tenure: &Tenure) {
         visit.leave_line().into_iter().for_each(|id| tenure.serves(id));
-        self.engine.give_back_former(visit.entry.take_held_back());
+        self.engine.give_back_former(visit.entry.has_it());
     }
 }
 

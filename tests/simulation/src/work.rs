@@ -308,7 +308,10 @@ impl Step {
             let Some(held) = self.ask(&inner, manner).await else { continue };
             if held.view().token() == grant.0 {
                 board::reached("nested");
-            } else if holds[0].view().is_valid() {
+            } else if holds
+                .iter()
+                .any(|hold| hold.view().token() == grant.0 && hold.view().is_valid())
+            {
                 board::wrong(
                     "a nested hold has another token",
                     format!("{} of {text}", inner.owner),
