@@ -18,7 +18,7 @@ pub fn on_behalf_of(process: u32, mut config: Config) -> Config {
     config
 }
 
-/// What a URL refers to. Its servers are named by sound URLs.
+/// What a URL refers to. The URLs of its servers are checked.
 ///
 /// # Errors
 /// [`Error::Config`](crate::Error::Config) if the URL is malformed.

@@ -1,5 +1,5 @@
-//! Wakes callers. A waker belongs to the caller's executor, and may panic: that must not end a task of the client, nor keep
-//! another caller from being woken.
+//! Wakes callers, and has them wait until something is so. A waker belongs to the caller's executor, and may panic: that must not end a
+//! task of the client, nor keep another caller from being woken.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;

@@ -55,4 +55,3 @@ local function obstacle(i)
   end
   return KEPT, ttl
 end
-

@@ -99,9 +99,8 @@ impl Queue {
         ticket
     }
 
-    /// A caller that has joined takes the permit, or waits for it. Returns whether it has the permit, and has left the queue with
-    /// that. `has_budget`: whether Tokio lets the task of this caller go on. `former` becomes the waker of the poll before, to
-    /// be dropped.
+    /// A caller that has joined takes the permit, and leaves the queue with that, or waits for it. `has_budget`: whether Tokio lets the
+    /// task of this caller go on. `former` becomes the waker of the poll before, to be dropped.
     ///
     /// # Errors
     /// [`Error::Closed`].

@@ -11,7 +11,7 @@ use parklock::{Client, Ended, Error, Guard};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::common::{
-    Server, Watch, Worker, WorkerSide, eventually, judged_beside_its_load, timeout,
+    Server, Watch, Worker, WorkerSide, eventually, judged, judged_beside_its_load, timeout,
 };
 use crate::guards::drop_at_the_end_of_a_thread;
 use crate::log::Log;
@@ -106,21 +106,24 @@ async fn close_gives_back_all_that_is_held_and_ends_every_task() {
 /// F61: the client is closed while the server does not answer.
 #[tokio::test]
 async fn close_does_not_wait_for_a_server_that_is_gone() {
-    let server = Server::start().await;
-    let idle = tasks();
-    let client = connect(&server.url(), brief()).await;
-    let guard = client.lock("a").lock().await.unwrap();
-    server.pause();
+    judged(async || {
+        let server = Server::start().await;
+        let idle = tasks();
+        let client = connect(&server.url(), brief()).await;
+        let guard = client.lock("a").lock().await.unwrap();
+        server.pause();
 
-    let closing = Watch::apart();
-    client.close().await;
-    let took = closing.passed();
-    assert!(took < LEASE / 4 + Duration::from_secs(1), "{took:?}");
-    assert!(!guard.is_valid());
-    assert_eq!(tasks(), idle);
-    server.resume();
-    let admin = server.admin().await;
-    is_clean(&admin, SOON, "it is given back after all, or left to its lease").await;
+        let closing = Watch::apart();
+        client.close().await;
+        let took = closing.passed();
+        assert!(took < LEASE / 4 + Duration::from_secs(1), "{took:?}");
+        assert!(!guard.is_valid());
+        assert_eq!(tasks(), idle);
+        server.resume();
+        let admin = server.admin().await;
+        is_clean(&admin, SOON, "it is given back after all, or left to its lease").await;
+    })
+    .await;
 }
 
 /// F61: the runtime ends with locks held, and nobody closed the client.

@@ -749,23 +749,26 @@ async fn a_lease_that_ran_out_with_its_key_keeps_nobody_out() {
 /// Eight waiters get the lock in order, although none of them gives it back.
 #[tokio::test]
 async fn eight_leases_that_run_out_are_granted_in_order() {
-    let server = Site::start().await;
-    let (admin, ours) = (server.admin().await, client(&server).await);
-    let first = ours.fair_lock("a").lock().await.unwrap();
-    let mut waiters = Vec::new();
-    for place in 0..8 {
-        let lock = ours.fair_lock("a").lease(Duration::from_millis(400));
-        waiters.push(tokio::spawn(async move { lock.lock().await }));
-        queued(&admin, place + 1).await;
-    }
-    first.unlock().await.unwrap();
-    let mut tokens = Vec::new();
-    for waiter in waiters {
-        let guard = granted(waiter).await;
-        tokens.push(guard.token().get());
-        std::mem::forget(guard);
-    }
-    assert!(grow_strictly(&tokens), "{tokens:?}");
+    judged(async || {
+        let server = Site::start().await;
+        let (admin, ours) = (server.admin().await, client(&server).await);
+        let first = ours.fair_lock("a").lock().await.unwrap();
+        let mut waiters = Vec::new();
+        for place in 0..8 {
+            let lock = ours.fair_lock("a").lease(Duration::from_millis(400));
+            waiters.push(tokio::spawn(async move { lock.lock().await }));
+            queued(&admin, place + 1).await;
+        }
+        first.unlock().await.unwrap();
+        let mut tokens = Vec::new();
+        for waiter in waiters {
+            let guard = granted(waiter).await;
+            tokens.push(guard.token().get());
+            std::mem::forget(guard);
+        }
+        assert!(grow_strictly(&tokens), "{tokens:?}");
+    })
+    .await;
 }
 
 #[tokio::test]

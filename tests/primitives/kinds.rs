@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::fixture::{
     A_WHILE, LONG, SOON, client, client_with, comes_in, lock_keys, quick, server_and_client,
 };
-use common::{Admin, Proxy, Site, Watch, eventually, timeout};
+use common::{Admin, Proxy, Site, Watch, eventually, judged, timeout};
 use parklock::{Client, Config, Ended, Error, Guard, Layout, Result};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -467,7 +467,10 @@ async fn a_caller_that_is_not_polled_in_the_queue_stops_nobody() {
 /// P9: callers that were woken and are not polled delay another client once, and not after each hold.
 #[tokio::test]
 async fn callers_that_are_not_polled_in_the_queue_delay_another_client_once() {
-    tokio::join!(delays_another_client_once(Lock), delays_another_client_once(Write));
+    judged(async || {
+        tokio::join!(delays_another_client_once(Lock), delays_another_client_once(Write));
+    })
+    .await;
 }
 
 async fn delays_another_client_once(kind: Kind) {
@@ -673,28 +676,31 @@ async fn a_grant_by_message_that_nobody_takes_stops_nobody() {
 /// life, now or later. A caller with its own lease has its own place in line.
 #[tokio::test]
 async fn a_caller_that_does_not_fit_in_and_is_not_polled_stops_nobody() {
-    let (reads, permits) = ((Read, Write, Read), (Semaphore(5), Semaphore(5), Semaphore(5)));
-    for (inside, large, small) in [reads, permits] {
-        for (later, leased) in [(false, false), (true, false), (false, true)] {
-            let server = Site::start().await;
-            let (ours, theirs) = two_clients(&server, Layout::Native).await;
-            let held = part_of(theirs.clone(), inside, 1, false).await.expect("free");
-            let waits = part_of(ours.clone(), large, 5, leased);
-            let asleep = Asleep(Box::pin(async move { waits.await.map(Some) })).parked().await;
-            if later {
-                sleep(SHORT * 4).await;
+    judged(async || {
+        let (reads, permits) = ((Read, Write, Read), (Semaphore(5), Semaphore(5), Semaphore(5)));
+        for (inside, large, small) in [reads, permits] {
+            for (later, leased) in [(false, false), (true, false), (false, true)] {
+                let server = Site::start().await;
+                let (ours, theirs) = two_clients(&server, Layout::Native).await;
+                let held = part_of(theirs.clone(), inside, 1, false).await.expect("free");
+                let waits = part_of(ours.clone(), large, 5, leased);
+                let asleep = Asleep(Box::pin(async move { waits.await.map(Some) })).parked().await;
+                if later {
+                    sleep(SHORT * 4).await;
+                }
+                let beside = tokio::spawn(part_of(ours.clone(), small, 1, false));
+                let another = tokio::spawn(part_of(theirs.clone(), small, 1, false));
+                for caller in [another, beside] {
+                    let came = timeout(SOON, caller).await.expect("it fits in");
+                    let guard = came.expect("no panic").expect("its turn comes");
+                    guard.unlock().await.expect("it is ours");
+                }
+                held.unlock().await.expect("it is ours");
+                drop(asleep);
             }
-            let beside = tokio::spawn(part_of(ours.clone(), small, 1, false));
-            let another = tokio::spawn(part_of(theirs.clone(), small, 1, false));
-            for caller in [another, beside] {
-                let came = timeout(SOON, caller).await.expect("it fits in");
-                let guard = came.expect("no panic").expect("its turn comes");
-                guard.unlock().await.expect("it is ours");
-            }
-            held.unlock().await.expect("it is ours");
-            drop(asleep);
         }
-    }
+    })
+    .await;
 }
 
 /// So many permits, or a read or a write.

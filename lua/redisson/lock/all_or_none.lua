@@ -31,4 +31,3 @@ local function obstacle(i)
   end
   found[i] = ttl
 end
-

@@ -664,6 +664,20 @@ pub(crate) mod tests {
         assert!(!hold.tenure.has_told(2), "there is one");
     }
 
+    /// An open latch lets in whoever came before its client asked.
+    #[test]
+    fn a_tenure_was_asked_for_since_its_latest_request_was_sent() {
+        const LATER: Duration = Duration::from_secs(1);
+        let before = Instant::now();
+        let (_table, hold) = begun();
+        let after = Instant::now() + LATER;
+        let asked_since = |at| hold.tenure.was_asked_for_since(at);
+        assert!(asked_since(before) && !asked_since(after));
+        hold.tenure.counts_from(after);
+        hold.tenure.counts_from(before);
+        assert!(asked_since(after), "an earlier request changes nothing");
+    }
+
     #[test]
     fn hold_counts_are_written_one_at_a_time_until_the_latest_is() {
         let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
