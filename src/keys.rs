@@ -102,7 +102,7 @@ pub(crate) fn channel_prefix(space: Space, prefix: &str) -> String {
 }
 
 /// The id of a tenure. A client never uses it again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TenureId(pub(crate) u64);
 
 impl TenureId {

@@ -44,7 +44,7 @@ pub(crate) trait Parts {
 /// fair lock does each caller stand in the line, and the server says so to a caller that has lined up right behind another one of its
 /// client. No newcomer comes between the two, since each of them goes to the end. So the holder may hand the lock on to that caller, and
 /// the order stays exact. Only a caller of another client that had a place between them before, and lost it, may get it back.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Behind {
     /// Nobody is known.
     #[default]
@@ -99,7 +99,7 @@ pub(crate) struct Lock<P: Parts> {
     /// may have learnt that long ago.
     pub(crate) elsewhere: bool,
     /// Whether a caller has lined up under the owner field of the entry.
-    has_used_name: bool,
+    pub(crate) has_used_name: bool,
     /// `None` in a client that keeps nothing.
     pub(crate) ears: Option<Box<P::Ears>>,
     /// Whether the client may keep its tenure idle: it would have heard if another client wanted the lock.

@@ -1,6 +1,6 @@
 //! Small worlds, searched exhaustively: every order of events that a few clients, their messages and some faults can
-//! produce, with the real [`Waiting`](crate::core::waiting::Waiting) in each contender and a model of the scripts for the
-//! server.
+//! produce, with the real [`Lock`](crate::core::lock::Lock) in each entry, its [`Waiting`](crate::core::waiting::Waiting) included,
+//! and a model of the scripts for the server.
 //!
 //! 1. Time passes in ticks, three to a `waiter_ttl`. Within a tick, everything in flight arrives, in any order: a
 //!    request, an answer, a message. If it takes longer, that is a fault, and so is a loss.
@@ -9,17 +9,18 @@
 //! 3. After each step, [`World::judge`] judges the state. The test reports a wrong state with the shortest path to it.
 //! 4. If a protocol lacks one of its rules, the search has to find what goes wrong: see [`Mutation`].
 
-mod behind;
 mod client;
 mod in_line;
 mod keeper;
 mod keeping;
+mod known;
 mod request;
 mod search;
 mod server;
 mod trier;
 
-use client::{Client, Clock, Driver, Ears, Stage};
+use client::{Client, Driver, Ears, Stage};
+use known::{Clock, Line};
 use request::{Request, tick_request};
 use server::{Call, Field, LetIn, Server, Terms};
 
@@ -66,6 +67,7 @@ enum Mutation {
     ARenewalCountsFromTheAnswer,
     AMessageCountsFromItsArrival,
     AnyOwnerFieldIsTaken,
+    TheHeldBackAreForgotten,
     NearIsNotHeeded,
     NobodyIsRoused,
     TheDeafDoNotAsk,
@@ -231,12 +233,12 @@ impl World {
     }
 
     /// Everything that can happen next. First comes what happens before this tick is over: so many actions.
-    fn actions(&self, setting: &Setting) -> (Vec<Action>, usize) {
+    fn actions(&self, setting: &Setting, clock: Clock) -> (Vec<Action>, usize) {
         let mut actions = Vec::new();
-        self.forced_actions(setting, &mut actions);
+        self.forced_actions(setting, clock, &mut actions);
         let forced = actions.len();
         for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.gone) {
-            self.actions_of(c, client, setting, &mut actions);
+            self.actions_of(c, client, (setting, clock), &mut actions);
         }
         actions.extend((0..self.strays.len()).map(Action::RunsLate));
         if self.faults.most > 0 {
@@ -248,7 +250,13 @@ impl World {
     }
 
     /// What may happen now or later.
-    fn actions_of(&self, c: usize, client: &Client, setting: &Setting, all: &mut Vec<Action>) {
+    fn actions_of(
+        &self,
+        c: usize,
+        client: &Client,
+        (setting, clock): (&Setting, Clock),
+        all: &mut Vec<Action>,
+    ) {
         if client.paused > 1 {
             all.push(Action::GoOn(c));
         }
@@ -276,7 +284,7 @@ impl World {
                 && tenure.ends > 0
                 && !tenure.is_idle
             {
-                self.ends_of(c, s, setting, all);
+                self.ends_of(c, s, (setting.terms, clock), all);
             }
             // If a client stood still, its watchdog may come before the caller.
             if spot.left.is_some_and(|left| left.rest == 0) {
@@ -299,12 +307,15 @@ impl World {
     }
 
     /// How a hold may end.
-    fn ends_of(&self, c: usize, s: usize, setting: &Setting, all: &mut Vec<Action>) {
+    fn ends_of(&self, c: usize, s: usize, (terms, clock): (Terms, Clock), all: &mut Vec<Action>) {
         let spot = &self.clients[c].spots[s];
         let Stage::Holding(tenure) = spot.stage else { return };
-        if spot.queued == 0 {
+        if spot.known.queued == 0 {
             all.push(Action::GivesBack(c, s));
-            if tenure.ends > 1 && self.clients[c].one_behind(s, setting.terms).is_some() {
+            let may_hand_on = terms.hands_on_in_line && tenure.ends > 1;
+            let mut client = may_hand_on.then(|| self.clients[c].clone());
+            let mut driver = client.as_mut().map(|client| Driver { client, terms, clock });
+            if driver.as_mut().and_then(|driver| driver.one_behind(s)).is_some() {
                 all.push(Action::HandsOnInLine(c, s));
             }
             return;
@@ -316,7 +327,7 @@ impl World {
     }
 
     /// What happens before this tick is over. If there is nothing, the next tick begins.
-    fn forced_actions(&self, setting: &Setting, all: &mut Vec<Action>) {
+    fn forced_actions(&self, setting: &Setting, clock: Clock, all: &mut Vec<Action>) {
         for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.gone) {
             if client.up_is_slow == 0 && !client.up.is_empty() {
                 all.push(Action::Runs(c));
@@ -353,9 +364,9 @@ impl World {
                 match spot.stage {
                     Stage::Riding => all.push(Action::AsksAgain(c, s)),
                     Stage::Holding(tenure) if tenure.ends > 0 => {
-                        let is_picked_up = tenure.is_idle && spot.queued > 0;
+                        let is_picked_up = tenure.is_idle && spot.known.queued > 0;
                         if tenure.rest <= 0 || is_picked_up {
-                            self.ends_of(c, s, setting, all);
+                            self.ends_of(c, s, (setting.terms, clock), all);
                         }
                     }
                     _ => {}
@@ -620,7 +631,7 @@ impl World {
         }
         for client in &self.clients {
             for spot in client.spots.iter().filter(|spot| spot.contends()) {
-                let Some(line) = &spot.line else { continue };
+                let Some(line) = &spot.known.line else { continue };
                 if line.place > 0 && line.place < place && client.field(line.id) != field {
                     let passed = client.field(line.id);
                     return Err(format!("{} passes {}", told(field), told(passed)));
@@ -641,9 +652,9 @@ impl World {
             let spots = self.clients.iter().flat_map(|client| {
                 client.spots.iter().filter(|spot| spot.contends()).map(move |spot| (client, spot))
             });
-            spots.filter_map(|(client, spot)| Some((client.number, spot.line.as_ref()?)))
+            spots.filter_map(|(client, spot)| Some((client.number, spot.known.line.as_ref()?)))
         };
-        let me = |(number, line): &(u8, &client::Known)| usize::from(*number) == c && line.id == id;
+        let me = |(number, line): &(u8, &Line)| usize::from(*number) == c && line.id == id;
         let Some((_, own)) = lines().find(me) else { return Ok(()) };
         let others = lines().filter(|line| !me(line) && line.1.place > 0);
         for (number, other) in others {
@@ -1156,6 +1167,7 @@ mod tests {
             (NoNewOwnerField, two, 2, cut, 1),
             (NoGhost, two, 2, cut, 1),
             (AGhostIsLookedForOnce, two, 2, cut, 1),
+            (TheHeldBackAreForgotten, two, 2, cut, 1),
             (TheLineIsNotLeft, two, 2, cancelled, 1),
             (TheLeaseCountsFromTheAnswer, two, 2, slow_answer, 4),
             (ARenewalCountsFromTheAnswer, two, 2, slow_answer_and_pause, 6),

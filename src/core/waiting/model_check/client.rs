@@ -1,134 +1,18 @@
-//! One client: its callers, the real [`Waiting`] of each of its contenders, and a driver that does what `caller/contend.rs`,
+//! One client: its callers, the real [`Lock`] of each of its entries, and a driver that does what `caller/contend.rs`,
 //! `entry.rs` and `job.rs` do with futures and links.
 
-use std::time::Duration;
+use std::cell::Cell;
 
-use tokio::time::Instant;
-
-use crate::core::lifetime::deadline;
-use crate::core::waiting::model_check::behind::Behind;
+use crate::core::lock::{After, Lock};
 use crate::core::waiting::model_check::keeping::Keeping;
+use crate::core::waiting::model_check::known::{Clock, Ghost, InModel, Known, TICK, small};
 use crate::core::waiting::model_check::request::{Answer, Request, tick_request};
 use crate::core::waiting::model_check::server::{
     AcquireOptions, Call, Field, Ids, Reply, Terms, Word,
 };
 use crate::core::waiting::model_check::{Action, Mutation, PARK, TTL};
-use crate::core::waiting::pace::Pace;
-use crate::core::waiting::{Event, Next, PushedGrant, Rules, SIGNS, Waiting};
+use crate::core::waiting::{Event, Next, PushedGrant, Rules};
 use crate::keys::TenureId;
-
-/// A tick, and the rules in ticks.
-const TICK: Duration = Duration::from_millis(300);
-
-/// After so many signs of life, the pause of a contender that rests is `max_park`.
-const MOST_SIGNS: u32 = SIGNS + PARK.unsigned_abs().next_power_of_two().ilog2();
-
-/// What a [`Waiting`] knows, with times in ticks from now: so states that differ only in absolute time are one.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Known {
-    pub(crate) id: u8,
-    pub(crate) place: u8,
-    pub(crate) stands: bool,
-    pub(crate) near: bool,
-    pub(crate) under_way: bool,
-    pub(crate) signed: Option<i8>,
-    pub(crate) told: Option<(u8, i8)>,
-    pub(crate) ask_at: Option<i8>,
-    look_at: Option<i8>,
-    rests: bool,
-    signs: u8,
-}
-
-/// Converts instants to ticks and back.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Clock {
-    now: Instant,
-}
-
-impl Clock {
-    pub(crate) fn new() -> Self {
-        // Far enough from the earliest instant that earlier ones exist.
-        Self { now: Instant::now() + Duration::from_secs(3600) }
-    }
-
-    fn moment(self, ticks: i8) -> Instant {
-        let by = TICK * u32::from(ticks.unsigned_abs());
-        if ticks < 0 { self.now - by } else { self.now + by }
-    }
-
-    /// The first tick that is not before this moment.
-    fn ticks(self, moment: Instant) -> i8 {
-        let ticks =
-            |duration: Duration| i8::try_from(duration.as_millis() / 300).unwrap_or(i8::MAX);
-        match moment.checked_duration_since(self.now) {
-            Some(ahead) => ticks(ahead + TICK - Duration::from_millis(1)),
-            None => -ticks(self.now - moment),
-        }
-    }
-
-    /// Whether the client may still believe a grant of this length that it requested at this time.
-    pub(crate) fn is_believed(self, sent: i8, lease: i8) -> bool {
-        deadline(self.moment(sent), TICK * u32::from(lease.unsigned_abs())) > self.now
-    }
-}
-
-impl Known {
-    fn of(line: &Waiting, clock: Clock, terms: Terms) -> Self {
-        // All callers of this world ask for the same lease.
-        let Waiting { id, place, stands, near, under_way, signed, told, .. } = line.clone();
-        let Waiting { ask_at, look_at, rests, signs, .. } = line.clone();
-        // Further signs change nothing. If no contender rests, their number does not matter.
-        let most_signs = if terms.rests { MOST_SIGNS } else { 0 };
-        let small = |number: u64| u8::try_from(number).expect("the world is small");
-        Self {
-            id: small(id.0),
-            place: small(place),
-            stands,
-            near,
-            under_way,
-            signed: signed.map(|at| clock.ticks(at)),
-            told: told.map(|grant| (small(grant.id.0), clock.ticks(grant.signed))),
-            ask_at: ask_at.map(|at| clock.ticks(at)),
-            look_at: look_at.map(|at| clock.ticks(at)),
-            rests,
-            signs: small(u64::from(signs.min(most_signs))),
-        }
-    }
-
-    fn line(&self, clock: Clock) -> Waiting {
-        let told = |(id, signed)| PushedGrant {
-            id: TenureId(u64::from(id)),
-            number: 1,
-            signed: clock.moment(signed),
-        };
-        Waiting {
-            rests: self.rests,
-            signs: u32::from(self.signs),
-            id: TenureId(u64::from(self.id)),
-            place: u64::from(self.place),
-            stands: self.stands,
-            near: self.near,
-            under_way: self.under_way,
-            signed: self.signed.map(|at| clock.moment(at)),
-            told: self.told.map(told),
-            doubted: false,
-            ask_at: self.ask_at.map(|at| clock.moment(at)),
-            look_at: self.look_at.map(|at| clock.moment(at)),
-            pushed_lease: Duration::MAX,
-            // Messages are few in these worlds.
-            pace: Pace::default(),
-        }
-    }
-
-    fn tick(&mut self) {
-        let earlier = |time: &mut i8, least: i8| *time = (*time - 1).max(least);
-        self.signed.iter_mut().for_each(|time| earlier(time, -PARK - TTL));
-        self.told.iter_mut().for_each(|(_, time)| earlier(time, -PARK - TTL));
-        // An overdue time counts as now.
-        self.ask_at.iter_mut().for_each(|time| earlier(time, 0));
-        self.look_at.iter_mut().for_each(|time| earlier(time, 0));
-    }
-}
 
 /// What the one contender or holder of an entry does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -172,32 +56,22 @@ pub(crate) struct Tenure {
     pub(crate) served: Ids,
 }
 
-/// What a client knows of one lock.
+/// One entry of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Spot {
-    pub(crate) line: Option<Known>,
-    /// Callers that have not arrived yet, and callers that wait for the permit within the client.
+    pub(crate) known: Known,
+    /// Callers that have not arrived yet.
     pub(crate) fresh: u8,
-    pub(crate) queued: u8,
     pub(crate) stage: Stage,
-    /// The owner field under which its caller lined up first.
-    pub(crate) entry: u8,
-    pub(crate) behind: Behind,
+    /// The owner field of an entry of one caller alone, once it has one.
+    pub(crate) own: Option<u8>,
     /// A tenure that the caller right ahead in the line has left to this one.
     pub(crate) left: Option<Tenure>,
 }
 
 impl Spot {
     fn new(callers: u8) -> Self {
-        Self {
-            line: None,
-            fresh: callers,
-            queued: 0,
-            stage: Stage::Free,
-            entry: 0,
-            behind: Behind::Nobody,
-            left: None,
-        }
+        Self { known: Known::default(), fresh: callers, stage: Stage::Free, own: None, left: None }
     }
 
     /// The tenure that its caller holds, or that was left to it.
@@ -213,7 +87,7 @@ impl Spot {
     }
 
     fn is_far(&self) -> bool {
-        self.line.as_ref().is_some_and(|line| line.stands && !line.near)
+        self.known.line.as_ref().is_some_and(|line| line.stands && !line.near)
     }
 }
 
@@ -327,7 +201,8 @@ impl Client {
     pub(crate) fn knows(&self, id: u8) -> bool {
         let of_tenure = |tenure: Tenure| tenure.id == id || tenure.served.contains(id);
         let in_spot = |spot: &Spot| {
-            spot.line.as_ref().is_some_and(|line| line.id == id)
+            spot.known.line.as_ref().is_some_and(|line| line.id == id)
+                || spot.known.held_back.iter().any(|ghost| ghost.id == id)
                 || spot.left.is_some_and(of_tenure)
                 || match spot.stage {
                     Stage::Holding(tenure) => of_tenure(tenure),
@@ -375,7 +250,7 @@ impl Client {
 
     /// All places that it knows of.
     pub(crate) fn places(&mut self, mut change: impl FnMut(&mut u8)) {
-        for line in self.spots.iter_mut().filter_map(|spot| spot.line.as_mut()) {
+        for line in self.spots.iter_mut().filter_map(|spot| spot.known.line.as_mut()) {
             change(&mut line.place);
         }
         for request in self.requests() {
@@ -399,7 +274,7 @@ impl Client {
             .for_each(|left| *left = (*left - 1).max(0));
         self.keeping.tick();
         for spot in &mut self.spots {
-            spot.line.iter_mut().for_each(Known::tick);
+            spot.known.tick();
             if let Stage::Parked(until) = &mut spot.stage {
                 *until = (*until - 1).max(0);
             }
@@ -452,33 +327,73 @@ impl Driver<'_> {
         self.client.next_id
     }
 
+    /// Does something to the real lock of an entry. `act` gets a source of new owner fields, too.
+    pub(crate) fn change<R>(
+        &mut self,
+        spot: usize,
+        act: impl FnOnce(&mut Lock<InModel>, &dyn Fn() -> TenureId) -> R,
+    ) -> R {
+        let Self { client, clock, terms } = self;
+        let Spot { known, stage, .. } = &mut client.spots[spot];
+        let ids = Cell::new(client.next_id);
+        let next_id = || {
+            ids.set(ids.get() + 1);
+            TenureId(u64::from(ids.get()))
+        };
+        let mut lock = known.lock(*stage != Stage::Free, *clock);
+        let result = act(&mut lock, &next_id);
+        *known = Known::of(lock, *clock, *terms);
+        client.next_id = ids.get();
+        result
+    }
+
     /// A caller arrives.
     pub(crate) fn comes(&mut self, spot: usize) {
         self.client.spots[spot].fresh -= 1;
-        self.client.spots[spot].queued += 1;
-        if self.client.spots[spot].stage == Stage::Free {
-            self.next_caller(spot, None);
-        } else if self.tries() {
-            // Another caller of this client came first.
-            self.client.spots[spot].queued -= 1;
+        if self.change(spot, |lock, _| lock.queue.try_take().is_some()) {
+            self.contends(spot, None);
+        } else if !self.tries() {
+            self.client.spots[spot].known.queued += 1;
         }
     }
 
-    /// The permit is free: the next caller of this client contends. If there is none, the client gives up what was left
+    /// The permit is passed on: the next caller of this client contends. If there is none, the client gives up what was left
     /// for it.
     pub(crate) fn next_caller(&mut self, spot: usize, old: Option<u8>) {
+        let is_awaited = self.change(spot, |lock, _| {
+            lock.pass_on(&mut After::default());
+            lock.is_awaited()
+        });
         self.client.spots[spot].stage = Stage::Free;
-        if self.client.spots[spot].queued > 0 {
-            self.client.spots[spot].queued -= 1;
-            self.go_on(spot, old);
-            return;
+        if is_awaited {
+            self.client.spots[spot].known.queued -= 1;
+            self.contends(spot, old);
+        } else {
+            self.look_after(spot);
         }
-        let left = self.client.spots[spot].line.take();
-        let stands = left.filter(|line| line.stands && !line.under_way);
-        if let Some(line) = stands.filter(|_| !self.is(Mutation::TheLineIsNotLeft)) {
-            self.job(line.id, None, LONG, true);
+    }
+
+    /// A caller with the permit begins.
+    fn contends(&mut self, spot: usize, old: Option<u8>) {
+        self.client.spots[spot].stage = Stage::Parked(0);
+        self.go_on(spot, old);
+    }
+
+    /// Gives back everything that was left for callers, if there is none any more.
+    fn look_after(&mut self, spot: usize) {
+        let Some(left) = self.change(spot, |lock, _| lock.forsake()) else { return };
+        if let Some(id) = left.place.filter(|_| !self.is(Mutation::TheLineIsNotLeft)) {
+            self.job(small(id.0), None, LONG, true);
         }
+        self.give_back_former(left.ghosts);
         self.stop_speaking(spot);
+    }
+
+    /// Releases what the server may have granted to the former owner fields of a contender.
+    pub(crate) fn give_back_former(&mut self, ghosts: Vec<Ghost>) {
+        if !self.is(Mutation::TheHeldBackAreForgotten) {
+            ghosts.into_iter().for_each(|ghost| self.give_back_ghost(ghost));
+        }
     }
 
     /// The contender does what its line says, until it has to wait for something.
@@ -486,10 +401,10 @@ impl Driver<'_> {
         if self.picks_up_in_line(spot) {
             return;
         }
-        let next = match &self.client.spots[spot].line {
+        let next = match &self.client.spots[spot].known.line {
             None => Next::Ask,
-            Some(known) => {
-                let mut line = known.line(self.clock);
+            Some(line) => {
+                let mut line = line.waiting(self.clock);
                 line.under_way &= !self.is(Mutation::AGrantWithoutAnAnswerIsTaken);
                 let speaks = self.is_speaker(spot);
                 let hears = self.client.ears != Ears::Opening || self.is(Mutation::TheDeafDoNotAsk);
@@ -562,36 +477,33 @@ impl Driver<'_> {
         if self.tries() {
             return self.tries_once(spot, None);
         }
-        let now = self.clock.now;
-        let known = self.client.spots[spot].line.take();
-        let mut line = match known {
-            Some(known) => known.line(self.clock),
-            None => {
-                let id = self.new_id();
-                self.client.spots[spot].entry = id;
-                Waiting::new(TenureId(u64::from(id)), now)
-            }
-        };
-        if line.may_still_run() && !self.is(Mutation::NoNewOwnerField) {
-            line.rename(TenureId(u64::from(self.new_id())), now);
-            self.client.spots[spot].behind = Behind::Moved;
+        if self.is(Mutation::NoNewOwnerField) {
+            self.client.spots[spot].known.line.iter_mut().for_each(|line| line.under_way = false);
         }
-        line.step(now, Event::Asked, self.rules());
-        let known = Known::of(&line, self.clock, self.terms);
-        let field = self.client.field(known.id);
-        let old_field = old.map(|old| self.client.field(old));
-        let Known { place, rests, .. } = known;
-        let options = AcquireOptions { field, had: place, sign: 0, old: old_field, rests };
-        self.client.spots[spot].line = Some(known);
+        if self.terms.hands_on_in_line && self.client.spots[spot].own.is_none() {
+            self.client.spots[spot].own = Some(self.new_id());
+        }
+        let own = self.client.spots[spot].own.map(|own| TenureId(u64::from(own)));
+        let (now, rules) = (self.clock.now, self.rules());
+        let (id, had, rests) =
+            self.change(spot, |lock, next_id| lock.ask(now, own, next_id, rules));
+        let (field, old_field) =
+            (self.client.field(small(id.0)), old.map(|old| self.client.field(old)));
+        let options = AcquireOptions { field, had: small(had), sign: 0, old: old_field, rests };
         self.client.spots[spot].stage = Stage::Asking { old };
-        self.send(Request::Acquire(options));
+        self.send(spot, Request::Acquire(options));
     }
 
     pub(crate) fn begin(&mut self, spot: usize, id: u8, ends: i8, renew_at: i8) {
         let rest = self.terms.hold;
         let served = Ids::default();
         let tenure = Tenure { id, ends, renew_at, renewing: false, rest, is_idle: false, served };
-        self.client.spots[spot].line = None;
+        let now = self.clock.now;
+        let former = self.change(spot, |lock, _| {
+            lock.forget_line(TenureId(u64::from(id)));
+            lock.has_it(now)
+        });
+        self.give_back_former(former);
         self.client.spots[spot].stage = Stage::Holding(tenure);
         self.stop_speaking(spot);
         self.renew_if_due(spot);
@@ -640,12 +552,8 @@ impl Driver<'_> {
     }
 
     fn step(&mut self, spot: usize, event: Event) {
-        let rules = self.rules();
-        if let Some(known) = &mut self.client.spots[spot].line {
-            let mut line = known.line(self.clock);
-            line.step(self.clock.now, event, rules);
-            *known = Known::of(&line, self.clock, self.terms);
-        }
+        let (now, rules) = (self.clock.now, self.rules());
+        self.change(spot, |lock, _| lock.notes(now, event, rules));
     }
 
     /// An answer arrives.
@@ -662,7 +570,7 @@ impl Driver<'_> {
     fn asking(&self, id: u8) -> Option<usize> {
         let asks = |spot: &Spot| {
             matches!(spot.stage, Stage::Asking { .. })
-                && spot.line.as_ref().is_some_and(|line| line.id == id)
+                && spot.known.line.as_ref().is_some_and(|line| line.id == id)
         };
         self.client.spots.iter().position(asks)
     }
@@ -681,6 +589,9 @@ impl Driver<'_> {
                 self.begin(spot, id, counts_from + lease, counts_from + lease / 3);
             }
             Reply::Waits { place, near, again, ahead } => {
+                let has_place = self.asks_for(spot).1 > 0;
+                let former = self.change(spot, |lock, _| lock.granted_nothing(has_place));
+                self.give_back_former(former);
                 let sent = self.clock.moment(sent);
                 let near = near && !self.is(Mutation::NearIsNotHeeded);
                 let far_looks = self.terms.far_looks && !self.is(Mutation::TheFarLookSeldom);
@@ -693,20 +604,42 @@ impl Driver<'_> {
         }
     }
 
-    /// The client cannot know whether the request ran. It cleans up after the request.
+    /// The owner field under which a contender asks, and the place that it had when it asked.
+    fn asks_for(&self, spot: usize) -> (u8, u8) {
+        let line = self.client.spots[spot].known.line.as_ref().expect("it asks");
+        (line.id, line.place)
+    }
+
+    /// The client cannot know whether the request ran. It cleans up after the request. A contender that has a place first asks
+    /// again, under another owner field.
     fn unanswered(&mut self, spot: usize) {
         let Stage::Asking { old } = self.client.spots[spot].stage else { return };
-        let id = self.client.spots[spot].line.as_ref().expect("it asks").id;
-        self.ghost(id, old);
+        let (id, place) = self.asks_for(spot);
+        let ghost = self.ghost(id);
+        if place > 0 {
+            let now = self.clock.now;
+            self.change(spot, |lock, _| lock.hold_back(now, ghost));
+        } else {
+            self.give_back_ghost(ghost);
+        }
+        self.give_back_old(old);
         self.step(spot, Event::Unanswered);
         self.client.spots[spot].stage = Stage::Riding;
     }
 
-    pub(crate) fn ghost(&mut self, id: u8, old: Option<u8>) {
+    /// The request under this owner field was not answered.
+    pub(crate) fn ghost(&self, id: u8) -> Ghost {
+        Ghost { id, sent_on: self.client.generation, until: self.terms.lease }
+    }
+
+    pub(crate) fn give_back_ghost(&mut self, Ghost { id, sent_on, until }: Ghost) {
         if !self.is(Mutation::NoGhost) {
-            let sent_on = self.client.generation;
-            self.job(id, Some(sent_on), self.terms.lease, false);
+            self.job(id, Some(sent_on), until, false);
         }
+    }
+
+    /// What a request offered that got no answer.
+    fn give_back_old(&mut self, old: Option<u8>) {
         if let Some(old) = old {
             self.job(old, None, self.terms.lease, false);
         }
@@ -787,7 +720,7 @@ impl Driver<'_> {
     pub(crate) fn hands_on(&mut self, spot: usize) {
         let (rest, lease) = (self.terms.hold, self.terms.lease);
         let prolongs = self.is(Mutation::PickingUpProlongs);
-        self.client.spots[spot].queued -= 1;
+        self.client.spots[spot].known.queued -= 1;
         if let Stage::Holding(tenure) = &mut self.client.spots[spot].stage {
             tenure.ends = if prolongs && tenure.is_idle { lease } else { tenure.ends };
             (tenure.is_idle, tenure.rest) = (false, rest);
@@ -804,19 +737,13 @@ impl Driver<'_> {
     /// The future of the contender is dropped.
     pub(crate) fn cancelled(&mut self, spot: usize) {
         if let Stage::Asking { old } = self.client.spots[spot].stage {
-            let id = self.client.spots[spot].line.as_ref().expect("it asks").id;
             self.client.keeping.unsent = None;
-            self.ghost(id, old);
+            self.give_back_ghost(self.ghost(self.asks_for(spot).0));
+            self.give_back_old(old);
         }
-        if self.client.spots[spot].line.as_ref().is_some_and(|line| line.under_way)
-            && !self.is(Mutation::NoNewOwnerField)
-        {
-            let id = TenureId(u64::from(self.new_id()));
-            let known = self.client.spots[spot].line.as_mut().expect("it was there");
-            let mut line = known.line(self.clock);
-            line.rename(id, self.clock.now);
-            *known = Known::of(&line, self.clock, self.terms);
-            self.client.spots[spot].behind = Behind::Moved;
+        if !self.is(Mutation::NoNewOwnerField) {
+            let now = self.clock.now;
+            self.change(spot, |lock, next_id| lock.give_up(now, next_id));
         }
         self.next_caller(spot, None);
         self.retires_left(spot);
@@ -858,9 +785,10 @@ impl Driver<'_> {
                 }
                 continue;
             };
-            let has = |spot: &Spot| spot.line.as_ref().is_some_and(|line| line.id == field.id);
+            let line = |spot: &Spot| spot.known.line.as_ref().map(|line| line.id);
+            let has = |spot: &Spot| line(spot) == Some(field.id);
             let found = self.client.spots.iter().position(has);
-            let any = || self.client.spots.iter().position(|spot| spot.line.is_some());
+            let any = || self.client.spots.iter().position(|spot| line(spot).is_some());
             let found = found.or_else(|| any().filter(|_| self.is(Mutation::AnyOwnerFieldIsTaken)));
             let Some(spot) = found else { continue };
             let event = match word {
@@ -868,7 +796,7 @@ impl Driver<'_> {
                 Word::Near { at_once, .. } => Event::Near { at_once },
                 Word::Granted { sign, field } => {
                     let any = self.is(Mutation::AnyOwnerFieldIsTaken);
-                    let own = self.client.spots[spot].line.as_ref().map_or(0, |line| line.id);
+                    let own = line(&self.client.spots[spot]).unwrap_or(0);
                     let id = TenureId(u64::from(if any { own } else { field.id }));
                     let from_now = self.is(Mutation::AMessageCountsFromItsArrival);
                     let signed = self.clock.moment(if from_now { 0 } else { sign });

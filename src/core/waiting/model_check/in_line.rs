@@ -1,25 +1,17 @@
 //! A client that hands a fair lock on to its caller right behind in the line: what `core/lock.rs`, `unlock.rs` and
 //! `caller/contend.rs` do. Each caller has an entry of its own.
 
-use crate::core::waiting::model_check::behind::Behind;
-use crate::core::waiting::model_check::client::{Client, Driver, Spot, Stage, Tenure, number};
-use crate::core::waiting::model_check::server::{Field, Terms, Waiter};
+use crate::core::lock::Behind;
+use crate::core::waiting::model_check::client::{Client, Driver, Spot, Stage, Tenure};
+use crate::core::waiting::model_check::known::small;
+use crate::core::waiting::model_check::server::{Field, Waiter};
 use crate::core::waiting::model_check::{Action, Mutation, Setting, Verdict, World, told};
+use crate::keys::TenureId;
 
 /// For how many ticks a tenure is left to the next caller.
 const PICKUP: i8 = 1;
 
 impl Client {
-    /// The caller of this client right behind in the line, if it still waits at that place.
-    pub(crate) fn one_behind(&self, spot: usize, terms: Terms) -> Option<usize> {
-        let Behind::Spot(next) = self.spots[spot].behind else { return None };
-        let next = usize::from(next);
-        let Spot { behind, left, line, .. } = &self.spots[next];
-        let is_there = *behind != Behind::Moved || terms.is(Mutation::TheMovedAreHandedOnTo);
-        let waits = self.spots[next].contends() && line.as_ref().is_some_and(|line| line.stands);
-        (is_there && waits && left.is_none()).then_some(next)
-    }
-
     /// Whether it has left a tenure to a caller that waits no more.
     pub(crate) fn has_left_to_nobody(&self) -> bool {
         self.spots.iter().any(|spot| spot.left.is_some() && !spot.contends())
@@ -27,20 +19,35 @@ impl Client {
 }
 
 impl Driver<'_> {
+    /// The entry of this caller alone.
+    fn entry_of(&self, id: u8) -> Option<usize> {
+        let is_there = |spot: &Spot| spot.own == Some(id) && spot.stage != Stage::Free;
+        self.client.spots.iter().position(is_there)
+    }
+
     /// The server has said who stands right ahead.
     pub(crate) fn stands_behind(&mut self, spot: usize, ahead: Option<u8>) {
-        let Some(ahead) = ahead else { return };
-        let is_there = |spot: &&mut Spot| spot.entry == ahead && spot.stage != Stage::Free;
-        if let Some(ahead) = self.client.spots.iter_mut().find(is_there)
-            && ahead.behind == Behind::Nobody
-        {
-            ahead.behind = Behind::Spot(number(spot));
+        let Some(ahead) = ahead.and_then(|ahead| self.entry_of(ahead)) else { return };
+        if let Some(own) = self.client.spots[spot].own {
+            self.change(ahead, |lock, _| lock.behind.set(TenureId(u64::from(own))));
         }
+    }
+
+    /// The caller of this client right behind in the line, if it still waits at that place.
+    pub(crate) fn one_behind(&mut self, spot: usize) -> Option<usize> {
+        let id = self.change(spot, |lock, _| lock.behind.get())?;
+        let next = self.entry_of(small(id.0))?;
+        if self.is(Mutation::TheMovedAreHandedOnTo) {
+            self.client.spots[next].known.behind = Behind::Nobody;
+        }
+        let is_there = self.change(next, |lock, _| lock.is_still_behind());
+        let Spot { left, .. } = self.client.spots[next];
+        (is_there && self.client.spots[next].contends() && left.is_none()).then_some(next)
     }
 
     /// The holder is done, and leaves the lock to the caller right behind in the line.
     pub(crate) fn hands_on_in_line(&mut self, spot: usize) {
-        let next = self.client.one_behind(spot, self.terms).expect("somebody stands behind");
+        let next = self.one_behind(spot).expect("somebody stands behind");
         if let Stage::Holding(tenure) = self.client.spots[spot].stage {
             self.client.spots[next].left = Some(Tenure { rest: PICKUP, ..tenure });
             self.next_caller(spot, None);
@@ -54,8 +61,10 @@ impl Driver<'_> {
         if self.is(Mutation::PickingUpProlongs) {
             tenure.ends = self.terms.lease;
         }
-        let line = self.client.spots[spot].line.take();
-        line.filter(|line| line.stands).iter().for_each(|line| tenure.served.insert(line.id));
+        let now = self.clock.now;
+        let (place, former) = self.change(spot, |lock, _| (lock.leave_line(), lock.has_it(now)));
+        place.into_iter().for_each(|id| tenure.served.insert(small(id.0)));
+        self.give_back_former(former);
         tenure.rest = self.terms.hold;
         self.client.spots[spot].stage = Stage::Holding(tenure);
         self.stop_speaking(spot);

@@ -1,7 +1,7 @@
 //! A client that keeps idle locks: what `keep.rs`, `outbox.rs` and `tenure/hand_over.rs` do, in the same order of steps. It
 //! does each step by itself: a message, a request, or a holder that leaves may come between any two of them.
 
-use crate::core::waiting::model_check::client::{Client, Driver, Ears, Stage, Tenure};
+use crate::core::waiting::model_check::client::{Client, Driver, Ears, Spot, Stage, Tenure};
 use crate::core::waiting::model_check::request::Request;
 use crate::core::waiting::model_check::{Mutation, STRAY, TTL, Terms, Verdict, World};
 
@@ -18,13 +18,13 @@ impl Driver<'_> {
     }
 
     /// Sends an acquire. A keeper first allows itself to keep what is granted.
-    pub(crate) fn send(&mut self, request: Request) {
+    pub(crate) fn send(&mut self, spot: usize, request: Request) {
         if !self.keeps() {
             self.client.up.push(request);
             return;
         }
         if !self.is(Mutation::TheCheckComesFirst) && !self.is(Mutation::TheAnswerAllows) {
-            self.client.keeping.is_allowed = true;
+            self.client.spots[spot].known.may_keep = true;
         }
         self.client.keeping.unsent = Some((request, self.client.is_live()));
     }
@@ -33,7 +33,7 @@ impl Driver<'_> {
     pub(crate) fn checks(&mut self) {
         let Some((request, was_live)) = self.client.keeping.unsent.take() else { return };
         if self.is(Mutation::TheCheckComesFirst) {
-            self.client.keeping.is_allowed = was_live;
+            self.client.spots.iter_mut().for_each(|spot| spot.known.may_keep = was_live);
         } else if !self.client.is_live() && !self.is(Mutation::TheDeafKeep) {
             self.forbid();
         }
@@ -46,7 +46,8 @@ impl Driver<'_> {
     /// The answer to a grant says whether somebody waits.
     pub(crate) fn heard_who_waits(&mut self, awaited: bool) {
         if self.is(Mutation::TheAnswerAllows) {
-            self.client.keeping.is_allowed = self.keeps() && self.client.is_live();
+            let may_keep = self.keeps() && self.client.is_live();
+            self.client.spots.iter_mut().for_each(|spot| spot.known.may_keep = may_keep);
         }
         if awaited && !self.is(Mutation::WhoWaitsIsNotHeeded) {
             self.forbid();
@@ -54,7 +55,9 @@ impl Driver<'_> {
     }
 
     pub(crate) fn forbid(&mut self) {
-        self.client.keeping.is_allowed = false;
+        for spot in 0..self.client.spots.len() {
+            self.change(spot, |lock, _| lock.forbid_keeping());
+        }
     }
 
     /// A caller of another client has tried the lock, and tries once more after a pause.
@@ -113,17 +116,18 @@ impl Driver<'_> {
 
     /// A holder leaves, or an idle tenure was kept for long enough. Returns `false` if the holder has to release the lock.
     pub(crate) fn keeps_or_retires(&mut self, spot: usize) -> bool {
-        let Stage::Holding(tenure) = &mut self.client.spots[spot].stage else { return false };
+        let Spot { stage: Stage::Holding(tenure), known, .. } = &mut self.client.spots[spot] else {
+            return false;
+        };
         if tenure.is_idle {
             let tenure = *tenure;
             self.retires(spot, tenure);
             return true;
         }
-        let is_kept = self.client.keeping.is_allowed;
-        if is_kept {
+        if known.may_keep {
             (tenure.is_idle, tenure.rest) = (true, self.terms.keep);
         }
-        is_kept
+        known.may_keep
     }
 }
 

@@ -1,11 +1,10 @@
-//! What a client that keeps idle locks knows beyond its tenure.
+//! What a client that keeps idle locks knows beyond its lock.
 
 use crate::core::waiting::model_check::request::Request;
 
-/// What the client knows beyond its tenure.
+/// What the client knows beyond its lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Keeping {
-    pub(crate) is_allowed: bool,
     /// For so many ticks, a caller that tried the lock is expected again.
     pub(crate) expects: i8,
     /// The permission has just ended. The client has not looked for an idle tenure yet.

@@ -7,7 +7,8 @@ use std::hash::{Hash, Hasher};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::core::waiting::model_check::client::{Clock, Stage};
+use crate::core::waiting::model_check::client::Stage;
+use crate::core::waiting::model_check::known::Clock;
 use crate::core::waiting::model_check::request::Request;
 use crate::core::waiting::model_check::server::{Field, Word};
 use crate::core::waiting::model_check::{Action, Setting, World, called, told};
@@ -105,7 +106,7 @@ pub(crate) fn search(setting: &Setting) -> Found {
     ways.push(None);
     let mut ahead = VecDeque::from([(0_u32, start)]);
     while let Some((from, world)) = ahead.pop_front() {
-        let (actions, forced) = world.actions(setting);
+        let (actions, forced) = world.actions(setting, clock);
         ends.comes.push(actions[0] == Action::Tick);
         for (nth, action) in actions.into_iter().enumerate() {
             steps += 1;
@@ -250,8 +251,12 @@ fn state(world: &World) -> String {
     text.push(']');
     for (c, client) in world.clients.iter().enumerate() {
         for spot in &client.spots {
-            let line =
-                spot.line.as_ref().map(|line| told(client.field(line.id))).unwrap_or_default();
+            let line = spot
+                .known
+                .line
+                .as_ref()
+                .map(|line| told(client.field(line.id)))
+                .unwrap_or_default();
             if let Some(left) = spot.left {
                 let _ = write!(text, " {} has left {} to", called(c), told(client.field(left.id)));
             }

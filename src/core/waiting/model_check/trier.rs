@@ -44,7 +44,7 @@ impl Driver<'_> {
     /// The caller gets an error, and the client cleans up after the request.
     pub(crate) fn tried_in_vain(&mut self, spot: usize) {
         if let Stage::Trying { id, .. } = self.client.spots[spot].stage {
-            self.ghost(id, None);
+            self.give_back_ghost(self.ghost(id));
             self.next_caller(spot, None);
         }
     }
