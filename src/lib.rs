@@ -188,12 +188,13 @@ mod pages {
     mod settings {}
 }
 
+pub use crate::core::tenure::Ended;
 pub use client::{Client, ClientBuilder};
 #[cfg(feature = "serde")]
 pub use config::Settings;
 pub use config::{Config, HandOff, Layout, Replicas};
 pub use credentials::Credentials;
-pub use engine::{Awaited, Ended, Held, Hold, Holds, Woken};
+pub use engine::{Awaited, Held, Hold, Holds, Woken};
 pub use error::{Error, Result};
 pub use fleet::{Changes, Election, Every, Leader, Leadership, Observer, Term};
 pub use guards::{Guard, MultiGuard, MultiHold, RedGuard, RedHold, WriteGuard};

@@ -7,9 +7,10 @@
 //! | [`lock`] | all that a client knows of one lock, which caller of a fair lock gets it from the one before, and what a change leaves to be done |
 //! | [`queue`] | which caller of a client comes next, and which of them do not come |
 //! | [`contest`] | whether the contender is polled when it is woken |
-//! | [`waiting`] | what a contender does next, and for how long it parks; its model is searched exhaustively |
+//! | [`waiting`] | what a contender does next, and for how long it parks |
 //! | [`side_by_side`] | which readers and permits of a client share a tenure |
 //! | [`budget`] | how often and for how long a client may hand a lock on |
+//! | [`tenure`] | who holds one grant by Redis, how it goes from holder to holder, and when the watchdog has to look at it |
 //! | [`lifetime`] | until when a client believes in a tenure |
 //! | [`rhythm`] | when the watchdog renews, so that renewals share requests |
 //! | [`wheel`] | which tenures are due |
@@ -18,8 +19,11 @@ pub(crate) mod budget;
 pub(crate) mod contest;
 pub(crate) mod lifetime;
 pub(crate) mod lock;
+#[cfg(test)]
+mod model_check;
 pub(crate) mod queue;
 pub(crate) mod rhythm;
 pub(crate) mod side_by_side;
+pub(crate) mod tenure;
 pub(crate) mod waiting;
 pub(crate) mod wheel;

@@ -14,7 +14,7 @@
 //!
 //! `lua/line/line.lua`, the server's half, skips clients that show no signs of life.
 
-mod pace;
+pub(super) mod pace;
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ const DEAF: Duration = Duration::from_millis(250);
 const DEAF_BEHIND: Duration = Duration::from_millis(4);
 
 /// How many signs of life a contender near the front shows before it rests: as many as one `waiter_ttl` needs.
-const SIGNS: u32 = 3;
+pub(super) const SIGNS: u32 = 3;
 
 /// The longest park of a contender for which another one asks. It is woken when the other one stops asking for it. It
 /// also asks by itself after this time: so no sleep depends on another contender forever.
@@ -118,32 +118,32 @@ pub(crate) enum Next {
 #[derive(Debug, Clone)]
 pub(crate) struct Waiting {
     /// The owner field under which it asks, and under which it stands in the line.
-    id: TenureId,
+    pub(super) id: TenureId,
     /// Its place, once the server has reported one. The contender keeps the place under a new owner field.
-    place: u64,
+    pub(super) place: u64,
     /// The server may have an entry of this owner field in the line.
-    stands: bool,
-    near: bool,
+    pub(super) stands: bool,
+    pub(super) near: bool,
     /// The last request reported that it rests.
-    rests: bool,
+    pub(super) rests: bool,
     /// Signs of life since the line last moved, as far as the contender knows.
-    signs: u32,
+    pub(super) signs: u32,
     /// A request is in flight, or may still run.
-    under_way: bool,
+    pub(super) under_way: bool,
     /// When the last answered request was sent.
-    signed: Option<Instant>,
-    told: Option<PushedGrant>,
+    pub(super) signed: Option<Instant>,
+    pub(super) told: Option<PushedGrant>,
     /// A message says that the lock was taken away, since it was granted by message.
-    doubted: bool,
+    pub(super) doubted: bool,
     /// When the contender has to ask in any case.
-    ask_at: Option<Instant>,
+    pub(super) ask_at: Option<Instant>,
     /// When a far contender that speaks for others has to ask: by then all near contenders may have died together with the
     /// holder.
-    look_at: Option<Instant>,
+    pub(super) look_at: Option<Instant>,
     /// The shortest lease that was asked for under this owner field. Callers with different leases may succeed each
     /// other, and a grant by message may be for any of them.
-    pushed_lease: Duration,
-    pace: Pace,
+    pub(super) pushed_lease: Duration,
+    pub(super) pace: Pace,
 }
 
 impl Waiting {
@@ -373,9 +373,6 @@ impl Waiting {
         self.ask_at = Some(self.ask_at.map_or(at, |before| before.min(at)));
     }
 }
-
-#[cfg(test)]
-mod model_check;
 
 #[cfg(test)]
 mod tests {

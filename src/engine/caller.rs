@@ -107,9 +107,9 @@ impl Caller {
         if let Some(owner) = owner
             && !self.options.comes_back()
             && let Some(hold) = self.engine.held_by(owner, keys)
-            && Box::pin(self.engine.nest(&hold, lease, patience)).await?
+            && let Some(nested) = Box::pin(self.engine.nest(&hold, lease, patience)).await?
         {
-            return Ok(Some(hold));
+            return Ok(Some(nested));
         }
         // A nested request does not queue behind other callers of this client: they may be waiting for its owner.
         let visit = self.engine.visit(keys, permits, self.options.waits_alone(keys))?;

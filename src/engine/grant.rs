@@ -11,15 +11,6 @@ use crate::keys::TenureId;
 use crate::owner::OwnerId;
 use crate::wire::{Acquire, Session};
 
-/// How a hold ended: the output of [`Guard::ended`](crate::Guard::ended), which has an example.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// It was released.
-    Released,
-    /// Its lease expired, the lock was taken away, the server forgot it, or the client was closed.
-    Lost,
-}
-
 /// Why a tenure is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loss {

@@ -12,9 +12,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::checked_lease;
+use crate::core::tenure::Ended;
 use crate::engine::caller::Patience;
 use crate::engine::entry::{Hold, Tenure};
-use crate::engine::grant::{Ended, Lease};
+use crate::engine::grant::Lease;
 use crate::engine::releaser::{Job, Outcome};
 use crate::engine::shared::{Engine, RETRY_PAUSE};
 use crate::error::{Error, Result};
@@ -28,11 +29,16 @@ pub(crate) use condition::{Notice, wait_at};
 const MOST_HOLDS: u32 = 65_535;
 
 impl Engine {
-    /// Adds a hold to a tenure. Returns `false` if the tenure has just been released.
+    /// Adds a hold to a tenure. Returns the new hold, or `None` if the tenure has just been released.
     ///
     /// # Cancel safety
     /// A dropped future has not added a hold.
-    pub(crate) async fn nest(&self, hold: &Hold, lease: Lease, patience: Patience) -> Result<bool> {
+    pub(crate) async fn nest(
+        &self,
+        hold: &Hold,
+        lease: Lease,
+        patience: Patience,
+    ) -> Result<Option<Hold>> {
         // A nested call waits for nobody. So `ride_out` and the time of one answer limit the whole call.
         let response = self.config.response();
         let longest = self.config.riding_out() + response;
@@ -48,7 +54,12 @@ impl Engine {
         }
     }
 
-    async fn nest_again(&self, hold: &Hold, lease: Lease, patience: Patience) -> Result<bool> {
+    async fn nest_again(
+        &self,
+        hold: &Hold,
+        lease: Lease,
+        patience: Patience,
+    ) -> Result<Option<Hold>> {
         let until = Instant::now() + self.config.riding_out();
         loop {
             let fault = match self.nest_once(hold, lease).await {
@@ -67,11 +78,11 @@ impl Engine {
         }
     }
 
-    async fn nest_once(&self, hold: &Hold, lease: Lease) -> Result<Result<bool>, Fault> {
+    async fn nest_once(&self, hold: &Hold, lease: Lease) -> Result<Result<Option<Hold>>, Fault> {
         let tenure = &hold.tenure;
         let holds = match (hold.outcome(), tenure.holds()) {
             (Some(Ended::Lost), _) => return Ok(Err(hold.lost())),
-            (Some(Ended::Released), _) => return Ok(Ok(false)),
+            (Some(Ended::Released), _) => return Ok(Ok(None)),
             (None, MOST_HOLDS..) => {
                 return Ok(Err(Error::TooManyHolds {
                     name: hold.name().into_owned(),
@@ -89,14 +100,14 @@ impl Engine {
         let written = connection.count(&tenure.keys, tenure.id, holds, ttl).await?;
         if !written {
             unanswered.confirmed();
-            return Ok(self.gone(hold).map(|()| false));
+            return Ok(self.gone(hold).map(|()| None));
         }
         if !tenure.prolong(sent, ttl) {
             unanswered.confirmed();
             return Ok(if hold.outcome() == Some(Ended::Lost) {
                 Err(hold.lost())
             } else {
-                Ok(false)
+                Ok(None)
             });
         }
         self.outbox.timetable.track_soon(tenure);
@@ -107,11 +118,12 @@ impl Engine {
         // Another holder of this owner may be leaving, and a background job may still repeat an attempt that failed. Their
         // requests have read the count before this hold began, and may have arrived after ours. In that case the drop of
         // `unanswered` has the count written once more.
-        if entered == Some(holds) && tellings.is_some() && tellings == tenure.tellings() {
+        let counted = entered.as_ref().map(|(_, count)| *count);
+        if counted == Some(holds) && tellings.is_some() && tellings == tenure.tellings() {
             unanswered.confirmed();
         }
         // The last hold may have ended during the request.
-        Ok(Ok(entered.is_some()))
+        Ok(Ok(entered.map(|(hold, _)| hold)))
     }
 
     /// The server no longer has the tenure. That is a loss, unless the tenure was released meanwhile.

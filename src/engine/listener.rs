@@ -251,9 +251,9 @@ mod tests {
     use super::*;
     use crate::config::{Config, Layout};
     use crate::core::budget::Idle;
+    use crate::core::tenure::Due;
     use crate::core::waiting::Next;
     use crate::engine::entry::Visit;
-    use crate::engine::entry::tenure::Due;
     use crate::engine::entry::tenure::tests::beginning;
     use crate::engine::ghost::Ghost;
     use crate::engine::grant::{Beginning, Lease};
@@ -326,7 +326,7 @@ mod tests {
 
     fn is_due(tenure: &Tenure) -> bool {
         let idle = Idle { pickup: TTL, keep: TTL };
-        matches!(tenure.due(Instant::now(), None, idle), Due::Renew)
+        matches!(tenure.due(Instant::now(), None, idle), Due::Renew(_))
     }
 
     /// The server has granted the lock, and the contender has not been polled yet.

@@ -54,7 +54,6 @@ mod watchdog;
 
 pub(crate) use caller::{AcquireOptions, Caller, Keepers, Past, Patience, acquire_all};
 pub use entry::{Awaited, Held, Hold, Holds};
-pub use grant::Ended;
 pub(crate) use grant::{Lease, Wish};
 pub use holding::Woken;
 pub(crate) use holding::{Notice, wait_at};

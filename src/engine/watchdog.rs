@@ -16,8 +16,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::rhythm::Rhythm;
+use crate::core::tenure::Due;
 use crate::engine::entry::Tenure;
-use crate::engine::entry::tenure::{Due, TRACK_AGAIN};
+use crate::engine::entry::tenure::TRACK_AGAIN;
 use crate::engine::outages::Outages;
 use crate::engine::releaser::Outbox;
 use crate::meters;
@@ -86,7 +87,7 @@ impl Watchdog {
             let Rhythm { max_hold, idle, .. } = self.rhythm_of(tenure);
             match tenure.due(now, max_hold, idle) {
                 // Until the answer comes, keep it in the wheel.
-                Due::Renew => return self.look_again(tenure),
+                Due::Renew(_) => return self.look_again(tenure),
                 Due::Track => {
                     untracked.push(Arc::clone(tenure));
                     self.look_again(tenure);

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tracing::Instrument;
 use tracing::field::Empty;
 
-use crate::engine::{self, AcquireOptions, Caller, Ended, Engine, Hold, Notice, Woken};
+use crate::core::tenure::Ended;
+use crate::engine::{self, AcquireOptions, Caller, Engine, Hold, Notice, Woken};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::token::FencingToken;

@@ -10,7 +10,8 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::engine::{Ended, Engine, Hold};
+use crate::core::tenure::Ended;
+use crate::engine::{Engine, Hold};
 use crate::error::{Error, Result};
 use crate::guards::guard::{Guard, while_held};
 use crate::mutex::Mutex;

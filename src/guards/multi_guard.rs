@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::engine::{Ended, Hold};
+use crate::core::tenure::Ended;
+use crate::engine::Hold;
 use crate::error::Result;
 use crate::guards::guard::Guard;
 use crate::guards::guard_set::{GuardSet, View};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::engine::Ended;
+use crate::core::tenure::Ended;
 use crate::error::Result;
 use crate::guards::guard_set::{GuardSet, View};
 

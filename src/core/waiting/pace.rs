@@ -12,7 +12,7 @@ const AT_ONCE: u32 = 64;
 /// The requests of one wait. Anybody who may publish can make contenders ask. Without a limit, one message without any right to
 /// keys would cost a request of each client that waits, as often as somebody publishes it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// Each request moves this time forward by one pause.
     used_until: Option<Instant>,
 }

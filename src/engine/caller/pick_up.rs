@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use crate::core::tenure::PickUp;
 use crate::engine::caller::Caller;
-use crate::engine::entry::tenure::{Ending, PickUp};
+use crate::engine::entry::tenure::Ending;
 use crate::engine::entry::{Entry, EntryPermit, Hold, Tenure, Visit};
 use crate::engine::shared::Engine;
 use crate::keys::TenureId;

@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::core::tenure::Ended;
 use crate::engine::entry::tenure::At;
 use crate::engine::entry::{OwnerHolds, Tenure};
-use crate::engine::grant::Ended;
 use crate::error::Error;
 use crate::owner::OwnerId;
 use crate::token::FencingToken;

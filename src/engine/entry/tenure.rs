@@ -1,10 +1,7 @@
-//! One grant by Redis to this client: its holders, its release and its loss. `lifetime.rs` says how long it lasts.
+//! One grant by Redis to this client: what the core knows of it (`core/tenure.rs`) behind a mutex, beside what has to be given back.
 //!
-//! 1. A tenure is held, or idle between two holders of this client. Then it is released or lost, exactly once.
-//! 2. The code that ends a hold takes the permit out while the state is locked, and drops it afterwards: the drop may wake
-//!    a task.
-//! 3. A reader may join a read of its client: then both are holds of one tenure. Each reader leaves separately, and the last
-//!    one releases the tenure.
+//! The code that ends a hold takes the permit out while the state is locked, and drops it afterwards: the drop may wake
+//! a task.
 //!
 //! `tenure/hand_over.rs`: from holder to holder, and readers that join. `tenure/renewal.rs`: what the watchdog does, and
 //! whether the tenure is suspended. `tenure/ending.rs`: how it ends, and what is left to be done. `tenure/count_job.rs`:
@@ -17,7 +14,6 @@ mod owner_holds;
 mod renewal;
 mod timetable;
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -26,10 +22,11 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::compact_instant::CompactInstant;
 use crate::core::lifetime::Lifetime;
+use crate::core::tenure::{self, Ended};
 use crate::core::wheel::TimerSlot;
 use crate::engine::debts::Debt;
-use crate::engine::entry::{Held, Stay};
-use crate::engine::grant::{Beginning, Ended, Holder, Lease};
+use crate::engine::entry::{Held, Hold, Stay};
+use crate::engine::grant::{Beginning, Holder, Lease};
 use crate::keys::{Keys, TenureId};
 use crate::kinds::{Holders, TokenCounter};
 use crate::meters::{HoldTimes, Lateness};
@@ -39,9 +36,9 @@ use crate::token::FencingToken;
 use crate::wire::Session;
 
 pub(crate) use ending::Ending;
-pub(crate) use hand_over::{Left, PickUp};
+pub(crate) use hand_over::Left;
 pub(crate) use owner_holds::{At, OwnerHolds};
-pub(crate) use renewal::{Due, TRACK_AGAIN};
+pub(crate) use renewal::TRACK_AGAIN;
 pub(crate) use timetable::Timetable;
 
 use count_job::Telling;
@@ -54,14 +51,13 @@ pub(crate) struct Tenure {
     /// The lease with which the tenure began.
     pub(crate) lease: Duration,
     number: u64,
-    granted: CompactInstant,
     state: Mutex<State>,
     /// A hold has ended, or the deadline has moved.
     changed: Notify,
 }
 
 struct State {
-    ended: Option<Ended>,
+    tenure: tenure::Tenure,
     /// What the holds of the current owner share.
     owner_holds: Weak<OwnerHolds>,
     /// The owner nested while its earlier holds were away at a condition. The two groups of holds have different
@@ -69,31 +65,11 @@ struct State {
     is_mixed: bool,
     /// The current holder; if idle, the last one.
     holder: Holder,
-    /// The number of holders before this one.
-    hand_overs: u16,
-    /// The hold count; 0: idle.
-    holds: u32,
-    /// The callers that it was handed on to, and that still stand in the server's line under these owner fields.
-    served: Vec<TenureId>,
-    /// The numbers of the holds that have not ended, once a second caller has joined.
-    #[expect(clippy::box_collection, reason = "few tenures are shared, and each has space for it")]
-    shared_read: Option<Box<BTreeSet<u16>>>,
     /// The holds that the owner has or asks for within this one. The server lets them in beside this one, so no other caller
     /// may take over this tenure.
     inner: Weak<()>,
-    /// When the current holder began; if idle, when the last holder left.
-    since: CompactInstant,
-    lifetime: Lifetime,
     /// The session with which it ends: see `wire/session.rs`.
     session: Option<Arc<Session>>,
-    /// A message of another client may concern this tenure: from this time on, the watchdog has to check it.
-    doubted: Option<CompactInstant>,
-    /// When the watchdog last checked it because of a message.
-    checked: Option<CompactInstant>,
-    /// From this time on, the watchdog has to ask that the server track the key.
-    untracked: Option<CompactInstant>,
-    /// How many alarms have caused a check, and since when.
-    alarms: Option<(CompactInstant, u8)>,
     stay: Option<Stay>,
     slot: Option<TimerSlot>,
     /// When the watchdog looks at this tenure next.
@@ -122,29 +98,16 @@ impl Tenure {
         let (now, held) = (Instant::now(), keys.row.holders != Holders::Nobody);
         let is_watched =
             holder.wish.lease == Lease::Watched || keys.row.holders == Holders::Notified;
+        let asked = (grant.sent, grant.lease);
+        let lifetime = Lifetime::new(asked, grant.unconfirmed, is_watched, renew_at, now);
+        let track_after = keys.row.is_tracked().then_some(WORTH_TRACKING);
         let mut state = State {
-            ended: (!held).then_some(Ended::Released),
+            tenure: tenure::Tenure::new(now, lifetime, held, track_after),
             owner_holds: Weak::new(),
             is_mixed: false,
             holder,
-            hand_overs: 0,
-            holds: u32::from(held),
-            served: Vec::new(),
-            shared_read: None,
             inner: Weak::new(),
-            since: now.into(),
-            lifetime: Lifetime::new(
-                (grant.sent, grant.lease),
-                grant.unconfirmed,
-                is_watched,
-                renew_at,
-                now,
-            ),
             session,
-            doubted: None,
-            checked: None,
-            untracked: keys.row.is_tracked().then(|| (now + WORTH_TRACKING).into()),
-            alarms: None,
             stay: held.then_some(stay),
             slot: None,
             look_at: now.into(),
@@ -163,7 +126,6 @@ impl Tenure {
             id: grant.id,
             lease: grant.lease,
             number: grant.number,
-            granted: now.into(),
             state: Mutex::new(state),
             changed: Notify::new(),
         })
@@ -182,17 +144,17 @@ impl Tenure {
 
     /// How this hold ended, if it has ended.
     pub(crate) fn ended(&self, hand_over: u16) -> Option<Ended> {
-        self.state().ended(hand_over)
+        self.state().tenure.ended(hand_over)
     }
 
     /// Whether the tenure has ended, for all of its holds.
     pub(crate) fn is_over(&self) -> bool {
-        self.state().ended.is_some()
+        self.state().tenure.ended.is_some()
     }
 
     /// Whether the tenure was lost.
     pub(crate) fn is_lost(&self) -> bool {
-        self.state().ended == Some(Ended::Lost)
+        self.state().tenure.ended == Some(Ended::Lost)
     }
 
     /// How long it can be believed until so much earlier than its end: see [`State::believed_until_before`]. Compares clocks, so
@@ -203,46 +165,39 @@ impl Tenure {
 
     /// How long it lasts before it is lost. It may be suspended earlier.
     pub(crate) fn rest_of_lease(&self, hand_over: u16) -> Duration {
-        self.until(hand_over, |state| state.lifetime.deadline())
+        self.until(hand_over, |state| state.tenure.lifetime.deadline())
     }
 
     fn until(&self, hand_over: u16, end: impl FnOnce(&State) -> Instant) -> Duration {
         let state = self.state();
-        match state.ended(hand_over) {
+        match state.tenure.ended(hand_over) {
             None => end(&state).saturating_duration_since(Instant::now()),
             Some(_) => Duration::ZERO,
         }
     }
 
     pub(crate) fn deadline(&self) -> Instant {
-        self.state().lifetime.deadline()
+        self.state().tenure.lifetime.deadline()
     }
 
     /// What the holds of this owner share; `None` if the owner may not nest.
     pub(crate) fn owner_holds(&self, hand_over: u16) -> Option<Arc<OwnerHolds>> {
-        let mut state = self.state();
-        let nests = state.holder.wish.owner.is_some() && self.keys.row.has_conditions();
-        if !nests || state.hand_overs != hand_over {
-            return None;
-        }
-        let owner_holds = state.owner_holds.upgrade().unwrap_or_default();
-        state.owner_holds = Arc::downgrade(&owner_holds);
-        Some(owner_holds)
+        self.state().owner_holds(&self.keys, hand_over)
     }
 
     /// Moves the holds of `owner_holds` into this tenure after a wait: `others` of them besides the one that waited. Returns
     /// their number in this tenure.
     pub(crate) fn take_in(&self, owner_holds: &Arc<OwnerHolds>, others: u32) -> u16 {
         let mut state = self.state();
-        if state.holds > 1 {
+        if state.tenure.holds > 1 {
             // Another future of the owner has nested meanwhile.
             state.is_mixed = true;
         }
         state.owner_holds = Arc::downgrade(owner_holds);
-        if state.ended.is_none() {
-            state.holds += others;
+        if state.tenure.ended.is_none() {
+            state.tenure.holds += others;
         }
-        state.hand_overs
+        state.tenure.hand_overs
     }
 
     /// Whether one of its holds can wait for a condition: no hold of the owner would be left out when they come back.
@@ -255,7 +210,7 @@ impl Tenure {
     pub(crate) fn holder(&self) -> Holder {
         let state = self.state();
         let mut holder = state.holder;
-        if state.lifetime.is_watched() {
+        if state.tenure.lifetime.is_watched() {
             holder.wish.lease = Lease::Watched;
         }
         holder
@@ -264,28 +219,25 @@ impl Tenure {
     /// The number of the hold that this owner has now.
     pub(crate) fn hold_of(&self, owner: OwnerId) -> Option<u16> {
         let state = self.state();
-        let held = state.ended(state.hand_overs).is_none();
-        (held && state.holder.wish.owner == Some(owner)).then_some(state.hand_overs)
+        let hold = state.tenure.hand_overs;
+        let held = state.tenure.ended(hold).is_none();
+        (held && state.holder.wish.owner == Some(owner)).then_some(hold)
     }
 
     pub(crate) fn holds(&self) -> u32 {
-        self.state().holds
+        self.state().tenure.holds
     }
 
-    /// The hold count of a hold: how often its owner has nested, or one for a caller that has joined.
+    /// See [`tenure::Tenure::count_of`].
     pub(crate) fn count_of(&self, hand_over: u16) -> u32 {
-        let state = self.state();
-        match &state.shared_read {
-            Some(read) => u32::from(read.contains(&hand_over)),
-            None => state.holds,
-        }
+        self.state().tenure.count_of(hand_over)
     }
 
     /// The owner of this hold is about to ask for another hold within it, which the server lets in beside this one. Returns what
     /// keeps other callers from taking over this tenure, as long as it exists; `None` if the hold has ended.
     pub(crate) fn shelter(&self, hand_over: u16) -> Option<Inner> {
         let mut state = self.state();
-        if state.ended(hand_over).is_some() {
+        if state.tenure.ended(hand_over).is_some() {
             return None;
         }
         let inner = state.inner.upgrade().unwrap_or_default();
@@ -297,11 +249,11 @@ impl Tenure {
     pub(crate) fn held(&self) -> Option<Held> {
         let now = Instant::now();
         let state = self.state();
-        if state.ended.is_some() || self.keys.row.holders == Holders::Notified {
+        if state.tenure.ended.is_some() || self.keys.row.holders == Holders::Notified {
             return None;
         }
-        let (guards, hand_overs, holder) = (state.holds, state.hand_overs, state.holder);
-        let held_for = CompactInstant::from(now).saturating_duration_since(state.since);
+        let (guards, hold, holder) = (state.tenure.holds, state.tenure.hand_overs, state.holder);
+        let held_for = CompactInstant::from(now).saturating_duration_since(state.tenure.since);
         let remaining = state.believed_until().saturating_duration_since(now);
         drop(state);
         let is_held = guards > 0;
@@ -312,7 +264,7 @@ impl Tenure {
             permits: if self.keys.kind.is_counted() { holder.wish.permits } else { 1 },
             held_for,
             remaining,
-            token: is_held.then(|| self.token(hand_overs)),
+            token: is_held.then(|| self.token(hold)),
             asked_by: holder.asked_by.task().filter(|_| is_held),
         })
     }
@@ -324,32 +276,35 @@ impl Tenure {
 
     /// The caller that holds it now still stands in the server's line. The release takes it out.
     pub(crate) fn serves(&self, id: TenureId) {
-        self.state().served.push(id);
+        self.state().tenure.served.push(id);
     }
 
     /// Takes the callers that still stand in the server's line although they have had their turns.
     pub(crate) fn take_served(&self) -> Box<[TenureId]> {
-        std::mem::take(&mut self.state().served).into_boxed_slice()
+        std::mem::take(&mut self.state().tenure.served).into_boxed_slice()
     }
 
-    /// Adds one to the hold count and returns the count, or `None` if the hold has ended.
-    pub(crate) fn enter(&self, hand_over: u16) -> Option<u32> {
+    /// The owner of this hold holds it once more. Returns the new hold and the hold count, or `None` if the hold has ended.
+    pub(crate) fn enter(self: &Arc<Self>, hand_over: u16) -> Option<(Hold, u32)> {
         let mut state = self.state();
-        if state.ended(hand_over).is_some() {
+        if state.tenure.ended(hand_over).is_some() {
             return None;
         }
-        state.holds += 1;
-        Some(state.holds)
+        state.tenure.holds += 1;
+        // Take this now: while the request was in flight, another guard of the owner may have come back from a wait for a condition,
+        // and have brought what its holds share. The next wait ends the holds that share the same.
+        let owner_holds = state.owner_holds(&self.keys, hand_over);
+        Some((Hold::of_owner(Arc::clone(self), hand_over, owner_holds), state.tenure.holds))
     }
 
     /// Notes that a caller waits for the lock: warns once if its task is the task that asked for the current hold. Returns whether
     /// this tenure still lasts.
     pub(crate) fn note_waiter(&self, waiting: OwnerId) -> bool {
         let mut state = self.state();
-        if state.ended.is_some() {
+        if state.tenure.ended.is_some() {
             return false;
         }
-        let is_deadlock = state.holds > 0 && state.holder.asked_by == waiting;
+        let is_deadlock = state.tenure.holds > 0 && state.holder.asked_by == waiting;
         let warns = is_deadlock && !std::mem::replace(&mut state.warned_of_deadlock, true);
         drop(state);
         if warns {
@@ -371,7 +326,7 @@ impl Tenure {
             changed.as_mut().enable();
             let (ended, deadline) = {
                 let state = self.state();
-                (state.ended(hand_over), state.lifetime.deadline())
+                (state.tenure.ended(hand_over), state.tenure.lifetime.deadline())
             };
             if let Some(ended) = ended {
                 return ended;
@@ -385,47 +340,39 @@ impl Tenure {
 }
 
 impl State {
-    fn ended(&self, hand_over: u16) -> Option<Ended> {
-        // A holder that has left has released its hold, even if the tenure is lost later.
-        let left = match &self.shared_read {
-            Some(read) => !read.contains(&hand_over),
-            None => self.hand_overs != hand_over || self.holds == 0,
-        };
-        if left { Some(Ended::Released) } else { self.ended }
-    }
-
-    /// Begins the next hold, and counts it.
-    fn next_hold(&mut self, keys: &Keys) -> u16 {
-        self.hand_overs += 1;
-        self.holds += 1;
-        if let Some(read) = &mut self.shared_read {
-            read.insert(self.hand_overs);
-        }
+    /// The hold with this number has begun, without a request.
+    fn begins(&mut self, keys: &Keys, hold: u16) {
         self.warned_of_deadlock = false;
         (self.owner_holds, self.is_mixed) = (Weak::new(), false);
-        self.counted.begin(&keys.meters, self.hand_overs);
-        self.hand_overs
+        self.counted.begin(&keys.meters, hold);
+    }
+
+    /// See [`Tenure::owner_holds`].
+    fn owner_holds(&mut self, keys: &Keys, hand_over: u16) -> Option<Arc<OwnerHolds>> {
+        let nests = self.holder.wish.owner.is_some() && keys.row.has_conditions();
+        if !nests || self.tenure.hand_overs != hand_over {
+            return None;
+        }
+        let owner_holds = self.owner_holds.upgrade().unwrap_or_default();
+        self.owner_holds = Arc::downgrade(&owner_holds);
+        Some(owner_holds)
     }
 
     /// Whether its owner may have another hold within this one.
     fn is_shelter(&self) -> bool {
         self.inner.strong_count() > 0
     }
-
-    fn is_kept(&self) -> bool {
-        matches!(self.stay, Some(Stay::Kept(_)))
-    }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::renewal::CHECKS_APART;
     use super::*;
     use crate::config::Layout;
     use crate::core::budget::{Budget, Idle};
     use crate::core::lifetime::deadline;
+    use crate::core::tenure::{CHECKS_APART, Due, PickUp};
     use crate::engine::debts::Debts;
-    use crate::engine::entry::{Entry, EntryPermit, Hold, Stay, Table, Visit};
+    use crate::engine::entry::{Entry, EntryPermit, Table, Visit};
     use crate::engine::grant::{Grant, Loss, Wish};
     use crate::kinds::Kind;
 
@@ -492,7 +439,7 @@ pub(crate) mod tests {
         permit: impl Into<Option<EntryPermit>>,
         lease: Lease,
         budget: Budget,
-    ) -> PickUp {
+    ) -> PickUp<Ending> {
         hold.tenure.pick_up(&mut permit.into(), holder(lease), budget, false)
     }
 
@@ -509,18 +456,18 @@ pub(crate) mod tests {
         let tenure = permit(table).begin(beginning(id, (lease, LEASE), now));
         let hold = Hold::new(tenure, 0, None);
         let mut state = hold.tenure.state();
-        state.lifetime.set(deadline, lease == Lease::Watched);
-        state.untracked = None;
+        state.tenure.lifetime.set(deadline, lease == Lease::Watched);
+        state.tenure.never_track();
         drop(state);
         hold
     }
 
-    fn due(hold: &Hold, max_hold: Option<Duration>) -> Due {
+    fn due(hold: &Hold, max_hold: Option<Duration>) -> Due<Ending> {
         hold.tenure.due(Instant::now(), max_hold, IDLE)
     }
 
     fn next_look(hold: &Hold) -> Instant {
-        hold.tenure.state().next_look(IDLE)
+        hold.tenure.state().tenure.next_look(IDLE)
     }
 
     #[test]
@@ -561,7 +508,7 @@ pub(crate) mod tests {
     fn a_doubted_tenure_is_looked_at_whatever_its_lease() {
         let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
         hold.tenure.doubt();
-        assert!(matches!(due(&hold, None), Due::Renew));
+        assert!(matches!(due(&hold, None), Due::Renew(_)));
         assert!(matches!(due(&hold, None), Due::Later));
     }
 
@@ -569,13 +516,13 @@ pub(crate) mod tests {
     fn many_messages_have_a_tenure_checked_once_in_a_pause() {
         let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
         let first = hold.tenure.doubt();
-        assert!(matches!(hold.tenure.due(first, None, IDLE), Due::Renew));
+        assert!(matches!(hold.tenure.due(first, None, IDLE), Due::Renew(_)));
         let second = hold.tenure.doubt();
         assert_eq!(second, first + CHECKS_APART);
         assert_eq!(hold.tenure.doubt(), second, "one of many messages");
         assert!(matches!(hold.tenure.due(first, None, IDLE), Due::Later));
         assert_eq!(next_look(&hold), second);
-        assert!(matches!(hold.tenure.due(second, None, IDLE), Due::Renew));
+        assert!(matches!(hold.tenure.due(second, None, IDLE), Due::Renew(_)));
     }
 
     #[test]
@@ -583,15 +530,15 @@ pub(crate) mod tests {
         let (_table, hold) = hold(Lease::Fixed(LEASE), Instant::now() + LEASE);
         let again = Instant::now() + LEASE / 2;
         hold.tenure.doubt();
-        assert!(matches!(due(&hold, None), Due::Renew));
+        assert!(matches!(due(&hold, None), Due::Renew(_)));
         hold.tenure.check_again(again);
         assert!(matches!(due(&hold, None), Due::Later));
         assert_eq!(next_look(&hold), again);
-        assert!(matches!(hold.tenure.due(again, None, IDLE), Due::Renew));
+        assert!(matches!(hold.tenure.due(again, None, IDLE), Due::Renew(_)));
         hold.tenure.check_again(again + LEASE);
         let message = hold.tenure.doubt();
         assert_eq!(message, again + CHECKS_APART, "a message does not wait for the repetition");
-        assert!(matches!(hold.tenure.due(message, None, IDLE), Due::Renew));
+        assert!(matches!(hold.tenure.due(message, None, IDLE), Due::Renew(_)));
     }
 
     #[test]
@@ -614,7 +561,7 @@ pub(crate) mod tests {
             let visitor = visitor(&table);
             let _next = visitor.wait();
             let permit = handed_on(&hold);
-            hold.tenure.state().lifetime.set(Instant::now(), true);
+            hold.tenure.state().tenure.lifetime.set(Instant::now(), true);
             assert!(!hold.tenure.lasts() && hold.tenure.debt().is_some());
             assert!(sweeps(&hold) && !sweeps(&hold));
             assert!(matches!(due(&hold, None), Due::Ended));
@@ -681,7 +628,7 @@ pub(crate) mod tests {
     #[test]
     fn hold_counts_are_written_one_at_a_time_until_the_latest_is() {
         let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
-        assert_eq!(hold.tenure.enter(0), Some(2));
+        assert_eq!(hold.tenure.enter(0).map(|(_, count)| count), Some(2));
         assert!(hold.tenure.will_tell());
         assert!(!hold.tenure.told(1), "there are two");
         assert!(!hold.tenure.will_tell(), "the same word will do");
@@ -727,7 +674,7 @@ pub(crate) mod tests {
         assert!(matches!(due(&fixed, None), Due::Later));
         assert_eq!(next_look(&fixed), far);
         let (_table, watched) = hold(Lease::Watched, far);
-        assert!(matches!(due(&watched, Some(LEASE)), Due::Renew));
+        assert!(matches!(due(&watched, Some(LEASE)), Due::Renew(_)));
         assert!(matches!(due(&watched, Some(Duration::ZERO)), Due::Later));
         assert_eq!(next_look(&watched), far);
     }
@@ -844,7 +791,11 @@ pub(crate) mod tests {
         {
             let (_table, hold) = read();
             hold.tenure.state().holder.wish.owner = owner;
-            hold.tenure.state().lifetime.set(Instant::now() + LEASE, lease == Lease::Watched);
+            hold.tenure
+                .state()
+                .tenure
+                .lifetime
+                .set(Instant::now() + LEASE, lease == Lease::Watched);
             assert!(hold.tenure.join(BUDGET).is_none());
         }
     }
@@ -972,6 +923,21 @@ pub(crate) mod tests {
         assert!(matches!(hold.tenure.leave(hold.hand_over, BUDGET), Left::Last(..)));
         assert!(hold.tenure.shelter(hold.hand_over).is_none(), "it is over");
         drop(another);
+    }
+
+    /// One guard of an owner comes back from a wait for a condition while another future of that owner nests. The wait after that
+    /// ends the holds of all guards, and counts those that come back by what they share.
+    #[test]
+    fn a_hold_that_is_added_after_a_wait_shares_what_the_guard_that_waited_has_brought() {
+        let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
+        let owner = OwnerId::current();
+        hold.tenure.state().holder.wish.owner = Some(owner);
+        let asks = Hold::new(Arc::clone(&hold.tenure), 0, Some(owner));
+        let brought = Arc::new(OwnerHolds::default());
+        hold.tenure.take_in(&brought, 0);
+        let (nested, _) = hold.tenure.enter(asks.hand_over).unwrap();
+        assert!(nested.owner_holds.is_some_and(|own| Arc::ptr_eq(&own, &brought)));
+        assert!(hold.tenure.can_wait());
     }
 
     #[test]

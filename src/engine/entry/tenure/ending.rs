@@ -7,11 +7,12 @@ use std::sync::{Arc, MutexGuard};
 use tokio::time::Instant;
 
 use crate::compact_instant::CompactInstant;
+use crate::core::tenure::Ended;
 use crate::core::wheel::TimerSlot;
 use crate::engine::debts::Debt;
 use crate::engine::entry::Stay;
 use crate::engine::entry::tenure::{State, Tenure};
-use crate::engine::grant::{Ended, Loss};
+use crate::engine::grant::Loss;
 use crate::keys::{Keys, TenureId};
 use crate::kinds::Holders;
 use crate::wakers::wake_all;
@@ -63,10 +64,9 @@ impl Tenure {
         if state.is_unswept() {
             return Some(state.ending(self, now));
         }
-        if state.ended.is_some() {
+        if !state.tenure.lose() {
             return None;
         }
-        state.ended = Some(Ended::Lost);
         let mut ending = state.ending(self, now);
         self.tell_of_loss(state, why);
         then(&mut ending);
@@ -81,16 +81,15 @@ impl Tenure {
 
     /// Whether it is not over, nor past its deadline.
     pub(crate) fn lasts(&self) -> bool {
-        self.state_at(CompactInstant::now()).ended.is_none()
+        self.state_at(CompactInstant::now()).tenure.ended.is_none()
     }
 
     /// The state at this time: lost, if its deadline has passed.
     pub(super) fn state_at(&self, now: CompactInstant) -> MutexGuard<'_, State> {
         let mut state = self.state();
-        if state.ended.is_some() || !state.lifetime.is_expired(now) {
+        if !state.tenure.expire(now) {
             return state;
         }
-        state.ended = Some(Ended::Lost);
         // Without a permit or a seat, it is on its way to its next holder: then the watchdog sweeps it.
         let ending = state.stay.is_some().then(|| state.ending(self, now));
         self.tell_of_loss(state, Loss::Deadline);
@@ -102,7 +101,7 @@ impl Tenure {
 
     /// Unlocks the state of a tenure that was just lost, and then counts and logs the loss.
     fn tell_of_loss(&self, mut state: MutexGuard<'_, State>, why: Loss) {
-        let (token, is_held) = (self.token(state.hand_overs), state.holds > 0);
+        let (token, is_held) = (self.token(state.tenure.hand_overs), state.tenure.holds > 0);
         let holds = state.counted.end_all();
         drop(state);
         holds.lost(why.word());
@@ -113,9 +112,8 @@ impl Tenure {
 }
 
 impl State {
-    /// Ends it as released.
-    pub(super) fn release(&mut self, tenure: &Tenure, now: CompactInstant) -> Ending {
-        self.ended = Some(Ended::Released);
+    /// What is left of a tenure that has just ended as released.
+    pub(super) fn released(&mut self, tenure: &Tenure, now: CompactInstant) -> Ending {
         let mut ending = self.ending(tenure, now);
         ending.stay.iter_mut().for_each(Stay::leaving);
         ending
@@ -129,15 +127,15 @@ impl State {
             id: tenure.id,
             stay: self.stay.take(),
             debt: self.debt.take().expect("a tenure ends once"),
-            served: std::mem::take(&mut self.served).into_boxed_slice(),
+            served: std::mem::take(&mut self.tenure.served).into_boxed_slice(),
             deadline: self.believed_until(),
-            until: now + self.lifetime.at_least(tenure.lease, now),
+            until: now + self.tenure.lifetime.at_least(tenure.lease, now),
             slot: self.slot,
         }
     }
 
     /// Whether its lease is over, and the server may still have the lock.
     pub(super) fn is_unswept(&self) -> bool {
-        self.ended == Some(Ended::Lost) && self.debt.is_some()
+        self.tenure.ended == Some(Ended::Lost) && self.debt.is_some()
     }
 }

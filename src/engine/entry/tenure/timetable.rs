@@ -58,7 +58,7 @@ impl Timetable {
 
     /// Has the watchdog look at a tenure when it has to, if nothing happens before. Returns `false` if the client is closed.
     pub(crate) fn plan(&self, tenure: &Arc<Tenure>, idle: Idle) -> bool {
-        self.schedule(tenure, |state| state.next_look(idle))
+        self.schedule(tenure, |state| state.tenure.next_look(idle))
     }
 
     fn schedule(&self, tenure: &Arc<Tenure>, due: impl FnOnce(&State) -> Instant) -> bool {
@@ -225,7 +225,7 @@ mod tests {
     use std::task::{Context, Wake, Waker};
 
     use super::*;
-    use crate::engine::entry::tenure::Due;
+    use crate::core::tenure::Due;
     use crate::engine::entry::tenure::tests::begun;
 
     const A_WHILE: Duration = Duration::from_millis(50);
@@ -299,7 +299,7 @@ mod tests {
             assert!(Arc::ptr_eq(&timetable.next().await[0], &tenure));
             assert_eq!(asked.elapsed(), Duration::ZERO);
             let idle = Idle { pickup: A_WHILE, keep: A_WHILE };
-            assert!(matches!(tenure.due(Instant::now(), None, idle), Due::Renew));
+            assert!(matches!(tenure.due(Instant::now(), None, idle), Due::Renew(_)));
             tokio::time::advance(A_WHILE).await;
         }
         timetable.alarm(&tenure);

@@ -2,17 +2,22 @@
 //! `entry.rs` and `job.rs` do with futures and links.
 
 use std::cell::Cell;
+use std::time::Duration;
 
+use crate::core::budget::{Budget, Idle};
 use crate::core::lock::{After, Lock};
-use crate::core::waiting::model_check::keeping::Keeping;
-use crate::core::waiting::model_check::known::{Clock, Ghost, InModel, Known, TICK, small};
-use crate::core::waiting::model_check::request::{Answer, Request, tick_request};
-use crate::core::waiting::model_check::server::{
-    AcquireOptions, Call, Field, Ids, Reply, Terms, Word,
-};
-use crate::core::waiting::model_check::{Action, Mutation, PARK, TTL};
+use crate::core::model_check::keeping::Keeping;
+use crate::core::model_check::known::{BUDGET, Clock, Ghost, Granted, InModel, Known, TICK, small};
+use crate::core::model_check::request::{Answer, Request, tick_request};
+use crate::core::model_check::server::{AcquireOptions, Call, Field, Ids, Reply, Terms, Word};
+use crate::core::model_check::{Action, Mutation, PARK, TTL};
+use crate::core::tenure::{Due, Heir, Heirs, Left, PickUp};
 use crate::core::waiting::{Event, Next, PushedGrant, Rules};
 use crate::keys::TenureId;
+
+/// A tenure that is idle ends by an action of these worlds, and not by the watchdog's clock.
+const IDLE: Idle = Idle { pickup: LONG_IDLE, keep: LONG_IDLE };
+const LONG_IDLE: Duration = Duration::from_secs(3600);
 
 /// What the one contender or holder of an entry does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,7 +30,7 @@ pub(crate) enum Stage {
     },
     /// Its request was not answered. It pauses before it asks again.
     Riding,
-    Holding(Tenure),
+    Holding(Granted),
     /// It asks without waiting, perhaps again after the holder with this owner field was told.
     Trying {
         id: u8,
@@ -41,21 +46,6 @@ pub(crate) enum Stage {
     },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Tenure {
-    pub(crate) id: u8,
-    /// When the tenure is over, by the client's own account.
-    pub(crate) ends: i8,
-    pub(crate) renew_at: i8,
-    pub(crate) renewing: bool,
-    /// For how many ticks its holder holds it, or its client keeps it idle.
-    pub(crate) rest: i8,
-    /// No caller holds it.
-    pub(crate) is_idle: bool,
-    /// The callers that it was handed on to, and that still stand in line.
-    pub(crate) served: Ids,
-}
-
 /// One entry of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Spot {
@@ -66,7 +56,7 @@ pub(crate) struct Spot {
     /// The owner field of an entry of one caller alone, once it has one.
     pub(crate) own: Option<u8>,
     /// A tenure that the caller right ahead in the line has left to this one.
-    pub(crate) left: Option<Tenure>,
+    pub(crate) left: Option<Granted>,
 }
 
 impl Spot {
@@ -75,7 +65,7 @@ impl Spot {
     }
 
     /// The tenure that its caller holds, or that was left to it.
-    pub(crate) fn tenure(&mut self) -> Option<&mut Tenure> {
+    pub(crate) fn tenure(&mut self) -> Option<&mut Granted> {
         match &mut self.stage {
             Stage::Holding(tenure) => Some(tenure),
             _ => self.left.as_mut(),
@@ -199,7 +189,7 @@ impl Client {
 
     /// Whether it knows that the server may have something under this owner field.
     pub(crate) fn knows(&self, id: u8) -> bool {
-        let of_tenure = |tenure: Tenure| tenure.id == id || tenure.served.contains(id);
+        let of_tenure = |tenure: Granted| tenure.id == id || tenure.served.contains(id);
         let in_spot = |spot: &Spot| {
             spot.known.line.as_ref().is_some_and(|line| line.id == id)
                 || spot.known.held_back.iter().any(|ghost| ghost.id == id)
@@ -231,7 +221,7 @@ impl Client {
     }
 
     /// The tenure that it keeps, held by no caller.
-    pub(crate) fn idle(&self) -> Option<Tenure> {
+    pub(crate) fn idle(&self) -> Option<Granted> {
         self.spots.iter().find_map(|spot| match spot.stage {
             Stage::Holding(tenure) if tenure.is_idle => Some(tenure),
             _ => None,
@@ -279,9 +269,7 @@ impl Client {
                 *until = (*until - 1).max(0);
             }
             if let Some(tenure) = spot.tenure() {
-                tenure.ends = (tenure.ends - 1).max(0);
-                tenure.renew_at = (tenure.renew_at - 1).max(0);
-                tenure.rest = (tenure.rest - 1).max(0);
+                tenure.tick();
             }
         }
         self.requests().for_each(tick_request);
@@ -495,9 +483,7 @@ impl Driver<'_> {
     }
 
     pub(crate) fn begin(&mut self, spot: usize, id: u8, ends: i8, renew_at: i8) {
-        let rest = self.terms.hold;
-        let served = Ids::default();
-        let tenure = Tenure { id, ends, renew_at, renewing: false, rest, is_idle: false, served };
+        let tenure = Granted::new(id, ends, renew_at, self.terms.hold);
         let now = self.clock.now;
         let former = self.change(spot, |lock, _| {
             lock.forget_line(TenureId(u64::from(id)));
@@ -510,14 +496,15 @@ impl Driver<'_> {
     }
 
     pub(crate) fn renew_if_due(&mut self, spot: usize) {
-        let field = |id| self.client.field(id);
-        if let Stage::Holding(tenure) = self.client.spots[spot].stage
-            && tenure.renew_at <= 0
-            && !tenure.renewing
-        {
-            let request = Request::Renew { field: field(tenure.id), sent: 0 };
-            self.client.up.push(request);
-            self.client.spots[spot].stage = Stage::Holding(Tenure { renewing: true, ..tenure });
+        let (clock, number) = (self.clock, self.client.number);
+        let Stage::Holding(tenure) = &mut self.client.spots[spot].stage else { return };
+        if tenure.renewing {
+            return;
+        }
+        if let Due::Renew(_) = tenure.change(clock, |tenure| tenure.due(clock.now, IDLE)) {
+            tenure.renewing = true;
+            let field = Field { client: number, id: tenure.id };
+            self.client.up.push(Request::Renew { field, sent: 0 });
         }
     }
 
@@ -531,8 +518,8 @@ impl Driver<'_> {
     }
 
     /// Releases a tenure.
-    pub(crate) fn release(&mut self, tenure: Tenure, now: bool) {
-        let Tenure { id, served, .. } = tenure;
+    pub(crate) fn release(&mut self, tenure: Granted, now: bool) {
+        let Granted { id, served, .. } = tenure;
         let (until, state) = (self.terms.lease, JobState::Due);
         self.client.jobs.push(Job { id, ghost_of: None, until, state, served });
         if now {
@@ -683,20 +670,25 @@ impl Driver<'_> {
 
     fn renewed(&mut self, id: u8, held: bool, sent: i8) {
         let from = if self.is(Mutation::ARenewalCountsFromTheAnswer) { 0 } else { sent };
-        let lease = self.terms.lease;
+        let (clock, lease) = (self.clock, self.terms.lease);
         let mut all = self.client.spots.iter_mut().map(Spot::tenure).enumerate();
         let found = all.find_map(|(spot, tenure)| Some((spot, tenure.filter(|t| t.id == id)?)));
         let Some((spot, tenure)) = found else { return };
-        if !held || tenure.ends <= 0 {
+        let (sent, ttl) = (clock.moment(from), TICK * u32::from(lease.unsigned_abs()));
+        let is_renewed = held
+            && tenure.change(clock, |tenure| {
+                let lasts = !tenure.expire(clock.now.into()) && tenure.prolong(sent, ttl);
+                tenure.lifetime.renew_at(clock.moment(lease / 3));
+                lasts
+            });
+        tenure.renewing = false;
+        if !is_renewed {
             let tenure = *tenure;
             self.lose(spot, tenure);
-            return;
         }
-        (tenure.ends, tenure.renew_at) = (tenure.ends.max(from + lease), lease / 3);
-        tenure.renewing = false;
     }
 
-    fn lose(&mut self, spot: usize, tenure: Tenure) {
+    fn lose(&mut self, spot: usize, tenure: Granted) {
         self.job(tenure.id, None, self.terms.lease, false);
         tenure.served.iter().for_each(|id| self.job(id, None, LONG, false));
         if self.client.spots[spot].left.take_if(|left| left.id == tenure.id).is_none() {
@@ -704,32 +696,71 @@ impl Driver<'_> {
         }
     }
 
-    /// The holder is done: it releases the lock, or leaves it to its client.
+    /// The holder is done: it releases the lock, or leaves it to its client. Or the client has kept it for long enough.
     pub(crate) fn gives_back(&mut self, spot: usize) {
-        if self.keeps_or_retires(spot) {
+        if self.retires_kept_in(spot) {
             return;
         }
-        if let Stage::Holding(tenure) = self.client.spots[spot].stage {
+        let heir = self.leaves(spot, false);
+        if let Stage::Holding(tenure) = &mut self.client.spots[spot].stage {
+            if heir == Heir::Client {
+                tenure.rest = self.terms.keep;
+                return;
+            }
+            let tenure = *tenure;
             self.client.spots[spot].stage = Stage::Leaving { id: tenure.id };
             self.release(tenure, true);
         }
     }
 
-    /// The holder is done, and hands the lock on to the next caller of this client. Or that caller takes up the idle
-    /// tenure.
-    pub(crate) fn hands_on(&mut self, spot: usize) {
-        let (rest, lease) = (self.terms.hold, self.terms.lease);
+    /// The last holder leaves. Returns who has the tenure next. `is_awaited`: a caller of this client may have it.
+    pub(crate) fn leaves(&mut self, spot: usize, is_awaited: bool) -> Heir {
+        let (clock, in_line) = (self.clock, self.terms.hands_on_in_line);
+        let Spot { stage: Stage::Holding(tenure), known, .. } = &mut self.client.spots[spot] else {
+            unreachable!("nobody holds it");
+        };
+        let heirs = Heirs { is_awaited, in_line, may_keep: known.may_keep };
+        tenure.change(clock, |tenure| {
+            assert_eq!(tenure.leave(tenure.hand_overs, 1), (1, Left::Nobody));
+            tenure.pass_on(clock.now.into(), heirs, BUDGET, true)
+        })
+    }
+
+    /// A caller of this client would take up the idle tenure of this entry. `budget`: `None` if it is spent.
+    fn picks_up(&mut self, spot: usize, budget: Option<Budget>) -> PickUp<()> {
+        let (clock, lease) = (self.clock, self.terms.lease);
         let prolongs = self.is(Mutation::PickingUpProlongs);
-        self.client.spots[spot].known.queued -= 1;
-        if let Stage::Holding(tenure) = &mut self.client.spots[spot].stage {
-            tenure.ends = if prolongs && tenure.is_idle { lease } else { tenure.ends };
-            (tenure.is_idle, tenure.rest) = (false, rest);
+        let Stage::Holding(tenure) = &mut self.client.spots[spot].stage else {
+            unreachable!("nobody has left it");
+        };
+        if prolongs {
+            tenure.ends = lease;
+        }
+        tenure.change(clock, |tenure| tenure.pick_up(clock.now.into(), budget, false, true))
+    }
+
+    /// The holder is done, or was before: its client keeps the tenure. A caller of this client waits for it.
+    fn is_left(&mut self, spot: usize) {
+        if self.client.idle().is_none() {
+            assert_eq!(self.leaves(spot, true), Heir::Next);
         }
     }
 
-    /// The holder is done. The next caller of this client offers the lock to other clients, and asks for it again.
+    /// The next caller of this client takes up what the holder has left.
+    pub(crate) fn hands_on(&mut self, spot: usize) {
+        self.is_left(spot);
+        assert!(matches!(self.picks_up(spot, Some(BUDGET)), PickUp::Held(_)));
+        self.client.spots[spot].known.queued -= 1;
+        if let Stage::Holding(tenure) = &mut self.client.spots[spot].stage {
+            tenure.rest = self.terms.hold;
+        }
+    }
+
+    /// The next caller of this client offers to other clients what the holder has left, and asks for it again.
     pub(crate) fn exchanges(&mut self, spot: usize) {
-        if let Stage::Holding(Tenure { id, .. }) = self.client.spots[spot].stage {
+        self.is_left(spot);
+        assert_eq!(self.picks_up(spot, None), PickUp::Ended(()));
+        if let Stage::Holding(Granted { id, .. }) = self.client.spots[spot].stage {
             self.next_caller(spot, Some(id));
         }
     }
@@ -758,8 +789,11 @@ impl Driver<'_> {
         for spot in 0..self.client.spots.len() {
             self.unanswered(spot);
             self.tried_in_vain(spot);
-            if let Some(tenure) = self.client.spots[spot].tenure() {
+            let clock = self.clock;
+            if let Some(tenure) = self.client.spots[spot].tenure().filter(|tenure| tenure.renewing)
+            {
                 tenure.renewing = false;
+                tenure.change(clock, |tenure| tenure.check_again(clock.now));
             }
         }
         self.client.generation += 1;

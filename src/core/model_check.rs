@@ -754,8 +754,8 @@ fn told(field: Field) -> String {
 }
 
 mod tests {
-    use crate::core::waiting::model_check::search::search;
-    use crate::core::waiting::model_check::*;
+    use crate::core::model_check::search::search;
+    use crate::core::model_check::*;
 
     const TERMS: Terms = Terms {
         window: 2,

@@ -1,15 +1,18 @@
-//! What a client of these worlds knows of one lock: the real [`Lock`], with times in ticks from now. So states that differ only in
-//! absolute time are one. A client makes a [`Lock`] of it, changes that, and notes what it has become.
+//! What a client of these worlds knows of one lock: the real [`Lock`] and the real [`Tenure`], with times in ticks from now. So
+//! states that differ only in absolute time are one. A client makes the real ones of them, changes those, and notes what they have
+//! become.
 
 use std::task::Waker;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::core::lifetime::deadline;
+use crate::core::budget::Budget;
+use crate::core::lifetime::{Lifetime, deadline};
 use crate::core::lock::{Behind, Lock, Parts};
-use crate::core::waiting::model_check::server::Terms;
-use crate::core::waiting::model_check::{PARK, TTL};
+use crate::core::model_check::server::{Ids, Terms};
+use crate::core::model_check::{PARK, TTL};
+use crate::core::tenure::Tenure;
 use crate::core::waiting::pace::Pace;
 use crate::core::waiting::{PushedGrant, SIGNS, Waiting};
 use crate::keys::TenureId;
@@ -19,6 +22,10 @@ pub(crate) const TICK: Duration = Duration::from_millis(300);
 
 /// After so many signs of life, the pause of a contender that rests is `max_park`.
 const MOST_SIGNS: u32 = SIGNS + PARK.unsigned_abs().next_power_of_two().ilog2();
+
+/// Whether a tenure is handed on or offered to other clients is drawn. A tenure that is almost over is not handed on.
+pub(crate) const BUDGET: Budget =
+    Budget { hand_overs: u32::MAX, time: Duration::MAX, reserve: TICK, lease: Duration::MAX };
 
 /// What a client of these worlds leaves with its lock.
 pub(crate) struct InModel;
@@ -88,6 +95,53 @@ impl Known {
     pub(crate) fn tick(&mut self) {
         self.line.iter_mut().for_each(Line::tick);
         self.held_back.iter_mut().for_each(|ghost| ghost.until = (ghost.until - 1).max(0));
+    }
+}
+
+/// One grant that a client has: the real [`Tenure`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Granted {
+    pub(crate) id: u8,
+    /// When it is over, by the client's own account.
+    pub(crate) ends: i8,
+    renew_at: i8,
+    /// Its renewal is under way.
+    pub(crate) renewing: bool,
+    /// For how many ticks its holder holds it, its client keeps it, or it is left to the next caller.
+    pub(crate) rest: i8,
+    /// No caller holds it.
+    pub(crate) is_idle: bool,
+    is_kept: bool,
+    /// The callers that it was handed on to, and that still stand in line.
+    pub(crate) served: Ids,
+}
+
+impl Granted {
+    /// It has just begun.
+    pub(crate) fn new(id: u8, ends: i8, renew_at: i8, rest: i8) -> Self {
+        let (renewing, is_idle, is_kept, served) = (false, false, false, Ids::default());
+        Self { id, ends, renew_at, renewing, rest, is_idle, is_kept, served }
+    }
+
+    /// Does something to the real tenure.
+    pub(crate) fn change<R>(&mut self, clock: Clock, act: impl FnOnce(&mut Tenure) -> R) -> R {
+        let lease = TICK * u32::from(self.ends.unsigned_abs());
+        let renew_at = clock.moment(self.renew_at);
+        let lifetime = Lifetime::new((clock.now, lease), None, true, renew_at, clock.now);
+        let mut tenure = Tenure::new(clock.now, lifetime, true, None);
+        (tenure.holds, tenure.is_kept) = (u32::from(!self.is_idle), self.is_kept);
+        let result = act(&mut tenure);
+        let in_ticks = |at| clock.ticks(at).max(0);
+        self.ends = in_ticks(tenure.lifetime.deadline());
+        self.renew_at = in_ticks(tenure.lifetime.renewal());
+        (self.is_idle, self.is_kept) = (tenure.holds == 0, tenure.is_kept);
+        result
+    }
+
+    pub(crate) fn tick(&mut self) {
+        for time in [&mut self.ends, &mut self.renew_at, &mut self.rest] {
+            *time = (*time - 1).max(0);
+        }
     }
 }
 

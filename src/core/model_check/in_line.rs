@@ -2,10 +2,11 @@
 //! `caller/contend.rs` do. Each caller has an entry of its own.
 
 use crate::core::lock::Behind;
-use crate::core::waiting::model_check::client::{Client, Driver, Spot, Stage, Tenure};
-use crate::core::waiting::model_check::known::small;
-use crate::core::waiting::model_check::server::{Field, Waiter};
-use crate::core::waiting::model_check::{Action, Mutation, Setting, Verdict, World, told};
+use crate::core::model_check::client::{Client, Driver, Spot, Stage};
+use crate::core::model_check::known::{BUDGET, small};
+use crate::core::model_check::server::{Field, Waiter};
+use crate::core::model_check::{Action, Mutation, Setting, Verdict, World, told};
+use crate::core::tenure::{Heir, PickUp};
 use crate::keys::TenureId;
 
 /// For how many ticks a tenure is left to the next caller.
@@ -48,8 +49,10 @@ impl Driver<'_> {
     /// The holder is done, and leaves the lock to the caller right behind in the line.
     pub(crate) fn hands_on_in_line(&mut self, spot: usize) {
         let next = self.one_behind(spot).expect("somebody stands behind");
-        if let Stage::Holding(tenure) = self.client.spots[spot].stage {
-            self.client.spots[next].left = Some(Tenure { rest: PICKUP, ..tenure });
+        assert_eq!(self.leaves(spot, true), Heir::Next);
+        if let Stage::Holding(mut tenure) = self.client.spots[spot].stage {
+            tenure.rest = PICKUP;
+            self.client.spots[next].left = Some(tenure);
             self.next_caller(spot, None);
         }
     }
@@ -61,7 +64,13 @@ impl Driver<'_> {
         if self.is(Mutation::PickingUpProlongs) {
             tenure.ends = self.terms.lease;
         }
-        let now = self.clock.now;
+        let (clock, now) = (self.clock, self.clock.now);
+        let picked_up =
+            tenure.change(clock, |tenure| tenure.pick_up(now.into(), Some(BUDGET), false, true));
+        if picked_up == PickUp::Ended(()) {
+            self.release(tenure, false);
+            return false;
+        }
         let (place, former) = self.change(spot, |lock, _| (lock.leave_line(), lock.has_it(now)));
         place.into_iter().for_each(|id| tenure.served.insert(small(id.0)));
         self.give_back_former(former);

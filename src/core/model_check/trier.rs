@@ -1,10 +1,10 @@
 //! A caller that does not wait: what `caller.rs` does for `try_lock`. It leaves no place in line. If a keeper was told to give
 //! the lock back, it asks once more.
 
-use crate::core::waiting::model_check::client::{Driver, Spot, Stage};
-use crate::core::waiting::model_check::request::{Answer, Request};
-use crate::core::waiting::model_check::server::Field;
-use crate::core::waiting::model_check::{Mutation, Terms, Verdict, World, told};
+use crate::core::model_check::client::{Driver, Spot, Stage};
+use crate::core::model_check::request::{Answer, Request};
+use crate::core::model_check::server::Field;
+use crate::core::model_check::{Mutation, Terms, Verdict, World, told};
 
 impl Terms {
     fn asks_again(self, by: Field) -> bool {

@@ -7,11 +7,11 @@ use std::hash::{Hash, Hasher};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::core::waiting::model_check::client::Stage;
-use crate::core::waiting::model_check::known::Clock;
-use crate::core::waiting::model_check::request::Request;
-use crate::core::waiting::model_check::server::{Field, Word};
-use crate::core::waiting::model_check::{Action, Setting, World, called, told};
+use crate::core::model_check::client::Stage;
+use crate::core::model_check::known::Clock;
+use crate::core::model_check::request::Request;
+use crate::core::model_check::server::{Field, Word};
+use crate::core::model_check::{Action, Setting, World, called, told};
 
 /// The result of a search.
 pub(crate) struct Found {

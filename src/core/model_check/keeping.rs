@@ -1,6 +1,6 @@
 //! What a client that keeps idle locks knows beyond its lock.
 
-use crate::core::waiting::model_check::request::Request;
+use crate::core::model_check::request::Request;
 
 /// What the client knows beyond its lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

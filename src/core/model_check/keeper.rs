@@ -1,9 +1,9 @@
 //! A client that keeps idle locks: what `keep.rs`, `outbox.rs` and `tenure/hand_over.rs` do, in the same order of steps. It
 //! does each step by itself: a message, a request, or a holder that leaves may come between any two of them.
 
-use crate::core::waiting::model_check::client::{Client, Driver, Ears, Spot, Stage, Tenure};
-use crate::core::waiting::model_check::request::Request;
-use crate::core::waiting::model_check::{Mutation, STRAY, TTL, Terms, Verdict, World};
+use crate::core::model_check::client::{Client, Driver, Ears, Stage};
+use crate::core::model_check::request::Request;
+use crate::core::model_check::{Mutation, STRAY, TTL, Terms, Verdict, World};
 
 impl Client {
     /// Whether messages reach it, as far as it knows.
@@ -100,34 +100,21 @@ impl Driver<'_> {
 
     fn retires_kept(&mut self) {
         for spot in 0..self.client.spots.len() {
-            if let Stage::Holding(tenure) = self.client.spots[spot].stage
-                && tenure.is_idle
-            {
-                self.retires(spot, tenure);
-            }
+            self.retires_kept_in(spot);
         }
     }
 
-    /// Gives back an idle tenure in the background. It has no permit.
-    fn retires(&mut self, spot: usize, tenure: Tenure) {
-        self.release(tenure, false);
-        self.next_caller(spot, None);
-    }
-
-    /// A holder leaves, or an idle tenure was kept for long enough. Returns `false` if the holder has to release the lock.
-    pub(crate) fn keeps_or_retires(&mut self, spot: usize) -> bool {
-        let Spot { stage: Stage::Holding(tenure), known, .. } = &mut self.client.spots[spot] else {
-            return false;
-        };
-        if tenure.is_idle {
+    /// Gives back, in the background, what the client keeps idle. It has no permit. Returns whether there was something.
+    pub(crate) fn retires_kept_in(&mut self, spot: usize) -> bool {
+        let clock = self.clock;
+        let Stage::Holding(tenure) = &mut self.client.spots[spot].stage else { return false };
+        let retires = tenure.change(clock, |tenure| tenure.retire(true));
+        if retires {
             let tenure = *tenure;
-            self.retires(spot, tenure);
-            return true;
+            self.release(tenure, false);
+            self.next_caller(spot, None);
         }
-        if known.may_keep {
-            (tenure.is_idle, tenure.rest) = (true, self.terms.keep);
-        }
-        known.may_keep
+        retires
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is in flight between a client and the server.
 
-use crate::core::waiting::model_check::TTL;
-use crate::core::waiting::model_check::server::{AcquireOptions, Field, Ids, Reply};
+use crate::core::model_check::TTL;
+use crate::core::model_check::server::{AcquireOptions, Field, Ids, Reply};
 
 /// A request in flight to the server. A try puts nobody in line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

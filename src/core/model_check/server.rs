@@ -1,6 +1,6 @@
 //! What the scripts of `lua/line` do to the line of one plain lock, without Redis.
 
-use crate::core::waiting::model_check::{Mutation, PARK, TTL};
+use crate::core::model_check::{Mutation, PARK, TTL};
 
 /// No line is quiet for longer: its first contender asks sooner.
 const LONG_QUIET: i8 = PARK + TTL;
