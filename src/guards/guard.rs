@@ -1,5 +1,6 @@
 //! The proof of holding a lock. It learns of a loss from its tenure (`engine/entry/tenure.rs`).
 
+use std::convert::Infallible;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -70,11 +71,10 @@ impl Guard {
             }
             acquired
         };
-        // First: from here on, the lock is released even if a metrics recorder or a subscriber panics.
-        let acquired =
-            acquired.map(|hold| hold.map(|hold| Self::new(Arc::clone(&caller.engine), hold)));
+        let owned = |hold| Self::owning(Arc::clone(&caller.engine), hold);
+        let acquired = acquired.map(|hold| hold.map(owned));
         asked.came_to(acquired.as_ref().map(Option::is_some));
-        acquired
+        acquired.map(|guard| guard.map(Self::granted))
     }
 
     /// Gets a second hold, of another kind, of the same lock. It needs no room while this hold lasts.
@@ -87,19 +87,24 @@ impl Guard {
         Self::acquire(&mut Caller::new(&self.engine, options), keys).await
     }
 
-    pub(crate) fn new(engine: Arc<Engine>, hold: Hold) -> Self {
-        let mut guard =
-            Self { hold, engine, left: false, notice: None, span: tracing::Span::none() };
-        let hold = &guard.hold;
-        guard.span = tracing::debug_span!(
+    /// The guard of this hold, of which nobody was told yet. From here on, the lock is released even if a metrics recorder or a
+    /// subscriber panics.
+    pub(crate) fn owning(engine: Arc<Engine>, hold: Hold) -> Self {
+        Self { hold, engine, left: false, notice: None, span: tracing::Span::none() }
+    }
+
+    /// Tells the subscriber.
+    pub(crate) fn granted(mut self) -> Self {
+        let hold = &self.hold;
+        self.span = tracing::debug_span!(
             "lock.hold",
             "lock.kind" = hold.tenure.keys.kind.word(),
             "lock.name" = &*hold.name(),
             "lock.namespace" = hold.tenure.keys.namespace(),
             "lock.token" = %hold.token(),
         );
-        guard.span.in_scope(|| tracing::debug!("granted"));
-        guard
+        self.span.in_scope(|| tracing::debug!("granted"));
+        self
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -117,11 +122,12 @@ impl Guard {
         self.left = true;
         self.span.in_scope(|| tracing::debug!(condition = ?condition.name(), "waits"));
         let former = self.notice.take().map(|notice| *notice);
-        let (hold, woken, notice) =
+        let (hold, asked, woken, notice) =
             engine::wait_at(&engine, hold, former, condition, limit).await?;
-        let mut guard = Self::new(engine, hold);
+        let mut guard = Self::owning(engine, hold);
         guard.notice = notice.map(Box::new);
-        Ok((guard, woken))
+        asked.came_to(Ok::<_, Infallible>(true));
+        Ok((guard.granted(), woken))
     }
 
     /// Waits until the hold has ended. The error says that it was lost.

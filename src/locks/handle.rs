@@ -160,13 +160,16 @@ impl Handle {
             "lock.namespace" = wanted[0].0.namespace(),
         );
         let asked = wanted[0].0.meters.asks(true);
+        // All holds have guards before anybody is told: a subscriber or a metrics recorder may panic.
+        let guard = |hold| Guard::owning(Arc::clone(&first.engine), hold);
+        let guards = |holds: Vec<Hold>| holds.into_iter().map(guard).collect::<Vec<_>>();
         let asking = engine::acquire_all(&first.engine, &wanted, patience, kept);
         let answer = asking.instrument(span).await;
+        let answer = answer.map(|answer| answer.map(|(answer, kept)| (answer.map(guards), kept)));
         let is_held = |answer: &Option<_>| matches!(answer, Some((Ok(_), _)));
         asked.came_to(answer.as_ref().map(is_held));
-        let guard = |hold| Guard::new(Arc::clone(&first.engine), hold);
-        let guards = |holds: Vec<Hold>| holds.into_iter().map(guard).collect();
-        Ok(answer?.map(|(answer, kept)| (answer.map(guards), kept)))
+        let granted = |guards: Vec<_>| guards.into_iter().map(Guard::granted).collect();
+        Ok(answer?.map(|(answer, kept)| (answer.map(granted), kept)))
     }
 
     /// Waits for the lock without a time limit.

@@ -126,9 +126,12 @@ async fn a_grant_and_a_release_are_said_quietly_with_name_and_token() {
     assert!(log.said(Level::INFO, &["connected"]) >= 2, "{}", log.all());
 }
 
-/// The log of the user is the user's code, too.
-#[tokio::test]
-async fn a_lock_is_given_back_if_the_subscriber_panics_at_its_grant() {
+/// The log of the user is the user's code, too. Asks for locks while it panics at a grant. With the default lease: if they are free
+/// soon, they were given back.
+async fn are_given_back<T: Send + 'static>(
+    server: &Server,
+    asks: impl Future<Output = T> + Send + 'static,
+) {
     struct Breaks;
     impl<S: Subscriber> Layer<S> for Breaks {
         fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
@@ -138,16 +141,31 @@ async fn a_lock_is_given_back_if_the_subscriber_panics_at_its_grant() {
         }
     }
     LazyLock::force(&ANOTHER);
-    let server = Server::start().await;
-    // With the default lease: if the lock is free soon, it was given back.
-    let (ours, theirs) = (client(&server).await, client(&server).await);
-    let lock = ours.lock("a");
     let breaks = set_default(Registry::default().with(Breaks));
-    let granted = tokio::spawn(async move { lock.lock().await }).await;
+    let granted = tokio::spawn(asks).await;
     drop(breaks);
-    assert!(granted.expect_err("it panics").is_panic());
-    let next = timeout(SOON, theirs.lock("a").lock()).await.expect("it was given back");
-    next.unwrap().unlock().await.unwrap();
+    assert!(granted.err().expect("it panics").is_panic());
+    let others = client(server).await;
+    for name in ["a", "b"] {
+        let next = timeout(SOON, others.lock(name).lock()).await.expect("it was given back");
+        next.unwrap().unlock().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_lock_is_given_back_if_the_subscriber_panics_at_its_grant() {
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let lock = client.lock("a");
+    are_given_back(&server, async move { lock.lock().await }).await;
+}
+
+#[tokio::test]
+async fn all_locks_of_a_multi_lock_are_given_back_if_the_subscriber_panics_at_the_first_grant() {
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let both = client.multi_lock(["a", "b"]);
+    are_given_back(&server, async move { both.lock().await }).await;
 }
 
 #[tokio::test]
