@@ -25,7 +25,7 @@ use crate::phase::{Next, Outcome, Phase, Running};
 use crate::signals::{self, Signals, Who, ends, forgets_children};
 use crate::terminal::Terminal;
 use crate::text::printable;
-use crate::voice::{NOT_THERE, Voice};
+use crate::voice::{NOT_THERE, NOT_THERE_OR_OVER, Voice};
 use crate::words::{Order, Told};
 use crate::{exit, stderr};
 
@@ -207,7 +207,7 @@ impl<'a> Supervisor<'a> {
                 self.voice.warn("left", &json!({}), &text);
             }
             Told::Gone => {
-                self.voice.warn("lost", &json!({}), &self.voice.lost(NOT_THERE));
+                self.voice.warn("lost", &json!({}), &self.voice.lost(NOT_THERE_OR_OVER));
                 return Phase::Done(Outcome::Lost);
             }
             // There was no command, and there is no lock.
