@@ -354,7 +354,9 @@ impl<'a> Supervisor<'a> {
     }
 
     fn pass_on(&mut self, signal: Signal, mut running: Running, link: &mut Link) -> Phase {
-        self.ending = self.ending.or(ends(signal).then_some(signal));
+        // A command may go on after the others: many read their settings again at HUP, and the JVM prints its threads at QUIT.
+        let is_end = matches!(signal, Signal::SIGINT | Signal::SIGTERM);
+        self.ending = self.ending.or(is_end.then_some(signal));
         match signal {
             Signal::SIGCHLD => return self.look_at_job(running, link),
             Signal::SIGTSTP => running.job.stop(),
