@@ -565,6 +565,34 @@ async fn the_bench_compares_and_leaves_nothing_behind() {
 }
 
 #[tokio::test]
+async fn the_bench_works_as_the_user_of_the_documents_and_names_a_refusal() {
+    let server = Server::start().await;
+    let bench = async |url: &str, options: &[&str]| {
+        let words = [&["bench", "--seconds", "1", "--clients", "2"], options].concat();
+        let mut tool = tool_at(url, server.dir(), &words).start();
+        (tool.code().await, tool.complaint())
+    };
+    let manual = rules("../docs/operations.md");
+    let url = user(&server, &manual).await;
+    let billing = ["--namespace", "billing"];
+    assert_eq!(bench(&url, &[]).await, (0, String::new()));
+    assert_eq!(bench(&url, &billing).await.0, 77);
+    let url = user(&server, &rules("../docs/from-redisson.md")).await;
+    assert_eq!(bench(&url, &["--layout", "redisson"]).await, (0, String::new()));
+    let mut inside = manual.clone();
+    inside.retain(|rule| !rule.starts_with(['~', '&']));
+    inside.extend(["~billing:*", "&billing:*"].map(str::to_owned));
+    let url = user(&server, &inside).await;
+    assert_eq!(bench(&url, &billing).await, (0, String::new()));
+    // The first question about the key of the pollers.
+    let mut fewer = manual;
+    fewer.retain(|rule| rule != "+exists");
+    let url = user(&server, &fewer).await;
+    let (code, said) = bench(&url, &[]).await;
+    assert!(code == 77 && said.contains("exists"), "{code}: {said}");
+}
+
+#[tokio::test]
 async fn there_are_completions_and_a_manual() {
     let server = Server::start().await;
     for shell in ["bash", "zsh", "fish"] {
