@@ -21,10 +21,11 @@
 //!
 //! # What it is not
 //!
-//! The server is the one of parklock's own simulation, which is compared with Redis 6.2, Redis 7.0 and Valkey 9.1. It has
+//! The server is the one of parklock's own simulation, which is compared with Redis 6.2, 7.0 and 8.2 and Valkey 9.1. It has
 //! the commands that parklock uses, and a few more. Messages take no time. It evicts nothing, writes nothing to disk, has no
-//! users and no TLS, and is no cluster. Nobody acknowledges a write, so [`Config::replicas`](parklock::Config::replicas)
-//! finds no replica.
+//! users and no TLS, and is no cluster. It has no `CLIENT TRACKING`: the holder of a lock that a test takes away learns of it at its
+//! next renewal here, and at once on a real server. Nobody acknowledges a write: a lock that needs a number of replicas
+//! ([`Config::replicas`](parklock::Config::replicas)) fails, and [`Replicas::Connected`](parklock::Replicas::Connected) needs none.
 
 mod host;
 mod near;

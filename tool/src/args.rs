@@ -170,7 +170,7 @@ pub(crate) struct Lock {
     /// How long Redis keeps the lock if this machine fails; the tool renews it each third of this time [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = span::parse, conflicts_with = "lease")]
     pub(crate) watchdog: Option<Duration>,
-    /// Keep others out for at least this time, also if the work ends early
+    /// Keep others out for at least this time, also if the work ends early; at most nine tenths of --lease
     #[arg(long, value_name = "TIME", value_parser = span::parse)]
     pub(crate) min_hold: Option<Duration>,
     /// Stop renewing it after this time; it is lost when its lease then ends
@@ -439,8 +439,10 @@ impl Lock {
     pub(crate) fn contradiction(&self) -> Option<(u8, &'static str)> {
         let is_too_long =
             |most: Option<Duration>| most.is_some_and(|most| self.min_hold > Some(most));
-        if is_too_long(self.lease) {
-            Some((exit::CONFIG, "--min-hold is longer than --lease"))
+        // The client gives a lock up a little before its lease is over.
+        if is_too_long(self.lease.map(|lease| lease / 10 * 9)) {
+            let why = "--min-hold is longer than nine tenths of --lease: the lock is lost a little before its lease ends";
+            Some((exit::CONFIG, why))
         } else if is_too_long(self.max_hold) {
             Some((exit::CONFIG, "--min-hold is longer than --max-hold"))
         } else if self.permits.is_some() && self.kind != Kind::Semaphore {
@@ -491,6 +493,19 @@ mod tests {
         assert_eq!(text(None, exit::PERMISSION), "refused");
         let is_named = Server { url: None, layout: Layout::Native, namespace: None }.named();
         assert_eq!(text(None, exit::UNAVAILABLE).contains("--url"), is_named.is_none());
+    }
+
+    #[test]
+    fn a_lock_may_be_held_on_for_nine_tenths_of_its_lease() {
+        let contradiction = |min_hold: &str| {
+            let words = ["parklock", "hold", "--lease", "10s", "--min-hold", min_hold, "a"];
+            let command = Cli::try_parse_from(words).expect("it is right").command;
+            command.lock().expect("it takes a lock").contradiction()
+        };
+        assert_eq!(contradiction("9s"), None);
+        let (code, why) = contradiction("9.01s").expect("it is too long");
+        assert!(why.contains("--min-hold") && why.contains("--lease"), "{why}");
+        assert_eq!(code, exit::CONFIG);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
+use parklock::operator::{self, Space};
 use parklock::{Client, Error};
 use redis::Script;
 use redis::aio::MultiplexedConnection;
@@ -129,23 +130,29 @@ struct Stage {
     name: String,
     servers: Vec<Server>,
     clients: Vec<Client>,
+    /// The key of the pollers.
+    key: String,
     pollers: Vec<MultiplexedConnection>,
 }
 
 impl Stage {
     async fn new(asked: &Bench, servers: &[Server]) -> Result<Self, Failure> {
         let name = format!("parklock-bench-{:x}", fastrand::u64(..));
-        asked.server.one_realm()?;
+        let realm = asked.server.one_realm()?;
         let (url, config) = (asked.server.url(), asked.server.config());
         let connect = |_| Client::connect_with(&url, config.clone());
         let clients = try_join_all((0..asked.clients).map(connect)).await?;
+        // Like the key of a lock: the user of a program may use no other.
+        let space = servers.first().map_or(Space::Database(0), |server| server.space);
+        let place = (realm.namespaces.name(), &*format!("{name}:poller"));
+        let key = operator::place(realm.layout, "lock", place, space)?.lock;
         // In a cluster, the pollers' key lies on one node, so they all need a connection to that node.
-        let server = owner(servers, &name).await?;
+        let server = owner(servers, &key).await?;
         let mut pollers = Vec::new();
         for _ in 0..asked.clients {
             pollers.push(server.again().await?);
         }
-        Ok(Self { name, servers: servers.to_vec(), clients, pollers })
+        Ok(Self { name, servers: servers.to_vec(), clients, key, pollers })
     }
 
     async fn play(&self, case: &Case, slice: Duration) -> Result<Tally, Failure> {
@@ -158,8 +165,7 @@ impl Stage {
                     .await?
             }
             Some(poll) => {
-                let key = format!("{}:poller", self.name);
-                let callers = self.pollers.iter().take(case.callers);
+                let (callers, key) = (self.pollers.iter().take(case.callers), &self.key);
                 let turns =
                     callers.map(|conn| polled(conn.clone(), key.clone(), poll, case.work, until));
                 try_join_all(turns).await?
@@ -185,11 +191,13 @@ impl Stage {
 }
 
 /// The server that has this key.
-async fn owner<'a>(servers: &'a [Server], name: &str) -> Result<&'a Server, Failure> {
-    let key = format!("{name}:poller");
+async fn owner<'a>(servers: &'a [Server], key: &str) -> Result<&'a Server, Failure> {
     for server in servers {
-        if server.query::<u64>(&["EXISTS", &key]).await.is_ok() {
-            return Ok(server);
+        match server.query::<u64>(&["EXISTS", key]).await {
+            Ok(_) => return Ok(server),
+            Err(refused) if refused.is_refusal() => return Err(refused),
+            // Another node has it.
+            Err(_) => {}
         }
     }
     Err(Failure::unavailable("no server takes the key of the pollers"))

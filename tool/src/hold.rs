@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::Lock;
 use crate::signals::Ignored;
-use crate::voice::{NOT_THERE, Voice};
+use crate::voice::{NOT_THERE, NOT_THERE_OR_OVER, Voice};
 use crate::{exit, holders, lock, output};
 
 /// How long the release may take. After that, the lease frees the lock.
@@ -86,7 +86,7 @@ async fn give_back(guard: Guard, voice: &Voice) -> u8 {
     match timeout(GIVING_BACK, guard.unlock()).await {
         Ok(Ok(())) => exit::OK,
         Ok(Err(Error::Lost { .. })) => {
-            voice.warn("lost", &json!({}), &voice.lost(NOT_THERE));
+            voice.warn("lost", &json!({}), &voice.lost(NOT_THERE_OR_OVER));
             exit::LOST
         }
         Ok(Err(error)) => left(voice, &error.to_string()),

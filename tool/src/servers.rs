@@ -13,6 +13,9 @@ use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, FromRedisValue,
     IntoConnectionInfo, Pipeline, ProtocolVersion, RedisError, TlsCertificates, Value, cmd,
 };
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
 use crate::args::{Realm, TlsFiles};
 use crate::failure::{ANSWERING, CONNECTING, Failure};
@@ -297,9 +300,26 @@ fn understood(url: &str) -> Result<ConnectionInfo, Failure> {
         let (client_cert, client_key) = (read("PARKLOCK_CERT", cert)?, read("PARKLOCK_KEY", key)?);
         Ok::<_, Failure>(ClientTlsConfig { client_cert, client_key })
     });
-    let root_cert = authorities.map(|ca| read("PARKLOCK_CA", ca)).transpose()?;
+    let root_cert = authorities.map(|ca| usable(&read("PARKLOCK_CA", ca)?)).transpose()?;
     let certificates = TlsCertificates { client_tls: identity.transpose()?, root_cert };
-    Ok(Client::build_with_tls(info, certificates)?.get_connection_info().clone())
+    let unusable = |error| Failure::config(format!("the certificates cannot be used: {error}"));
+    let client = Client::build_with_tls(info, certificates).map_err(unusable)?;
+    Ok(client.get_connection_info().clone())
+}
+
+/// The certificates of a bundle that rustls can read, as the library takes them. The redis crate refuses a bundle with another one.
+fn usable(bundle: &[u8]) -> Result<Vec<u8>, Failure> {
+    let is_usable = |pem: &&str| {
+        let certificate = CertificateDer::from_pem_slice(pem.as_bytes());
+        certificate.is_ok_and(|certificate| RootCertStore::empty().add(certificate).is_ok())
+    };
+    let text = String::from_utf8_lossy(bundle);
+    let usable: String =
+        text.split_inclusive("-----END CERTIFICATE-----").filter(is_usable).collect();
+    if usable.is_empty() {
+        return Err(Failure::config("the file of PARKLOCK_CA has no certificate in PEM"));
+    }
+    Ok(usable.into_bytes())
 }
 
 async fn alone(url: &str) -> Result<Server, Failure> {

@@ -25,7 +25,7 @@ use crate::phase::{Next, Outcome, Phase, Running};
 use crate::signals::{self, Signals, Who, ends, forgets_children};
 use crate::terminal::Terminal;
 use crate::text::printable;
-use crate::voice::{NOT_THERE, Voice};
+use crate::voice::{NOT_THERE, NOT_THERE_OR_OVER, Voice};
 use crate::words::{Order, Told};
 use crate::{exit, stderr};
 
@@ -207,7 +207,7 @@ impl<'a> Supervisor<'a> {
                 self.voice.warn("left", &json!({}), &text);
             }
             Told::Gone => {
-                self.voice.warn("lost", &json!({}), &self.voice.lost(NOT_THERE));
+                self.voice.warn("lost", &json!({}), &self.voice.lost(NOT_THERE_OR_OVER));
                 return Phase::Done(Outcome::Lost);
             }
             // There was no command, and there is no lock.
@@ -354,7 +354,9 @@ impl<'a> Supervisor<'a> {
     }
 
     fn pass_on(&mut self, signal: Signal, mut running: Running, link: &mut Link) -> Phase {
-        self.ending = self.ending.or(ends(signal).then_some(signal));
+        // A command may go on after the others: many read their settings again at HUP, and the JVM prints its threads at QUIT.
+        let is_end = matches!(signal, Signal::SIGINT | Signal::SIGTERM);
+        self.ending = self.ending.or(is_end.then_some(signal));
         match signal {
             Signal::SIGCHLD => return self.look_at_job(running, link),
             Signal::SIGTSTP => running.job.stop(),

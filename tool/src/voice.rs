@@ -19,6 +19,9 @@ const A_WHILE: Duration = Duration::from_secs(2);
 pub(crate) const NOT_THERE: &str =
     "the server no longer has it (it was taken away or deleted, or the server has lost data)";
 
+/// Why a lock is lost that the tool gives back: the release does not say which of the two it is.
+pub(crate) const NOT_THERE_OR_OVER: &str = "the server no longer has it, or its lease is over";
+
 /// How much the tool prints, and in which form.
 #[derive(Debug, Clone)]
 pub(crate) struct Voice {

@@ -11,10 +11,18 @@ use actix_web::http::header::RETRY_AFTER;
 use actix_web::middleware::{Next, from_fn};
 use actix_web::web::{self, Data, Path, ReqData};
 use actix_web::{App, Error, HttpMessage, HttpResponse, HttpServer};
+use parklock::Error::{Closed, Indeterminate, Lost, TooManyWaiters, Unavailable};
 use parklock::{Client, Hold};
+use tokio::time::timeout;
+
+#[cfg(test)]
+mod tests;
 
 /// How long a payment takes.
 const BANK: Duration = Duration::from_millis(100);
+
+/// How long a request waits for its lock, and then for the answer to the unlock: together less than its caller waits.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The bank compares the tokens, and refuses an older one.
 async fn pay(hold: ReqData<Hold>) -> String {
@@ -31,16 +39,25 @@ async fn one_at_a_time(
     next: Next<impl MessageBody>,
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
     let lock = client.lock(format!("payment:{order}"));
-    // A request waits for the one before, but for less time than its caller does.
-    let waited = lock.try_lock_for(Duration::from_secs(1)).await;
-    let guard = waited.map_err(ErrorServiceUnavailable)?.ok_or_else(busy)?;
+    let guard = lock.try_lock_for(PATIENCE).await.map_err(refused)?.ok_or_else(busy)?;
     request.extensions_mut().insert(guard.hold());
     tokio::select! {
-        answer = next.call(request) => {
-            guard.unlock().await.map_err(ErrorInternalServerError)?;
-            answer
-        }
+        answer = next.call(request) => match timeout(PATIENCE, guard.unlock()).await {
+            Ok(Err(lost @ Lost { .. })) => Err(ErrorInternalServerError(lost)),
+            // The work is done. If Redis does not answer, the client goes on with the unlock.
+            _ => answer,
+        },
         _ = guard.ended() => Err(ErrorInternalServerError("the lock is lost")),
+    }
+}
+
+/// The request did not begin. Only if it may succeed later, its caller is asked to repeat it.
+fn refused(error: parklock::Error) -> Error {
+    match error {
+        Unavailable { .. } | Indeterminate { .. } | TooManyWaiters { .. } | Closed => {
+            ErrorServiceUnavailable(error)
+        }
+        _ => ErrorInternalServerError(error),
     }
 }
 

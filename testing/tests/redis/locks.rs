@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use parklock::{Config, Ended, Error, FencingToken, Hold};
+use parklock::{Config, Ended, Error, FencingToken, Hold, Replicas};
 use parklock_testing::Redis;
 use tokio::time::{Instant, advance, sleep, timeout};
 
@@ -110,6 +110,14 @@ async fn a_client_that_wants_replicas_is_told_that_there_are_none() {
     let strict = redis.client(Config::default().replicas(1)).await.unwrap();
     let refused = strict.lock("a").lock().await;
     assert!(matches!(refused, Err(Error::Unavailable { .. })), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_wants_all_connected_replicas_is_served_although_there_are_none() {
+    let redis = Redis::start();
+    let client = redis.client(Config::default().replicas(Replicas::Connected)).await.unwrap();
+    let guard = client.lock("a").lock().await.unwrap();
+    guard.unlock().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

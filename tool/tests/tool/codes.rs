@@ -155,6 +155,7 @@ async fn settings_that_cannot_work_are_78() {
     assert_eq!(run(&["--url", "http://localhost"]).await, 78);
     assert_eq!(run(&["--kind", "semaphore", "--permits", "0"]).await, 78);
     assert_eq!(run(&["--lease", "2s", "--min-hold", "3s"]).await, 78);
+    assert_eq!(run(&["--lease", "2s", "--min-hold", "2s"]).await, 78);
     assert_eq!(run(&["--watchdog", "1s", "--max-hold", "2s", "--min-hold", "3s"]).await, 78);
     let deadlocks = ["top", "--deadlocks", "--layout", "redisson"];
     assert_eq!(tool(&server, &deadlocks).code().await, 78, "its keys do not say who waits");

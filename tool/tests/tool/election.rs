@@ -29,6 +29,29 @@ async fn a_leader_that_was_deposed_leads_again() {
 }
 
 #[tokio::test]
+async fn a_leader_whose_command_has_survived_a_signal_leads_again_after_a_loss() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let script = "trap 'echo heard' HUP QUIT; echo leads; while :; do sleep 0.05 & wait; done";
+    let words = ["elect", "--watchdog", "2s", "a", "--", "sh", "-c", script];
+    let mut tool = tool(&server, &words).start();
+    tool.says("leads").await;
+    for (terms, signal) in [(1, "HUP"), (2, "QUIT")] {
+        tool.signal(signal);
+        let heard = async || tool.output().matches("heard").count() == terms;
+        eventually(LONG, "the command hears it", heard).await;
+        admin.cmd::<()>(&["DEL", "lock:{a}"]).await;
+        let again = "leads\nheard\n".repeat(terms) + "leads";
+        let over = async || !tool.is_running() || tool.output().contains(&again);
+        eventually(LONG, "the term ends", over).await;
+        assert!(tool.is_running(), "{signal} has ended the election: {}", tool.complaint());
+    }
+    tool.signal("TERM");
+    assert_eq!(tool.code().await, 143);
+    freed(&admin, "a").await;
+}
+
+#[tokio::test]
 async fn a_server_that_comes_back_has_its_leader_again() {
     let server = Server::start().await;
     let script = "echo leads; exec sleep 60";

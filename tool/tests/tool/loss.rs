@@ -275,6 +275,28 @@ async fn a_hold_is_not_renewed_past_its_greatest_length() {
     assert!(said.contains("the lease of b runs out") && !said.contains("renewed"), "{said}");
 }
 
+/// The release finds that the lock is gone, and not why.
+#[tokio::test]
+async fn a_loss_within_the_least_hold_is_told_in_words_that_are_true_whatever_ended_the_lock() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let words = ["run", "-v", "--watchdog", "3s", "--min-hold", "600", "a", "--", "true"];
+    for is_deleted in [true, false] {
+        let mut tool = tool(&server, &words).start();
+        let ended = async || tool.complaint().contains("the command ended with 0");
+        eventually(LONG, "the command ends", ended).await;
+        match is_deleted {
+            true => admin.cmd::<()>(&["DEL", "lock:{a}"]).await,
+            false => server.pause(),
+        }
+        assert_eq!(tool.code().await, 75);
+        let said = tool.complaint();
+        let why = "the lock a is lost: the server no longer has it, or its lease is over\n";
+        assert!(said.contains(why), "{said}");
+    }
+    server.resume();
+}
+
 #[tokio::test]
 async fn a_command_whose_loss_would_be_ignored_may_use_its_whole_lease() {
     let server = Server::start().await;

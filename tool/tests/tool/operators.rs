@@ -91,11 +91,12 @@ async fn waiters_are_listed_in_their_order() {
         let mut asked = tool(&server, &["info", "a{b}%"]).start();
         let code = asked.code().await;
         info = asked.output();
-        code == 0 && info.contains("waiting    1") && info.matches("billing@").count() == 2
+        // The waiter listens a moment after it stands in line.
+        let waits = info.contains("waiting    1") && info.contains("listening  1 client\n");
+        code == 0 && waits && info.matches("billing@").count() == 2
     };
     eventually(LONG, "both are shown", shown).await;
     assert!(info.starts_with("name       a{b}%\nkind       lock\n"), "{info}");
-    assert!(info.contains("listening  1 client\n"), "{info}");
     drop(guard);
     drop(waiting.await.expect("no panic").expect("it is granted"));
     assert_eq!(tool(&server, &["info", "nobody"]).code().await, 1);
@@ -562,6 +563,34 @@ async fn the_bench_compares_and_leaves_nothing_behind() {
     let admin = server.admin().await;
     let tidy = async || admin.keys().await == ["lock:grants"];
     eventually(Duration::from_secs(40), "no key is left but the counter", tidy).await;
+}
+
+#[tokio::test]
+async fn the_bench_works_as_the_user_of_the_documents_and_names_a_refusal() {
+    let server = Server::start().await;
+    let bench = async |url: &str, options: &[&str]| {
+        let words = [&["bench", "--seconds", "1", "--clients", "2"], options].concat();
+        let mut tool = tool_at(url, server.dir(), &words).start();
+        (tool.code().await, tool.complaint())
+    };
+    let manual = rules("../docs/operations.md");
+    let url = user(&server, &manual).await;
+    let billing = ["--namespace", "billing"];
+    assert_eq!(bench(&url, &[]).await, (0, String::new()));
+    assert_eq!(bench(&url, &billing).await.0, 77);
+    let url = user(&server, &rules("../docs/from-redisson.md")).await;
+    assert_eq!(bench(&url, &["--layout", "redisson"]).await, (0, String::new()));
+    let mut inside = manual.clone();
+    inside.retain(|rule| !rule.starts_with(['~', '&']));
+    inside.extend(["~billing:*", "&billing:*"].map(str::to_owned));
+    let url = user(&server, &inside).await;
+    assert_eq!(bench(&url, &billing).await, (0, String::new()));
+    // The first question about the key of the pollers.
+    let mut fewer = manual;
+    fewer.retain(|rule| rule != "+exists");
+    let url = user(&server, &fewer).await;
+    let (code, said) = bench(&url, &[]).await;
+    assert!(code == 77 && said.contains("exists"), "{code}: {said}");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! A cluster, a primary behind Sentinel, a unix socket.
 
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -374,5 +375,35 @@ async fn a_server_that_wants_a_certificate_is_reached_with_that_of_the_environme
         assert_eq!(tool(&["env", &ca, &cert, &key]).code().await, 0, "{words:?}");
         assert_eq!(tool(&["env", &ca]).code().await, 69, "{words:?}: it has no certificate");
         assert_eq!(tool(&["env", &ca, &cert]).code().await, 78, "{words:?}: the key is missing");
+    }
+}
+
+#[tokio::test]
+async fn certificates_that_cannot_be_used_are_left_out_of_a_bundle_or_78() {
+    if !is_possible().await {
+        return;
+    }
+    let (authority, port) = (Authority::create(), Port::reserve());
+    authority.issue("right", "IP:127.0.0.1", 2);
+    let server = authority.server(&port, "right").start().await;
+    let url = format!("rediss://{}", port.address());
+    // In the form of a certificate, but none: rustls cannot read each one of a system's bundle.
+    let strange = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let bundle = [strange.as_bytes(), &authority.read("ca.pem"), strange.as_bytes()].concat();
+    fs::write(authority.path("bundle.pem"), bundle).expect("a file");
+    fs::write(authority.path("strange.pem"), strange).expect("a file");
+    let file = |name: &str, file: &str| format!("{name}={}", authority.path(file).display());
+    let ca = file("PARKLOCK_CA", "ca.pem");
+    let no_key = [file("PARKLOCK_CERT", "right.pem"), file("PARKLOCK_KEY", "right.pem")];
+    for words in [&["run", "a", "--", "true"][..], &["ls"]] {
+        let code = async |before: &[&str]| {
+            let words = tool_at(&url, server.dir(), words);
+            words.start_by(&[&["env"], before].concat()).code().await
+        };
+        assert_eq!(code(&[&file("PARKLOCK_CA", "bundle.pem")]).await, 0, "{words:?}");
+        for empty in ["strange.pem", "right.key"] {
+            assert_eq!(code(&[&file("PARKLOCK_CA", empty)]).await, 78, "{words:?}: {empty}");
+        }
+        assert_eq!(code(&[&ca, &no_key[0], &no_key[1]]).await, 78, "{words:?}: that is no key");
     }
 }

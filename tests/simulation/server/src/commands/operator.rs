@@ -57,7 +57,9 @@ fn persistence(state: &State) -> String {
 
 fn replication(state: &State) -> String {
     let role = if state.replica { "slave" } else { "master" };
-    format!("role:{role}\r\nmaster_replid:{}\r\n", state.replication.history.name())
+    let history = state.replication.history.name();
+    // As a server alone says it. If this one has replicas, only WAIT knows of them.
+    format!("role:{role}\r\nconnected_slaves:0\r\nmaster_replid:{history}\r\n")
 }
 
 /// A script cannot call these: the server carries them out itself.

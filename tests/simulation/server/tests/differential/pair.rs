@@ -533,11 +533,12 @@ pub fn settle_order(words: &[Vec<u8>], frames: &mut [Frame]) {
 
 /// Of INFO, the fields that the simulated server knows, and whose value is not the process's own.
 pub fn keep_known_info(text: &mut Vec<u8>) {
-    const KNOWN: [&str; 7] = [
+    const KNOWN: [&str; 8] = [
         "maxmemory",
         "maxmemory_policy",
         "loading",
         "role",
+        "connected_slaves",
         "redis_mode",
         "server_mode",
         "server_name",
