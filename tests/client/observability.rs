@@ -148,7 +148,8 @@ async fn are_given_back<T: Send + 'static>(
     let others = client(server).await;
     for name in ["a", "b"] {
         let next = timeout(SOON, others.lock(name).lock()).await.expect("it was given back");
-        next.unwrap().unlock().await.unwrap();
+        let guard = next.expect("it is free");
+        guard.unlock().await.expect("it is held");
     }
 }
 
