@@ -17,6 +17,7 @@ mod known;
 mod request;
 mod search;
 mod server;
+mod side_by_side;
 mod trier;
 
 use client::{Client, Driver, Ears, Stage};
