@@ -158,7 +158,7 @@ impl MultiLock {
                 None => return Ok(None),
             }
         }
-        match held.iter().find(|guard| !guard.is_valid()) {
+        match held.iter().find(|guard| is_lost(guard)) {
             Some(lost) => Err(lost.hold().lost()),
             None => Ok(Some(self.guard(held))),
         }
@@ -336,7 +336,7 @@ impl MultiLock {
             }
             let refreshed = in_time(limit.until, refreshed(&locks, &held)).await;
             match refreshed.unwrap_or_else(|| Err(Error::unanswered(limit.whole))) {
-                Ok(()) if held.iter().all(Guard::is_valid) => return Ok(Some(held)),
+                Ok(()) if !held.iter().any(is_lost) => return Ok(Some(held)),
                 Ok(()) | Err(Error::Lost { .. }) => drop(held),
                 Err(error) => return Err(error),
             }
@@ -407,8 +407,14 @@ async fn together(
     }
     held.insert(at, guard);
     // A guard may have been lost before the other locks were granted.
-    let lost = held.iter().position(|guard| !guard.is_valid());
+    let lost = held.iter().position(is_lost);
     Ok(Some(lost.map_or(Ok(held), Err)))
+}
+
+/// Whether it was lost. A guard that is suspended is not valid, but nobody else has its lock yet. Without this difference, a caller
+/// whose client does not hear itself would release what it was granted and ask again, for ever.
+fn is_lost(guard: &Guard) -> bool {
+    guard.rest_of_lease().is_zero()
 }
 
 /// Extends the held locks while the caller waits for another; returns when one of them is lost.
