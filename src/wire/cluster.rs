@@ -326,12 +326,12 @@ pub(crate) async fn ask_for_map(socket: &Socket, node: &Node) -> Result<SlotMap,
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use futures_util::FutureExt;
 
     use super::*;
 
-    fn cluster() -> Cluster {
+    pub(crate) fn cluster() -> Cluster {
         let config = Config::default();
         let addresses = Addresses::new(&["redis://127.0.0.1:7000".to_owned()], &config).unwrap();
         let crew = Crew { spawn: Box::new(drop), stop: CancellationToken::new() };
