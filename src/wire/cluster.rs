@@ -38,7 +38,7 @@ use crate::wire::fault::{self, Fault, Redirect};
 use crate::wire::link::Link;
 use crate::wire::node::Node;
 use crate::wire::replies::strange;
-use crate::wire::shard::{CommandDuty, Quorum, ServerClock, Shard};
+use crate::wire::shard::{CommandDuty, NO_CLUSTER, Quorum, ServerClock, Shard};
 use crate::wire::socket::Socket;
 use crate::wire::tracking::OnChange;
 
@@ -306,9 +306,6 @@ impl Cluster {
         Fault::unless_in(limit, node, asked).await
     }
 }
-
-/// What a server that is not a node of a cluster says.
-const NO_CLUSTER: &str = "cluster support disabled";
 
 /// Asks a node for the map.
 pub(crate) async fn ask_for_map(socket: &Socket, node: &Node) -> Result<SlotMap, Fault> {
