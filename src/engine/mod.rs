@@ -58,4 +58,4 @@ pub use grant::Ended;
 pub(crate) use grant::{Lease, Wish};
 pub use holding::Woken;
 pub(crate) use holding::{Notice, wait_at};
-pub(crate) use shared::{Engine, RETRY_PAUSE};
+pub(crate) use shared::{Call, Engine, RETRY_PAUSE};

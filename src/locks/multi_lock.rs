@@ -11,7 +11,7 @@ use futures_util::future::{join_all, try_join_all};
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep};
 
-use crate::engine::{Keepers, Patience};
+use crate::engine::{Call, Keepers, Patience};
 use crate::error::{Error, Result};
 use crate::guards::{Guard, MultiGuard, MultiHold};
 use crate::locks::handle::Handle;
@@ -143,7 +143,7 @@ impl MultiLock {
     /// Outside a Tokio runtime with time enabled.
     pub async fn try_lock(&self) -> Result<Option<MultiGuard>> {
         self.check()?;
-        let locks = self.sorted();
+        let (_calls, locks) = (self.calls(), self.sorted());
         if self.is_one_step() {
             loop {
                 if let Some(answer) = together(&locks, None, Patience::None).await? {
@@ -264,6 +264,12 @@ impl MultiLock {
             .all(|handle| handle.is_taken_with_others() && handle.engine.is_of_same_client(engine))
     }
 
+    /// Counts the call at each client until it ends. Between two attempts, it neither waits nor owes anything there.
+    fn calls(&self) -> Vec<Call<'_>> {
+        let locks = if self.is_one_step() { &self.locks[..1] } else { &self.locks };
+        locks.iter().map(|lock| lock.handle.engine.call()).collect()
+    }
+
     fn sorted(&self) -> Vec<&Lock> {
         self.order.iter().map(|at| &self.locks[*at]).collect()
     }
@@ -277,6 +283,7 @@ impl MultiLock {
 
     async fn acquire(&self, limit: Limit) -> Result<Option<MultiGuard>> {
         self.check()?;
+        let _calls = self.calls();
         let held = if self.is_one_step() {
             self.in_one_step(limit).await
         } else {
