@@ -364,7 +364,8 @@ impl Client {
     /// refuses nobody: if new work keeps coming, it takes the whole `limit`. What has not ended then is closed: holders
     /// have lost their locks, and waiters get [`Error::Closed`](crate::Error::Closed).
     ///
-    /// Guards of other clients of a [`RedLock`](crate::RedLock) or [`MultiLock`](crate::MultiLock) are waited for by those clients.
+    /// Guards of other clients of a [`RedLock`](crate::RedLock) or [`MultiLock`](crate::MultiLock) are waited for by those clients; a call
+    /// that asks for such a lock, by all clients of its list.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -34,8 +34,9 @@ do -- a script has 200 local variables at most
     return wish
   end
 
-  -- How much of a lock is in use, and for how long its key lives. Nil if somebody waits, if the capacity was set, or if the
-  -- field is there already. This is the same as in zset_acquire_uncontended.lua; zset.lua says what lies in the key.
+  -- How much of a lock is in use, and for how long its key lives. Nil if somebody waits, if the capacity was set, if the
+  -- field is there already, or if the key has no TTL. This is the same as in zset_acquire_uncontended.lua; zset.lua says what
+  -- lies in the key.
   local function in_use_of(lock, line, notes, says, field)
     if is_waited_for[lock] then return end
     if first and not is_written[lock] then return 0, -2 end
@@ -43,7 +44,8 @@ do -- a script has 200 local variables at most
     if keys == 0 then return 0, -2 end
     local scores = keys == 1 and redis.pcall('zmscore', lock, says, '#line', field, '#set') or {}
     if not scores[1] or scores[2] or scores[3] or scores[4] then return end
-    return scores[1] + 4503599627370496, redis.call('pttl', lock)
+    local ttl = redis.call('pttl', lock)
+    if ttl >= 0 then return scores[1] + 4503599627370496, ttl end
   end
 
   -- The grant; or nil, perhaps with the reason why the request was refused.

@@ -11,7 +11,8 @@ if room == 1 then
   local scores = redis.pcall('zmscore', KEYS[2], says, '#line', ARGV[4], '#set')
   if scores[1] and not scores[2] and not scores[3] and not scores[4] then
     in_use, ttl = scores[1] + 4503599627370496, redis.pcall('pttl', KEYS[2])
-    if type(ttl) == 'number' then room = 0 end
+    -- Somebody may have persisted the key: then the TTL does not say how long the longest lease is, and acquire.lua sees to it.
+    if type(ttl) == 'number' and ttl >= 0 then room = 0 end
   end
 end
 local capacity, part, lease = tonumber(ARGV[3]), tonumber(ARGV[7] or 1), tonumber(ARGV[5])

@@ -27,8 +27,11 @@ local function renew_in_set(lock, field, ms)
   local until_when = tonumber(redis.call('zscore', lock, field) or 0)
   if until_when <= now then return 0 end
   if until_when < now + ms then redis.call('zadd', lock, string.format('%.0f', now + ms), field) end
+  local ttl = redis.call('pttl', lock)
+  -- Somebody has persisted the key. Other holds may last longer than this one.
+  if ttl < 0 then ttl = redis.call('zrange', lock, '-1', '-1', 'WITHSCORES')[2] - now end
   -- Written in any case: on a new connection, WAIT counts the replicas that have what this connection has written.
-  redis.call('pexpire', lock, math.max(ms, redis.call('pttl', lock)))
+  redis.call('pexpire', lock, math.max(ms, ttl))
   return 1
 end
 

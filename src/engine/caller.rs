@@ -104,6 +104,12 @@ impl Caller {
     /// releases it in the background.
     pub(crate) async fn acquire(&mut self, keys: &Arc<Keys>) -> Result<Option<Hold>> {
         let (Wish { owner, lease, permits }, patience) = (self.options.wish, self.options.patience);
+        if let Patience::For(_) = patience {
+            let was_refused = matches!(self.options.past, Past::Refused);
+            // If the limit cuts the call off, `Known` says what the caller may believe.
+            self.known = Some(Arc::new(Known::new(was_refused)));
+        }
+        let _call = self.engine.call();
         if let Some(owner) = owner
             && !self.options.comes_back()
             && let Some(hold) = self.engine.held_by(owner, keys)
@@ -118,16 +124,11 @@ impl Caller {
             // let other tasks run.
             tokio::task::coop::consume_budget().await;
         }
-        match self.options.patience {
+        match patience {
             Patience::None => Box::pin(self.once(visit)).await,
             Patience::Endless => self.wait(&visit).await.map(Some),
-            Patience::For(limit) => {
-                let was_refused = matches!(self.options.past, Past::Refused);
-                // If the limit cuts the call off, `Known` says what the caller may believe.
-                self.known = Some(Arc::new(Known::new(was_refused)));
-                // Boxed: callers that wait without a limit need no space for a timer.
-                Box::pin(self.wait_for(&visit, limit)).await
-            }
+            // Boxed: callers that wait without a limit need no space for a timer.
+            Patience::For(limit) => Box::pin(self.wait_for(&visit, limit)).await,
         }
     }
 

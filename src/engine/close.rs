@@ -37,7 +37,9 @@ impl Engine {
         // The debts first: a job that ends in between makes the difference greater, and this looks again.
         let owes_idle_ones_only =
             |idle| self.debts.len().saturating_sub(self.outbox.jobs.len()) <= idle;
-        self.waiters.load(Ordering::Relaxed) == 0
+        // The calls before all debts: one that ends in between has left its hold.
+        self.calls.load(Ordering::Acquire) == 0
+            && self.waiters.load(Ordering::Relaxed) == 0
             && self.outbox.timetable.idle().is_some_and(owes_idle_ones_only)
     }
 

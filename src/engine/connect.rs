@@ -138,6 +138,7 @@ impl Engine {
             orders: AtomicU64::new(0),
             outages: Arc::new(outages),
             waiters,
+            calls: AtomicUsize::new(0),
             cut_off: Arc::default(),
             closing,
             runtime: Handle::current(),

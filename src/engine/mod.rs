@@ -57,4 +57,4 @@ pub use entry::{Awaited, Held, Hold, Holds};
 pub(crate) use grant::{Lease, Wish};
 pub use holding::Woken;
 pub(crate) use holding::{Notice, wait_at};
-pub(crate) use shared::{Engine, RETRY_PAUSE};
+pub(crate) use shared::{Call, Engine, RETRY_PAUSE};

@@ -63,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) tenures: AtomicU64,
     pub(crate) orders: AtomicU64,
     pub(crate) waiters: Arc<AtomicUsize>,
+    /// How many calls want a lock, from their beginning to their end: see [`Engine::call`].
+    pub(crate) calls: AtomicUsize,
     pub(crate) outages: Arc<Outages>,
     /// Each caller that waits for a connection has a clone.
     pub(crate) cut_off: Arc<()>,
@@ -251,6 +253,13 @@ impl Engine {
         Err(Error::Closed)
     }
 
+    /// Counts a call until it ends. It may pause between two attempts: then it owes nothing and is no waiter, but a client that
+    /// drains serves it to its end. It is no debt, since `close` does not wait for it.
+    pub(crate) fn call(&self) -> Call<'_> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        Call(&self.calls)
+    }
+
     /// Counts a waiter that no limit rejects, for example since it was counted before.
     pub(crate) fn count_again(&self, keys: &Keys) -> Counted<'_> {
         self.waiters.fetch_add(1, Ordering::Relaxed);
@@ -337,6 +346,16 @@ impl Engine {
             Ok(_) => Ok(Counted { waiters: &self.waiters, _waits: keys.meters.waits() }),
             Err(_) => Err(Error::TooManyWaiters { limit }),
         }
+    }
+}
+
+/// A call that is counted.
+pub(crate) struct Call<'a>(&'a AtomicUsize);
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        // Whoever sees that the call has ended sees the debt of its hold.
+        self.0.fetch_sub(1, Ordering::Release);
     }
 }
 

@@ -140,15 +140,20 @@ impl View {
         let (mut parts, needed) = (self.parts.clone(), self.needed);
         async move {
             loop {
-                let ended = ended(&parts.borrow_and_update(), needed);
+                let holds = Arc::clone(&parts.borrow_and_update());
                 let others_join = async {
                     if parts.changed().await.is_err() {
                         pending().await // the set is gone, so no other part joins
                     }
                 };
-                tokio::select! {
-                    ended = ended => return ended,
-                    () = others_join => {}
+                let ended = tokio::select! {
+                    ended = ended(&holds, needed) => ended,
+                    () = others_join => continue,
+                };
+                // Another part may have joined before the last one of these was lost. Nobody sees that loss before the join:
+                // a join decides with the list locked.
+                if Arc::ptr_eq(&holds, &parts.borrow()) {
+                    return ended;
                 }
             }
         }

@@ -11,7 +11,7 @@ use futures_util::future::{join_all, try_join_all};
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep};
 
-use crate::engine::{Keepers, Patience};
+use crate::engine::{Call, Keepers, Patience};
 use crate::error::{Error, Result};
 use crate::guards::{Guard, MultiGuard, MultiHold};
 use crate::locks::handle::Handle;
@@ -143,7 +143,7 @@ impl MultiLock {
     /// Outside a Tokio runtime with time enabled.
     pub async fn try_lock(&self) -> Result<Option<MultiGuard>> {
         self.check()?;
-        let locks = self.sorted();
+        let (_calls, locks) = (self.calls(), self.sorted());
         if self.is_one_step() {
             loop {
                 if let Some(answer) = together(&locks, None, Patience::None).await? {
@@ -158,7 +158,7 @@ impl MultiLock {
                 None => return Ok(None),
             }
         }
-        match held.iter().find(|guard| !guard.is_valid()) {
+        match held.iter().find(|guard| is_lost(guard)) {
             Some(lost) => Err(lost.hold().lost()),
             None => Ok(Some(self.guard(held))),
         }
@@ -264,6 +264,12 @@ impl MultiLock {
             .all(|handle| handle.is_taken_with_others() && handle.engine.is_of_same_client(engine))
     }
 
+    /// Counts the call at each client until it ends. Between two attempts, it neither waits nor owes anything there.
+    fn calls(&self) -> Vec<Call<'_>> {
+        let locks = if self.is_one_step() { &self.locks[..1] } else { &self.locks };
+        locks.iter().map(|lock| lock.handle.engine.call()).collect()
+    }
+
     fn sorted(&self) -> Vec<&Lock> {
         self.order.iter().map(|at| &self.locks[*at]).collect()
     }
@@ -277,6 +283,7 @@ impl MultiLock {
 
     async fn acquire(&self, limit: Limit) -> Result<Option<MultiGuard>> {
         self.check()?;
+        let _calls = self.calls();
         let held = if self.is_one_step() {
             self.in_one_step(limit).await
         } else {
@@ -336,7 +343,7 @@ impl MultiLock {
             }
             let refreshed = in_time(limit.until, refreshed(&locks, &held)).await;
             match refreshed.unwrap_or_else(|| Err(Error::unanswered(limit.whole))) {
-                Ok(()) if held.iter().all(Guard::is_valid) => return Ok(Some(held)),
+                Ok(()) if !held.iter().any(is_lost) => return Ok(Some(held)),
                 Ok(()) | Err(Error::Lost { .. }) => drop(held),
                 Err(error) => return Err(error),
             }
@@ -407,8 +414,14 @@ async fn together(
     }
     held.insert(at, guard);
     // A guard may have been lost before the other locks were granted.
-    let lost = held.iter().position(|guard| !guard.is_valid());
+    let lost = held.iter().position(is_lost);
     Ok(Some(lost.map_or(Ok(held), Err)))
+}
+
+/// Whether it was lost. A guard that is suspended is not valid, but nobody else has its lock yet. Without this difference, a caller
+/// whose client does not hear itself would release what it was granted and ask again, for ever.
+fn is_lost(guard: &Guard) -> bool {
+    guard.rest_of_lease().is_zero()
 }
 
 /// Extends the held locks while the caller waits for another; returns when one of them is lost.

@@ -13,7 +13,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::engine::Keepers;
+use crate::engine::{Call, Keepers};
 use crate::error::{Error, Result, said};
 use crate::guards::{Guard, GuardSet, RedGuard, RedHold, STRAGGLERS, grace};
 use crate::locks::lock::Lock;
@@ -158,7 +158,7 @@ impl RedLock {
     /// `apart`: see [`LINES_APART`].
     async fn wait(&self, retry: &mut Retry, apart: Duration) -> Result<RedGuard> {
         self.check()?;
-        let mut won = BTreeMap::new();
+        let (_calls, mut won) = (self.calls(), BTreeMap::new());
         loop {
             won = match self.judge(self.ask_all(won).await) {
                 Judged::Won(guard) => return Ok(guard),
@@ -195,6 +195,7 @@ impl RedLock {
     /// Outside a Tokio runtime with time enabled.
     pub async fn try_lock(&self) -> Result<Option<RedGuard>> {
         self.check()?;
+        let _calls = self.calls();
         match self.judge(self.ask_all(BTreeMap::new()).await) {
             Judged::Won(guard) => Ok(Some(guard)),
             Judged::Held(..) => Ok(None),
@@ -321,6 +322,11 @@ impl RedLock {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Counts the call at each client until it ends. While it waits at one server, it owes nothing to the others.
+    fn calls(&self) -> Vec<Call<'_>> {
+        self.locks.iter().map(|lock| lock.handle.engine.call()).collect()
     }
 
     fn ride_out(&self) -> Duration {

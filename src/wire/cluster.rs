@@ -38,7 +38,7 @@ use crate::wire::fault::{self, Fault, Redirect};
 use crate::wire::link::Link;
 use crate::wire::node::Node;
 use crate::wire::replies::strange;
-use crate::wire::shard::{CommandDuty, Quorum, ServerClock, Shard};
+use crate::wire::shard::{CommandDuty, NO_CLUSTER, Quorum, ServerClock, Shard};
 use crate::wire::socket::Socket;
 use crate::wire::tracking::OnChange;
 
@@ -307,9 +307,6 @@ impl Cluster {
     }
 }
 
-/// What a server that is not a node of a cluster says.
-const NO_CLUSTER: &str = "cluster support disabled";
-
 /// Asks a node for the map.
 pub(crate) async fn ask_for_map(socket: &Socket, node: &Node) -> Result<SlotMap, Fault> {
     let answer = socket.ask(cmd("CLUSTER").arg("SLOTS")).await;
@@ -326,12 +323,12 @@ pub(crate) async fn ask_for_map(socket: &Socket, node: &Node) -> Result<SlotMap,
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use futures_util::FutureExt;
 
     use super::*;
 
-    fn cluster() -> Cluster {
+    pub(crate) fn cluster() -> Cluster {
         let config = Config::default();
         let addresses = Addresses::new(&["redis://127.0.0.1:7000".to_owned()], &config).unwrap();
         let crew = Crew { spawn: Box::new(drop), stop: CancellationToken::new() };

@@ -1,9 +1,10 @@
 //! The path of the scripts to the servers: for each lock, the connection to its server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::config::Config;
 use crate::error::Error;
@@ -17,6 +18,9 @@ use crate::wire::link::Link;
 use crate::wire::node::Node;
 use crate::wire::shard::{CommandDuty, Quorum, ServerClock, Shard, ShardTasks, Shortage};
 use crate::wire::tracking::OnChange;
+
+/// How often a caller looks whether a node has its slot by now. The guide limits how often it asks.
+const LOOKS_APART: Duration = Duration::from_millis(500);
 
 /// The path of all scripts to the servers.
 #[derive(Clone)]
@@ -183,12 +187,20 @@ impl Commands {
             map.mark_unchanged();
             let up = async {
                 match cluster.owner(keys.slot.expect("in a cluster every name has a slot")) {
-                    Ok(shard) => shard.up().await,
-                    Err(_) => std::future::pending().await,
+                    Ok(shard) => {
+                        shard.up().await;
+                        true
+                    }
+                    // Each look has the guide ask for the map. Otherwise, if somebody serves the slot after the guide has asked, the
+                    // guide would learn it a minute later.
+                    Err(_) => {
+                        sleep(LOOKS_APART).await;
+                        false
+                    }
                 }
             };
             tokio::select! {
-                () = up => return,
+                is_up = up => if is_up { return },
                 changed = map.changed() => if changed.is_err() { return },
             }
         }
@@ -238,5 +250,35 @@ impl Commands {
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::config::Layout;
+    use crate::keys::Space;
+    use crate::wire::cluster::tests::cluster;
+
+    /// Nothing else tells the guide that somebody waits for the slot: it would ask for the next map a minute later.
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_waits_for_a_slot_that_no_node_has_makes_the_guide_ask_again_and_again() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let cluster = Arc::new(cluster());
+        let common = CommonArgs::new("us".to_owned(), Layout::Native, SECOND, SECOND * 20, None);
+        let commands = Commands::in_cluster(Arc::clone(&cluster), common);
+        let name = "a".to_owned();
+        let keys = Keys::in_space(Space::Cluster(0), "", Layout::Native, Kind::Lock, name).unwrap();
+        let mut up = pin!(commands.up(&keys));
+        for _ in 0..3 {
+            tokio::select! {
+                () = &mut up => panic!("no node has the slot"),
+                asked = timeout(SECOND, cluster.stale.notified()) => asked.expect("it asks"),
+            }
+        }
     }
 }

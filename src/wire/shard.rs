@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Layout, Replicas};
+use crate::error::said;
 use crate::wire::address::{Expected, Hello};
 use crate::wire::destination::Destination;
 use crate::wire::fault::{self, Fault};
@@ -33,6 +34,9 @@ pub(crate) use reign::Reign;
 
 use acks::Pipes;
 use clock::PRECISE;
+
+/// What a server that is not a node of a cluster says.
+pub(crate) const NO_CLUSTER: &str = "cluster support disabled";
 
 /// How often the client reads the clock of a new server, if the answers are slow.
 const READINGS: usize = 3;
@@ -139,6 +143,19 @@ impl Facts {
     }
 }
 
+/// Checks a server that does not call itself a node. When a node is gone, its address may soon belong to a server of its own, which
+/// grants every lock. But services that have the protocol of a cluster may call themselves whatever they like: so what counts is
+/// whether the server has slots.
+async fn has_slots(socket: &Socket) -> Result<(), Fault> {
+    let answer = socket.ask(cmd("CLUSTER").arg("SLOTS")).await;
+    match answer.map_err(Fault::connecting)? {
+        Value::ServerError(error) if fault::says(&error, NO_CLUSTER) => {
+            Err(Fault::Distrusted(said("the server is not a node of a cluster")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The duty of a link for scripts.
 #[derive(Clone)]
 pub(crate) struct CommandDuty {
@@ -204,11 +221,14 @@ impl Duty for CommandDuty {
     fn greet<'a>(&'a self, socket: &'a Socket, hello: &'a Hello, generation: u64) -> Greeted<'a> {
         Box::pin(async move {
             hello.accepted(&self.expected)?;
+            let is_node = matches!(self.expected, Expected::Node { .. });
+            if is_node && !hello.is_node() {
+                has_slots(socket).await?;
+            }
             self.facts.learn(hello, &self.expected);
             if let Some(session) = &self.session {
                 session.runs_scripts_on(socket).await?;
             }
-            let is_node = matches!(self.expected, Expected::Node { .. });
             let dialect = is_node.then(|| self.facts.dialect());
             let library = Library::new(self.layout.never_calls(), dialect);
             let mut pipe = pipe();

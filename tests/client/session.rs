@@ -2,12 +2,13 @@
 
 use crate::common;
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use common::fixture::{LONG, SOON, comes_in, is_pending, key, parked};
 use common::rights::{rules, user};
 use common::{Admin, Server, Worker, WorkerSide, eventually, judged, timeout};
-use parklock::{Client, Config, Ended, Error, Guard};
+use parklock::{Client, Config, Ended, Error, Guard, MultiLock};
 use tokio::time::sleep;
 
 const GRACE: Duration = Duration::from_secs(2);
@@ -188,9 +189,13 @@ struct Listener {
 
 impl Listener {
     async fn new() -> Self {
+        Self::with(within(GRACE)).await
+    }
+
+    async fn with(config: Config) -> Self {
         let server = Server::start().await;
         let url = user(&server, &rules("docs/operations.md")).await;
-        let client = comes_in(url, within(GRACE)).await;
+        let client = comes_in(url, config).await;
         Self { admin: server.admin().await, server, client }
     }
 
@@ -234,6 +239,46 @@ async fn suspended_locks_that_are_held_together_can_be_extended() {
     listener.is_back().await;
     eventually(SOON, "they are valid again", async || both.is_valid()).await;
     both.unlock().await.unwrap();
+}
+
+/// As a lock alone is. They are suspended, and not lost: nobody else has them.
+#[tokio::test]
+async fn a_client_that_is_not_heard_gets_locks_that_are_held_together() {
+    let listener = Listener::new().await;
+    let guard = listener.client.lock("a").lock().await.unwrap();
+    let other = comes_in(listener.server.url(), without()).await;
+    listener.is_cut_off().await;
+    eventually(SOON, "it is suspended", async || !guard.is_valid()).await;
+
+    let together = listener.client.multi_lock(["b", "c"]);
+    let apart = MultiLock::new([listener.client.lock("d"), other.lock("e")]);
+    for locks in [together, apart] {
+        let both = timeout(SOON, locks.lock()).await.expect("they are free").unwrap();
+        assert!(!both.is_valid() && is_pending(both.ended()).await);
+        both.unlock().await.unwrap();
+        let both = locks.try_lock().await.unwrap().expect("they are free");
+        assert!(!both.is_valid() && is_pending(both.ended()).await);
+        both.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn locks_that_are_held_together_are_asked_for_when_the_client_is_heard() {
+    judged(async || {
+        let listener = Listener::with(within(GRACE).response_timeout(SOON)).await;
+        let guard = listener.client.lock("a").lock().await.unwrap();
+        listener.is_cut_off().await;
+        eventually(SOON, "it is suspended", async || !guard.is_valid()).await;
+
+        let locks = listener.client.multi_lock(["b", "c"]);
+        let mut asking = pin!(locks.lock());
+        assert!(is_pending(&mut asking).await);
+        listener.is_back().await;
+        let both = timeout(SOON, asking).await.expect("it is heard").unwrap();
+        assert!(both.is_valid());
+        both.unlock().await.unwrap();
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -11,9 +11,10 @@ use futures_util::future::join_all;
 use http::header::RETRY_AFTER;
 use http::{Request, Response, StatusCode};
 use parklock::tower::{LockLayer, LockLost, OnLoss, Refusal, decoded_path};
-use parklock::{Client, Config, Error, Hold};
+use parklock::{Client, Config, Error, Hold, RedLock};
 use parklock_testing::Redis;
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -469,6 +470,79 @@ async fn a_client_drains_at_once_though_it_still_looks_for_a_request_that_was_cu
         assert!(client.drain(SOON).await, "refused: {refused}");
         assert!(began.elapsed() < SOON / 4, "{:?}, refused: {refused}", began.elapsed());
     }
+}
+
+/// Waits until a call of this client waits for this lock, or has ended.
+async fn waits<T>(call: &JoinHandle<T>, client: &Client, name: &str) {
+    let is_awaited = || client.holds().awaited.iter().any(|awaited| awaited.name == name);
+    while !call.is_finished() && !is_awaited() {
+        sleep(A_MOMENT).await;
+    }
+}
+
+/// Between two attempts, a call for several locks owes nothing, and waits for nobody.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_drains_lets_calls_finish_that_pause_between_two_attempts() {
+    let redis = Redis::start();
+    let (ours, theirs) = (client(&redis).await, client(&redis).await);
+    let mut held = theirs.lock("a").lock().await.expect("it is free");
+    let both = ours.multi_lock(["a", "b"]);
+    let call = tokio::spawn(async move { both.lock().await?.unlock().await });
+    waits(&call, &ours, "a").await;
+    let drained = tokio::spawn({
+        let ours = ours.clone();
+        async move { ours.drain(LONG).await }
+    });
+    for name in ["b", "a"].repeat(20) {
+        let next = theirs.lock(name).lock().await.expect("it is free soon");
+        held.unlock().await.expect("it is ours");
+        held = next;
+        waits(&call, &ours, name).await;
+    }
+    held.unlock().await.expect("it is ours");
+    call.await.expect("no panic").expect("it is served");
+    assert!(drained.await.expect("no panic"));
+}
+
+/// It asks again after as long as its first request took, in which the keeper may give the lock back.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_drains_lets_a_try_finish_that_waits_for_a_keeper() {
+    let redis = Redis::start();
+    let keeper = redis.client(Config::default().keep(LONG)).await.expect("it is there");
+    let ours = client(&redis).await;
+    while !ours.lock("a").is_locked().await.expect("an answer") {
+        // It keeps what it is granted when it hears who wants it.
+        keeper.lock("a").lock().await.expect("it is free").unlock().await.expect("it is ours");
+    }
+    redis.silent_for(A_MOMENT * 100);
+    let tried = async { ours.lock("a").try_lock().await?.expect("it is idle").unlock().await };
+    let (tried, drained) = tokio::join!(tried, ours.drain(LONG));
+    assert!(tried.is_ok() && drained, "{tried:?}");
+}
+
+/// A call for a majority waits in one line after the other. To a server in whose line it does not stand, it owes nothing.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_drains_lets_a_call_finish_that_waits_at_another_server() {
+    let servers = [Redis::start(), Redis::start(), Redis::start()];
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for server in &servers {
+        ours.push(client(server).await);
+        theirs.push(client(server).await);
+    }
+    let lock = |clients: &[Client]| RedLock::new(clients.iter().map(|client| client.lock("a")));
+    let held = lock(&theirs).lock().await.expect("it is free");
+    let call = lock(&ours);
+    let call = tokio::spawn(async move { call.lock().await?.unlock().await });
+    waits(&call, &ours[0], "a").await;
+    let drained = tokio::spawn({
+        let last = ours[2].clone();
+        async move { last.drain(LONG).await }
+    });
+    sleep(A_MOMENT * 100).await;
+    assert!(!drained.is_finished(), "the call may still ask there");
+    held.unlock().await.expect("it is ours");
+    call.await.expect("no panic").expect("it is served");
+    assert!(drained.await.expect("no panic"));
 }
 
 #[tokio::test(start_paused = true)]

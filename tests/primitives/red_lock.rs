@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use common::fixture::{A_WHILE, LONG, SOON, channel, client, comes_in, key, lock_keys, parked};
 use common::{Admin, Proxy, Server, Watch, eventually, judged, timeout};
+use futures_util::FutureExt;
 use parklock::{Client, Config, Ended, Error, RedGuard, RedHold, RedLock};
+use parklock_testing::Redis;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -452,6 +454,35 @@ async fn with_max_hold_nothing_is_taken_again() {
     sleep(Duration::from_secs(7)).await; // a renewal is due each three seconds
     assert_eq!(stage.held().await, 2);
     guard.unlock().await.unwrap();
+}
+
+/// A busy holder polls its future only after one part was lost and taken again, and another one was lost.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_never_lost_its_majority_has_not_ended_for_a_future_that_is_polled_late() {
+    let servers = [Redis::start(), Redis::start(), Redis::start()];
+    let mut locks = Vec::new();
+    for server in &servers {
+        locks.push(server.client(Config::default()).await.expect("it is there").lock("a"));
+    }
+    let guard = RedLock::new(locks).lock().await.expect("it is free");
+    let are = async |parts| {
+        while guard.servers() != parts {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    are(3).await;
+    // Each of them would err half of the time.
+    let mut ends: Vec<_> = (0..20).map(|_| Box::pin(guard.ended())).collect();
+    assert!(ends.iter_mut().all(|end| end.now_or_never().is_none()));
+    servers[0].lose("a");
+    are(2).await;
+    are(3).await;
+    servers[1].lose("a");
+    are(2).await;
+    assert!(guard.is_valid());
+    assert!(ends.iter_mut().all(|end| end.now_or_never().is_none()), "two of three are left");
+    guard.unlock().await.expect("it is ours");
+    assert!(ends.into_iter().all(|end| end.now_or_never() == Some(Ended::Released)));
 }
 
 /// F50: a part that is taken again lends no validity to a hold that has lost its majority.

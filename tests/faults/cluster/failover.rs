@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::cluster::{is_clean, stand_in_line, two};
-use crate::common::{Cluster, eventually, judged, timeout};
+use crate::common::{Cluster, Server, eventually, judged, timeout};
 use crate::scene::*;
+use crate::server::roles::has_the_address_of;
 
 /// A failover of one node, with a holder and a waiter for each of three names that lie there.
 async fn a_failover_is_outlived(how: Option<&str>) {
@@ -57,6 +58,24 @@ async fn a_takeover_loses_nothing_that_was_replicated() {
         a_failover_is_outlived(Some("TAKEOVER")).await;
     })
     .await;
+}
+
+/// A node dies, and its address belongs to a server of its own before its slots have another primary.
+#[tokio::test]
+async fn a_server_that_is_no_node_grants_nothing_at_the_address_of_one() {
+    let (cluster, other) = tokio::join!(Cluster::start(), Server::start());
+    let ours = client(&cluster.url(), attentive().ride_out(Duration::from_secs(3))).await;
+    let name = cluster.names_at(0, "moved:", 1).remove(0);
+    ours.lock(&name).lock().await.unwrap().unlock().await.unwrap();
+    let admin = other.admin().await;
+    let greeted = admin.command_calls("hello").await;
+
+    cluster.nodes[0].kill();
+    has_the_address_of(&other, &cluster.nodes[0]);
+    let is_there = async || admin.command_calls("hello").await > greeted;
+    eventually(SOON, "the client comes there", is_there).await;
+    is_unavailable(ours.lock(&name).lock().await, "not a node of a cluster");
+    assert_eq!(admin.keys().await, [""; 0]);
 }
 
 /// The client has a map, and has not used the node yet. That node is a replica by then, and refuses its first connection.

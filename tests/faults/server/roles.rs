@@ -21,16 +21,7 @@ pub(crate) struct Route {
 impl Route {
     pub(crate) fn to(server: &Server) -> Self {
         let (port, to) = (Port::reserve(), Arc::new(Mutex::new(server.address())));
-        let (listener, target) = (port::listen(port.address()), Arc::clone(&to));
-        tokio::spawn(async move {
-            while let Ok((mut client, _)) = listener.accept().await {
-                let target = *target.lock().expect("no panic under it");
-                tokio::spawn(async move {
-                    let mut server = TcpStream::connect(target).await?;
-                    copy_bidirectional(&mut client, &mut server).await
-                });
-            }
-        });
+        leads(port.address(), Arc::clone(&to));
         Self { port, to }
     }
 
@@ -45,6 +36,24 @@ impl Route {
     pub(crate) async fn client(&self) -> Client {
         client(&format!("redis://{}", self.address()), patient()).await
     }
+}
+
+/// The address of a server that is down leads to another one from now on.
+pub(crate) fn has_the_address_of(other: &Server, down: &Server) {
+    leads(down.address(), Arc::new(Mutex::new(other.address())));
+}
+
+fn leads(from: SocketAddr, to: Arc<Mutex<SocketAddr>>) {
+    let listener = port::listen(from);
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let target = *to.lock().expect("no panic under it");
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(target).await?;
+                copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    });
 }
 
 pub(crate) async fn replica_of(server: &Server, through: &Proxy) -> Server {

@@ -241,6 +241,20 @@ impl Name {
         frame.items[0].number() == 1
     }
 
+    /// Asks for this lock, of any kind but the plain one, as one of several.
+    pub fn acquire_as_one_of_several(&mut self, field: &str, ask: &Ask) -> Answer {
+        let client = field.split(':').next().expect("a client");
+        let argv = [
+            self.floor(),
+            format!("{} {LINE_TTL} {client} lock_channel:", self.waiter_ttl),
+            field.to_owned(),
+            format!("{} {} {} {}", ask.lease, ask.part, self.kind, self.capacity),
+            ask.secret.to_string(),
+        ];
+        let frame = self.stage.run(self.boss, &s::LINE_ACQUIRE_EACH, &Self::keys(), &argv);
+        Answer::read(&frame.items[0])
+    }
+
     pub fn force_unlock(&mut self) -> i64 {
         let script = if self.is_plain() { &s::LOCK_FORCE_UNLOCK } else { &s::LINE_FORCE_UNLOCK };
         self.run(script, "force", &[]).items[0].number()

@@ -1,6 +1,6 @@
 //! What the server refuses has done nothing, and leaves nothing without a TTL.
 
-use crate::name::{Answer, Ask, FAIR, LOCK, Name, RW, SEMAPHORE, asks, once, part};
+use crate::name::{Answer, Ask, FAIR, LEASE, LOCK, Name, RW, SEMAPHORE, asks, once, part};
 use crate::stage::Client;
 use crate::{everywhere, in_virtual_time, really};
 
@@ -199,6 +199,36 @@ fn a_refused_caller_deletes_no_keys_of_others() {
             assert!(name.release("b:1"), "{kind:?}: it waited, and holds");
             assert_eq!(name.keys_left(), [""; 0]);
         });
+    }
+}
+
+/// Somebody has persisted the key. If it then lived as long as the lease of whoever comes or renews, it would take the longer holds along.
+#[test]
+fn a_key_without_a_ttl_lives_as_long_as_the_longest_lease_from_the_next_call_on() {
+    const LONGER: u64 = 100 * LEASE;
+    for kind in [RW, SEMAPHORE] {
+        for call in ["one", "one of several", "renewal"] {
+            everywhere(kind, |name| {
+                let longer = Ask { lease: LONGER, ..part(1) };
+                assert!(name.acquire("a:1", &longer).is_granted());
+                if call == "renewal" {
+                    assert!(name.acquire("b:1", &part(1)).is_granted());
+                }
+                name.command(&["PERSIST", "lock:{a}"]);
+                let is_done = match call {
+                    "one" => name.acquire("b:1", &part(1)).is_granted(),
+                    "one of several" => {
+                        name.acquire_as_one_of_several("b:1", &part(1)).is_granted()
+                    }
+                    _ => name.renew("b:1"),
+                };
+                assert!(is_done, "{kind:?}, {call}");
+                let ttl = name.number(&["PTTL", "lock:{a}"]);
+                assert!(ttl > LONGER as i64 / 2, "{kind:?}, {call}: {ttl}");
+                assert!(name.release("a:1") && name.release("b:1"), "{kind:?}, {call}");
+                assert_eq!(name.keys_left(), [""; 0]);
+            });
+        }
     }
 }
 
