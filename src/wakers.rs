@@ -7,9 +7,9 @@ use std::task::Waker;
 
 use tokio::sync::Notify;
 
-/// Does what wakes callers. Returns whether no waker has panicked.
-pub(crate) fn guarded(wakes: impl FnOnce()) -> bool {
-    catch_unwind(AssertUnwindSafe(wakes)).is_ok()
+/// Calls code of the user, such as a waker or a metrics recorder. Returns whether it has not panicked.
+pub(crate) fn guarded(calls: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(calls)).is_ok()
 }
 
 /// Wakes a caller.

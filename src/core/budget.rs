@@ -1,5 +1,5 @@
 //! How often and for how long a client may hand a lock on among its own callers before other clients get it. The defaults
-//! are in `config.rs`. `tenure/hand_over.rs` hands the lock on, and `queue.rs` says which caller gets it.
+//! are in `config.rs`. `tenure.rs` hands the lock on, and `queue.rs` says which caller gets it.
 
 use std::time::Duration;
 

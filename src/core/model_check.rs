@@ -1,6 +1,6 @@
 //! Small worlds, searched exhaustively: every order of events that a few clients, their messages and some faults can
 //! produce, with the real [`Lock`](crate::core::lock::Lock) in each entry, its [`Waiting`](crate::core::waiting::Waiting) included,
-//! and a model of the scripts for the server.
+//! the real [`Tenure`](crate::core::tenure::Tenure) for each grant, and a model of the scripts for the server.
 //!
 //! 1. Time passes in ticks, three to a `waiter_ttl`. Within a tick, everything in flight arrives, in any order: a
 //!    request, an answer, a message. If it takes longer, that is a fault, and so is a loss.
@@ -21,7 +21,7 @@ mod side_by_side;
 mod trier;
 
 use client::{Client, Driver, Ears, Stage};
-use known::{Clock, Line};
+use known::{BUDGET, Clock, Line};
 use request::{Request, tick_request};
 use server::{Call, Field, LetIn, Server, Terms};
 
@@ -310,21 +310,14 @@ impl World {
     /// How a hold may end.
     fn ends_of(&self, c: usize, s: usize, (terms, clock): (Terms, Clock), all: &mut Vec<Action>) {
         let spot = &self.clients[c].spots[s];
-        let Stage::Holding(tenure) = spot.stage else { return };
         if spot.known.queued == 0 {
             all.push(Action::GivesBack(c, s));
-            let may_hand_on = terms.hands_on_in_line && tenure.ends > 1;
-            let mut client = may_hand_on.then(|| self.clients[c].clone());
-            let mut driver = client.as_mut().map(|client| Driver { client, terms, clock });
-            if driver.as_mut().and_then(|driver| driver.one_behind(s)).is_some() {
+            if terms.hands_on_in_line && self.clients[c].one_behind(s, terms, clock).is_some() {
                 all.push(Action::HandsOnInLine(c, s));
             }
             return;
         }
-        all.push(Action::Exchanges(c, s));
-        if tenure.ends > 1 {
-            all.push(Action::HandsOn(c, s));
-        }
+        all.extend([Action::Exchanges(c, s), Action::HandsOn(c, s)]);
     }
 
     /// What happens before this tick is over. If there is nothing, the next tick begins.
@@ -487,11 +480,11 @@ impl World {
             Action::AsksAgain(c, s) => self.driver(c, terms, clock).rode_out(s),
             Action::Tidies(c) => self.driver(c, terms, clock).tidy(),
             Action::GivesBack(c, s) => self.driver(c, terms, clock).gives_back(s),
-            Action::HandsOn(c, s) => self.driver(c, terms, clock).hands_on(s),
+            Action::HandsOn(c, s) => self.driver(c, terms, clock).hands_on(s, Some(BUDGET)),
             Action::HandsOnInLine(c, s) => self.driver(c, terms, clock).hands_on_in_line(s),
             Action::PicksUp(c, s) => self.driver(c, terms, clock).look(s),
             Action::Retires(c, s) => self.driver(c, terms, clock).retires_left(s),
-            Action::Exchanges(c, s) => self.driver(c, terms, clock).exchanges(s),
+            Action::Exchanges(c, s) => self.driver(c, terms, clock).hands_on(s, None),
             Action::Tick => verdict = self.tick(terms, clock),
             Action::Lose(c) => drop(self.clients[c].messages.remove(0)),
             Action::Double(c) => {

@@ -38,10 +38,10 @@ pub(crate) struct Tenure {
     granted: CompactInstant,
     /// How it ended for all of its holds, if it has ended.
     pub(crate) ended: Option<Ended>,
-    /// The number of holders before this one, which is the number of its hold; if idle, of the last hold.
+    /// The number of the current hold, or of the last one if idle: how many there were before it.
     pub(crate) hand_overs: u16,
     /// The hold count; 0: idle.
-    pub(crate) holds: u32,
+    pub(super) holds: u32,
     /// The client keeps it idle.
     pub(super) is_kept: bool,
     /// The numbers of the holds that have not ended, once a second caller has joined.
@@ -64,7 +64,7 @@ pub(crate) struct Tenure {
 
 /// What a holder that leaves finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum Remaining {
     /// Its hold has ended before.
     Lost,
     /// Other holds of the same owner remain.
@@ -148,40 +148,53 @@ impl Tenure {
     }
 
     /// How this hold ended, if it has ended.
-    pub(crate) fn ended(&self, hold: u16) -> Option<Ended> {
+    pub(crate) fn ended(&self, hand_over: u16) -> Option<Ended> {
         // A holder that has left has released its hold, even if the tenure is lost later.
         let left = match &self.shared_read {
-            Some(read) => !read.contains(&hold),
-            None => self.hand_overs != hold || self.holds == 0,
+            Some(read) => !read.contains(&hand_over),
+            None => self.hand_overs != hand_over || self.holds == 0,
         };
         if left { Some(Ended::Released) } else { self.ended }
     }
 
     /// The hold count of a hold: how often its owner has nested, or one for a caller that has joined.
-    pub(crate) fn count_of(&self, hold: u16) -> u32 {
+    pub(crate) fn count_of(&self, hand_over: u16) -> u32 {
         match &self.shared_read {
-            Some(read) => u32::from(read.contains(&hold)),
+            Some(read) => u32::from(read.contains(&hand_over)),
             None => self.holds,
         }
     }
 
-    /// Ends up to so many holds of this number. Returns how many there were, too.
-    pub(crate) fn leave(&mut self, hold: u16, holds: u32) -> (u32, Left) {
+    pub(crate) fn holds(&self) -> u32 {
+        self.holds
+    }
+
+    /// Adds holds of the current owner, unless it has ended. Returns whether it has not.
+    pub(crate) fn enter(&mut self, hand_over: u16, count: u32) -> bool {
+        let lasts = self.ended(hand_over).is_none();
+        if lasts {
+            self.holds += count;
+        }
+        lasts
+    }
+
+    /// Ends up to this count of the holds with this number. Returns how many there were, too.
+    pub(crate) fn leave(&mut self, hand_over: u16, count: u32) -> (u32, Remaining) {
         // If all holds of this owner ended at once, another holder of this client may have the tenure by now.
-        if self.ended(hold).is_some() {
-            return (0, Left::Lost);
+        if self.ended(hand_over).is_some() {
+            return (0, Remaining::Lost);
         }
-        let holds = holds.min(self.holds);
-        self.holds -= holds;
+        let count = count.min(self.holds);
+        self.holds -= count;
         if let Some(read) = &mut self.shared_read {
-            read.remove(&hold);
+            read.remove(&hand_over);
         }
-        let left = match &self.shared_read {
-            _ if self.holds == 0 => Left::Nobody,
-            Some(_) => Left::Others,
-            None => Left::Nested,
+        let remaining = match &self.shared_read {
+            _ if self.holds == 0 => Remaining::Nobody,
+            Some(_) => Remaining::Others,
+            None => Remaining::Nested,
         };
-        (holds, left)
+        (count, remaining)
     }
 
     /// The last holder of a tenure with a permit has left: who has it next. `is_believed`: see [`allows`](Self::allows).
@@ -209,6 +222,11 @@ impl Tenure {
         Heir::Nobody
     }
 
+    /// The last holder has left it idle for other callers.
+    pub(crate) fn idles(&mut self, now: CompactInstant) {
+        self.since = now;
+    }
+
     /// Whether the next holder may have it without asking Redis. `is_fresh`: whether Redis has just said that no waiter stands in
     /// line. Otherwise it said so when it granted the lock. `is_believed`: it is not suspended (`engine/entry/tenure/renewal.rs`).
     pub(crate) fn allows(
@@ -225,8 +243,7 @@ impl Tenure {
             && self.lifetime.allows(budget, now)
     }
 
-    /// A caller takes up the idle tenure, if the budget allows it. Otherwise the tenure ends. No budget: the caller may not take one
-    /// over.
+    /// A caller takes up the idle tenure, if the budget allows it. Otherwise the tenure ends. `None`: this caller may not take it up.
     pub(crate) fn pick_up(
         &mut self,
         now: CompactInstant,

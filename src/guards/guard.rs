@@ -87,8 +87,8 @@ impl Guard {
         Self::acquire(&mut Caller::new(&self.engine, options), keys).await
     }
 
-    /// The guard of this hold, of which nobody was told yet. From here on, the lock is released even if a metrics recorder or a
-    /// subscriber panics.
+    /// The guard of this hold, before the grant is logged and the call counted. From here on, the lock is released even if a metrics
+    /// recorder or a subscriber panics.
     pub(crate) fn owning(engine: Arc<Engine>, hold: Hold) -> Self {
         Self { hold, engine, left: false, notice: None, span: tracing::Span::none() }
     }

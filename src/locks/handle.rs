@@ -160,7 +160,7 @@ impl Handle {
             "lock.namespace" = wanted[0].0.namespace(),
         );
         let asked = wanted[0].0.meters.asks(true);
-        // All holds have guards before anybody is told: a subscriber or a metrics recorder may panic.
+        // All holds have guards before the first grant is logged: a subscriber or a metrics recorder may panic.
         let guard = |hold| Guard::owning(Arc::clone(&first.engine), hold);
         let guards = |holds: Vec<Hold>| holds.into_iter().map(guard).collect::<Vec<_>>();
         let asking = engine::acquire_all(&first.engine, &wanted, patience, kept);

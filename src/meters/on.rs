@@ -8,6 +8,8 @@ use dashmap::DashMap;
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Unit, with_recorder};
 use tokio::time::Instant;
 
+use crate::wakers::guarded;
+
 static METADATA: Metadata<'static> = Metadata::new("parklock", Level::INFO, Some(module_path!()));
 
 /// The type of a metric.
@@ -302,18 +304,21 @@ impl Drop for HoldTime {
 }
 
 impl HoldTimes {
-    /// The hold with this number begins. Every hold but the first began without a request.
+    /// The hold with this number begins. Every hold but the first began without a request. The tenure is locked: a recorder that panics
+    /// must not leave it so.
     pub(crate) fn begin(&mut self, meters: &Meters, hold: u16) {
         let Some(series) = &meters.0 else { return };
-        if hold > 0 {
-            counter(&series.hand_off).increment(1);
-        }
-        let up = Up::new(&series.held);
-        let held = HoldTime { hold, since: Instant::now(), series: Arc::clone(series), _up: up };
-        match &mut self.first {
-            first @ None => *first = Some(held),
-            Some(_) => self.others.push(held),
-        }
+        guarded(|| {
+            if hold > 0 {
+                counter(&series.hand_off).increment(1);
+            }
+            let (up, series) = (Up::new(&series.held), Arc::clone(series));
+            let held = HoldTime { hold, since: Instant::now(), series, _up: up };
+            match &mut self.first {
+                first @ None => *first = Some(held),
+                Some(_) => self.others.push(held),
+            }
+        });
     }
 
     /// The hold with this number has ended. The caller drops the result after unlocking the tenure.
@@ -350,7 +355,7 @@ impl Lateness {
     pub(crate) fn renewed(&mut self) {
         if let Some(due) = self.0.take() {
             static KEY: Key = Key::from_static_name(LATENESS.name);
-            histogram(&KEY).record(due.elapsed());
+            guarded(|| histogram(&KEY).record(due.elapsed()));
         }
     }
 }
@@ -411,6 +416,8 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fs;
     use std::path::Path;
+
+    use metrics::{KeyName, Recorder, SharedString};
 
     use super::*;
 
@@ -541,5 +548,38 @@ mod tests {
         };
         let all = ALL.iter().map(|m| format!("{} {} {:?}", m.name, sort(m.sort), m.labels));
         assert_eq!(listed, all.collect());
+    }
+
+    /// A recorder of the user that cannot record.
+    struct Panics;
+
+    impl Recorder for Panics {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            panic!("this panic belongs to the test")
+        }
+
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            panic!("this panic belongs to the test")
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            panic!("this panic belongs to the test")
+        }
+    }
+
+    /// The tenure is locked. If it stayed so, the watchdog would panic too, and the client would close.
+    #[test]
+    fn a_recorder_that_panics_when_a_hold_begins_or_is_renewed_does_not_end_the_call() {
+        let meters = Meters(Some(Arc::new(Series::new("lock", None))));
+        let (mut holds, mut late) = (HoldTimes::default(), Lateness(Some(Instant::now())));
+        metrics::with_local_recorder(&Panics, || {
+            holds.begin(&meters, 1);
+            late.renewed();
+        });
+        assert!(holds.first.is_none(), "it was not counted, so its end is not either");
     }
 }

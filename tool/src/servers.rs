@@ -317,7 +317,9 @@ fn usable(bundle: &[u8]) -> Result<Vec<u8>, Failure> {
     let usable: String =
         text.split_inclusive("-----END CERTIFICATE-----").filter(is_usable).collect();
     if usable.is_empty() {
-        return Err(Failure::config("the file of PARKLOCK_CA has no certificate in PEM"));
+        return Err(Failure::config(
+            "the file of PARKLOCK_CA has no certificate in PEM that can be used",
+        ));
     }
     Ok(usable.into_bytes())
 }

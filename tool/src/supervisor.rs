@@ -354,8 +354,10 @@ impl<'a> Supervisor<'a> {
     }
 
     fn pass_on(&mut self, signal: Signal, mut running: Running, link: &mut Link) -> Phase {
-        // A command may go on after the others: many read their settings again at HUP, and the JVM prints its threads at QUIT.
-        let is_end = matches!(signal, Signal::SIGINT | Signal::SIGTERM);
+        // INT and TERM ask for the end. A command may go on after HUP and QUIT: many read their settings again at HUP, and the JVM prints
+        // its threads at QUIT.
+        let asks_for_end = matches!(signal, Signal::SIGINT | Signal::SIGTERM);
+        let is_end = if running.has_begun { asks_for_end } else { ends(signal) };
         self.ending = self.ending.or(is_end.then_some(signal));
         match signal {
             Signal::SIGCHLD => return self.look_at_job(running, link),

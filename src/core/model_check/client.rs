@@ -1,4 +1,4 @@
-//! One client: its callers, the real [`Lock`] of each of its entries, and a driver that does what `caller/contend.rs`,
+//! One client: its callers, the real [`Lock`] of each of its entries, its real tenures, and a driver that does what `caller/contend.rs`,
 //! `entry.rs` and `job.rs` do with futures and links.
 
 use std::cell::Cell;
@@ -11,7 +11,7 @@ use crate::core::model_check::known::{BUDGET, Clock, Ghost, Granted, InModel, Kn
 use crate::core::model_check::request::{Answer, Request, tick_request};
 use crate::core::model_check::server::{AcquireOptions, Call, Field, Ids, Reply, Terms, Word};
 use crate::core::model_check::{Action, Mutation, PARK, TTL};
-use crate::core::tenure::{Due, Heir, Heirs, Left, PickUp};
+use crate::core::tenure::{Due, Heir, Heirs, PickUp, Remaining};
 use crate::core::waiting::{Event, Next, PushedGrant, Rules};
 use crate::keys::TenureId;
 
@@ -498,9 +498,6 @@ impl Driver<'_> {
     pub(crate) fn renew_if_due(&mut self, spot: usize) {
         let (clock, number) = (self.clock, self.client.number);
         let Stage::Holding(tenure) = &mut self.client.spots[spot].stage else { return };
-        if tenure.renewing {
-            return;
-        }
         if let Due::Renew(_) = tenure.change(clock, |tenure| tenure.due(clock.now, IDLE)) {
             tenure.renewing = true;
             let field = Field { client: number, id: tenure.id };
@@ -701,13 +698,18 @@ impl Driver<'_> {
         if self.retires_kept_in(spot) {
             return;
         }
-        let heir = self.leaves(spot, false);
-        if let Stage::Holding(tenure) = &mut self.client.spots[spot].stage {
-            if heir == Heir::Client {
+        if self.leaves(spot, false) == Heir::Client {
+            if let Stage::Holding(tenure) = &mut self.client.spots[spot].stage {
                 tenure.rest = self.terms.keep;
-                return;
             }
-            let tenure = *tenure;
+        } else {
+            self.releases(spot);
+        }
+    }
+
+    /// The tenure of a holder that leaves has ended.
+    pub(crate) fn releases(&mut self, spot: usize) {
+        if let Stage::Holding(tenure) = self.client.spots[spot].stage {
             self.client.spots[spot].stage = Stage::Leaving { id: tenure.id };
             self.release(tenure, true);
         }
@@ -721,47 +723,50 @@ impl Driver<'_> {
         };
         let heirs = Heirs { is_awaited, in_line, may_keep: known.may_keep };
         tenure.change(clock, |tenure| {
-            assert_eq!(tenure.leave(tenure.hand_overs, 1), (1, Left::Nobody));
+            assert_eq!(tenure.leave(tenure.hand_overs, 1), (1, Remaining::Nobody));
             tenure.pass_on(clock.now.into(), heirs, BUDGET, true)
         })
     }
 
     /// A caller of this client would take up the idle tenure of this entry. `budget`: `None` if it is spent.
     fn picks_up(&mut self, spot: usize, budget: Option<Budget>) -> PickUp<()> {
-        let (clock, lease) = (self.clock, self.terms.lease);
-        let prolongs = self.is(Mutation::PickingUpProlongs);
+        let clock = self.clock;
         let Stage::Holding(tenure) = &mut self.client.spots[spot].stage else {
             unreachable!("nobody has left it");
         };
-        if prolongs {
-            tenure.ends = lease;
-        }
         tenure.change(clock, |tenure| tenure.pick_up(clock.now.into(), budget, false, true))
     }
 
     /// The holder is done, or was before: its client keeps the tenure. A caller of this client waits for it.
     fn is_left(&mut self, spot: usize) {
-        if self.client.idle().is_none() {
+        if !matches!(self.client.spots[spot].stage, Stage::Holding(tenure) if tenure.is_idle) {
             assert_eq!(self.leaves(spot, true), Heir::Next);
         }
     }
 
-    /// The next caller of this client takes up what the holder has left.
-    pub(crate) fn hands_on(&mut self, spot: usize) {
-        self.is_left(spot);
-        assert!(matches!(self.picks_up(spot, Some(BUDGET)), PickUp::Held(_)));
-        self.client.spots[spot].known.queued -= 1;
-        if let Stage::Holding(tenure) = &mut self.client.spots[spot].stage {
-            tenure.rest = self.terms.hold;
+    /// The next caller of this client takes up what the holder has left. If it may not, it offers that to other clients, and asks for
+    /// it again. `budget`: `None` if it is spent.
+    pub(crate) fn hands_on(&mut self, spot: usize, budget: Option<Budget>) {
+        let (prolongs, lease) = (self.is(Mutation::PickingUpProlongs), self.terms.lease);
+        if let Stage::Holding(tenure) = &mut self.client.spots[spot].stage
+            && prolongs
+            && tenure.is_idle
+        {
+            tenure.ends = lease;
         }
-    }
-
-    /// The next caller of this client offers to other clients what the holder has left, and asks for it again.
-    pub(crate) fn exchanges(&mut self, spot: usize) {
         self.is_left(spot);
-        assert_eq!(self.picks_up(spot, None), PickUp::Ended(()));
-        if let Stage::Holding(Granted { id, .. }) = self.client.spots[spot].stage {
-            self.next_caller(spot, Some(id));
+        let picked_up = self.picks_up(spot, budget);
+        let hold = self.terms.hold;
+        let Spot { stage: Stage::Holding(tenure), known, .. } = &mut self.client.spots[spot] else {
+            unreachable!("nobody has left it");
+        };
+        match picked_up {
+            PickUp::Held(_) => (known.queued, tenure.rest) = (known.queued - 1, hold),
+            PickUp::Ended(()) => {
+                let id = tenure.id;
+                self.next_caller(spot, Some(id));
+            }
+            PickUp::Nothing => unreachable!("it has not ended"),
         }
     }
 
@@ -858,11 +863,15 @@ impl Driver<'_> {
     pub(crate) fn looks_at_the_clock(&mut self) {
         self.tidy();
         for spot in 0..self.client.spots.len() {
-            if let Some(left) = self.client.spots[spot].left.filter(|left| left.ends <= 0) {
+            let clock = self.clock;
+            let expires = |mut tenure: Granted| {
+                tenure.change(clock, |tenure| tenure.expire(clock.now.into()))
+            };
+            if let Some(left) = self.client.spots[spot].left.filter(|left| expires(*left)) {
                 self.lose(spot, left);
             }
             match self.client.spots[spot].stage {
-                Stage::Holding(tenure) if tenure.ends <= 0 => self.lose(spot, tenure),
+                Stage::Holding(tenure) if expires(tenure) => self.lose(spot, tenure),
                 Stage::Holding(_) => self.renew_if_due(spot),
                 Stage::Parked(until) if until <= 0 => self.go_on(spot, None),
                 Stage::Refused { by } => self.tries_once(spot, Some(by)),

@@ -3,8 +3,8 @@
 
 use crate::core::lock::Behind;
 use crate::core::model_check::client::{Client, Driver, Spot, Stage};
-use crate::core::model_check::known::{BUDGET, small};
-use crate::core::model_check::server::{Field, Waiter};
+use crate::core::model_check::known::{BUDGET, Clock, small};
+use crate::core::model_check::server::{Field, Terms, Waiter};
 use crate::core::model_check::{Action, Mutation, Setting, Verdict, World, told};
 use crate::core::tenure::{Heir, PickUp};
 use crate::keys::TenureId;
@@ -13,6 +13,24 @@ use crate::keys::TenureId;
 const PICKUP: i8 = 1;
 
 impl Client {
+    /// The entry of this caller alone.
+    fn entry_of(&self, id: u8) -> Option<usize> {
+        let is_there = |spot: &Spot| spot.own == Some(id) && spot.stage != Stage::Free;
+        self.spots.iter().position(is_there)
+    }
+
+    /// The caller of this client right behind in the line, if it still waits at that place.
+    pub(crate) fn one_behind(&self, spot: usize, terms: Terms, clock: Clock) -> Option<usize> {
+        let next = self.entry_of(small(self.spots[spot].known.behind.get()?.0))?;
+        let Spot { known, left, .. } = &self.spots[next];
+        let mut lock = known.lock(true, clock);
+        if terms.is(Mutation::TheMovedAreHandedOnTo) {
+            lock.behind = Behind::Nobody;
+        }
+        let waits = lock.is_still_behind() && self.spots[next].contends();
+        (waits && left.is_none()).then_some(next)
+    }
+
     /// Whether it has left a tenure to a caller that waits no more.
     pub(crate) fn has_left_to_nobody(&self) -> bool {
         self.spots.iter().any(|spot| spot.left.is_some() && !spot.contends())
@@ -20,36 +38,21 @@ impl Client {
 }
 
 impl Driver<'_> {
-    /// The entry of this caller alone.
-    fn entry_of(&self, id: u8) -> Option<usize> {
-        let is_there = |spot: &Spot| spot.own == Some(id) && spot.stage != Stage::Free;
-        self.client.spots.iter().position(is_there)
-    }
-
     /// The server has said who stands right ahead.
     pub(crate) fn stands_behind(&mut self, spot: usize, ahead: Option<u8>) {
-        let Some(ahead) = ahead.and_then(|ahead| self.entry_of(ahead)) else { return };
+        let Some(ahead) = ahead.and_then(|ahead| self.client.entry_of(ahead)) else { return };
         if let Some(own) = self.client.spots[spot].own {
             self.change(ahead, |lock, _| lock.behind.set(TenureId(u64::from(own))));
         }
     }
 
-    /// The caller of this client right behind in the line, if it still waits at that place.
-    pub(crate) fn one_behind(&mut self, spot: usize) -> Option<usize> {
-        let id = self.change(spot, |lock, _| lock.behind.get())?;
-        let next = self.entry_of(small(id.0))?;
-        if self.is(Mutation::TheMovedAreHandedOnTo) {
-            self.client.spots[next].known.behind = Behind::Nobody;
-        }
-        let is_there = self.change(next, |lock, _| lock.is_still_behind());
-        let Spot { left, .. } = self.client.spots[next];
-        (is_there && self.client.spots[next].contends() && left.is_none()).then_some(next)
-    }
-
     /// The holder is done, and leaves the lock to the caller right behind in the line.
     pub(crate) fn hands_on_in_line(&mut self, spot: usize) {
-        let next = self.one_behind(spot).expect("somebody stands behind");
-        assert_eq!(self.leaves(spot, true), Heir::Next);
+        let next =
+            self.client.one_behind(spot, self.terms, self.clock).expect("somebody stands behind");
+        if self.leaves(spot, true) != Heir::Next {
+            return self.releases(spot);
+        }
         if let Stage::Holding(mut tenure) = self.client.spots[spot].stage {
             tenure.rest = PICKUP;
             self.client.spots[next].left = Some(tenure);
@@ -59,17 +62,26 @@ impl Driver<'_> {
 
     /// A contender looks first whether the caller right ahead has left it the lock. It still stands in line.
     pub(crate) fn picks_up_in_line(&mut self, spot: usize) -> bool {
-        let left = self.client.spots[spot].left.take_if(|left| left.ends > 0);
-        let Some(mut tenure) = left else { return false };
+        let Some(mut tenure) = self.client.spots[spot].left.take() else { return false };
         if self.is(Mutation::PickingUpProlongs) {
             tenure.ends = self.terms.lease;
         }
         let (clock, now) = (self.clock, self.clock.now);
-        let picked_up =
-            tenure.change(clock, |tenure| tenure.pick_up(now.into(), Some(BUDGET), false, true));
-        if picked_up == PickUp::Ended(()) {
-            self.release(tenure, false);
-            return false;
+        let picked_up = tenure.change(clock, |tenure| {
+            tenure.expire(now.into());
+            tenure.pick_up(now.into(), Some(BUDGET), false, true)
+        });
+        match picked_up {
+            PickUp::Held(_) => {}
+            PickUp::Ended(()) => {
+                self.release(tenure, false);
+                return false;
+            }
+            PickUp::Nothing => {
+                // It is lost, and the next look at the clock says so.
+                self.client.spots[spot].left = Some(tenure);
+                return false;
+            }
         }
         let (place, former) = self.change(spot, |lock, _| (lock.leave_line(), lock.has_it(now)));
         place.into_iter().for_each(|id| tenure.served.insert(small(id.0)));

@@ -20,7 +20,7 @@ use crate::core::budget::Budget;
 use crate::core::lifetime::Lifetime;
 use crate::core::lock::{After, Lock, Parts};
 use crate::core::side_by_side::SideBySide;
-use crate::core::tenure::{Left, PickUp, Tenure};
+use crate::core::tenure::{PickUp, Remaining, Tenure};
 use crate::core::waiting::{Event, Next, PushedGrant, Rules};
 use crate::keys::TenureId;
 
@@ -372,9 +372,9 @@ impl Client {
 
     fn leaves(&mut self, id: TenureId, hold: u16) {
         let now = self.now;
-        let (count, left) = self.tenure(id).leave(hold, 1);
+        let (count, remaining) = self.tenure(id).leave(hold, 1);
         assert_eq!(count, 1, "a hold ends once");
-        if left == Left::Others {
+        if remaining == Remaining::Others {
             return;
         }
         let is_wanted = self.lock.is_wanted();

@@ -189,15 +189,14 @@ impl Tenure {
     /// their number in this tenure.
     pub(crate) fn take_in(&self, owner_holds: &Arc<OwnerHolds>, others: u32) -> u16 {
         let mut state = self.state();
-        if state.tenure.holds > 1 {
+        if state.tenure.holds() > 1 {
             // Another future of the owner has nested meanwhile.
             state.is_mixed = true;
         }
         state.owner_holds = Arc::downgrade(owner_holds);
-        if state.tenure.ended.is_none() {
-            state.tenure.holds += others;
-        }
-        state.tenure.hand_overs
+        let hand_over = state.tenure.hand_overs;
+        state.tenure.enter(hand_over, others);
+        hand_over
     }
 
     /// Whether one of its holds can wait for a condition: no hold of the owner would be left out when they come back.
@@ -225,7 +224,7 @@ impl Tenure {
     }
 
     pub(crate) fn holds(&self) -> u32 {
-        self.state().tenure.holds
+        self.state().tenure.holds()
     }
 
     /// See [`tenure::Tenure::count_of`].
@@ -252,7 +251,7 @@ impl Tenure {
         if state.tenure.ended.is_some() || self.keys.row.holders == Holders::Notified {
             return None;
         }
-        let (guards, hold, holder) = (state.tenure.holds, state.tenure.hand_overs, state.holder);
+        let (guards, hold, holder) = (state.tenure.holds(), state.tenure.hand_overs, state.holder);
         let held_for = CompactInstant::from(now).saturating_duration_since(state.tenure.since);
         let remaining = state.believed_until().saturating_duration_since(now);
         drop(state);
@@ -287,14 +286,13 @@ impl Tenure {
     /// The owner of this hold holds it once more. Returns the new hold and the hold count, or `None` if the hold has ended.
     pub(crate) fn enter(self: &Arc<Self>, hand_over: u16) -> Option<(Hold, u32)> {
         let mut state = self.state();
-        if state.tenure.ended(hand_over).is_some() {
+        if !state.tenure.enter(hand_over, 1) {
             return None;
         }
-        state.tenure.holds += 1;
         // Take this now: while the request was in flight, another guard of the owner may have come back from a wait for a condition,
         // and have brought what its holds share. The next wait ends the holds that share the same.
         let owner_holds = state.owner_holds(&self.keys, hand_over);
-        Some((Hold::of_owner(Arc::clone(self), hand_over, owner_holds), state.tenure.holds))
+        Some((Hold::of_owner(Arc::clone(self), hand_over, owner_holds), state.tenure.holds()))
     }
 
     /// Notes that a caller waits for the lock: warns once if its task is the task that asked for the current hold. Returns whether
@@ -304,7 +302,7 @@ impl Tenure {
         if state.tenure.ended.is_some() {
             return false;
         }
-        let is_deadlock = state.tenure.holds > 0 && state.holder.asked_by == waiting;
+        let is_deadlock = state.tenure.holds() > 0 && state.holder.asked_by == waiting;
         let warns = is_deadlock && !std::mem::replace(&mut state.warned_of_deadlock, true);
         drop(state);
         if warns {

@@ -32,7 +32,7 @@ impl Tenure {
     pub(crate) fn told(&self, holds: u32) -> bool {
         // Decide under one mutex: a hold that ends after this is written separately.
         let mut state = self.state();
-        let done = state.tenure.holds.max(1) == holds && state.telling != Telling::Again;
+        let done = state.tenure.holds().max(1) == holds && state.telling != Telling::Again;
         if done {
             state.stop_telling();
         } else {
@@ -46,7 +46,7 @@ impl Tenure {
     pub(crate) fn has_told(&self, holds: u32) -> bool {
         let mut state = self.state();
         state.tellings = state.tellings.wrapping_add(1);
-        state.tenure.holds == holds
+        state.tenure.holds() == holds
     }
 
     /// The background has stopped writing the hold count.

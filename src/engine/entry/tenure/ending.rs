@@ -101,7 +101,7 @@ impl Tenure {
 
     /// Unlocks the state of a tenure that was just lost, and then counts and logs the loss.
     fn tell_of_loss(&self, mut state: MutexGuard<'_, State>, why: Loss) {
-        let (token, is_held) = (self.token(state.tenure.hand_overs), state.tenure.holds > 0);
+        let (token, is_held) = (self.token(state.tenure.hand_overs), state.tenure.holds() > 0);
         let holds = state.counted.end_all();
         drop(state);
         holds.lost(why.word());

@@ -4,7 +4,7 @@
 
 use crate::compact_instant::CompactInstant;
 use crate::core::budget::Budget;
-use crate::core::tenure::{self, Heir, Heirs, PickUp};
+use crate::core::tenure::{Heir, Heirs, PickUp, Remaining};
 use crate::engine::entry::tenure::{Ending, State, Tenure};
 use crate::engine::entry::{EntryPermit, Stay, Visit};
 use crate::engine::grant::{Holder, Lease};
@@ -39,14 +39,14 @@ impl Tenure {
     pub(crate) fn leave_with(&self, hand_over: u16, holds: u32, budget: Budget) -> (u32, Left) {
         let now = CompactInstant::now();
         let mut state = self.state_at(now);
-        let (holds, left) = state.tenure.leave(hand_over, holds);
-        let is_last = matches!(left, tenure::Left::Others | tenure::Left::Nobody);
+        let (holds, remaining) = state.tenure.leave(hand_over, holds);
+        let is_last = matches!(remaining, Remaining::Others | Remaining::Nobody);
         let _ended = is_last.then(|| state.counted.end(hand_over));
-        let left = match left {
-            tenure::Left::Lost => return (0, Left::Lost),
-            tenure::Left::Nested => Left::Nested,
-            tenure::Left::Others => Left::Others,
-            tenure::Left::Nobody => match state.stay.take() {
+        let left = match remaining {
+            Remaining::Lost => return (holds, Left::Lost),
+            Remaining::Nested => return (holds, Left::Nested),
+            Remaining::Others => Left::Others,
+            Remaining::Nobody => match state.stay.take() {
                 Some(Stay::Permit(permit)) => {
                     self.left_with_permit(&mut state, permit, budget, now)
                 }
@@ -56,7 +56,7 @@ impl Tenure {
                     state.stay = stay;
                     match idle {
                         Some(visit) => {
-                            state.tenure.since = now;
+                            state.tenure.idles(now);
                             Left::Idle(visit)
                         }
                         None => {
