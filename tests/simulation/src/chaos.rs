@@ -79,11 +79,12 @@ const AGAIN: u64 = 300 * MILLI;
 /// data, if places last until its clients are back too.
 fn disorders(world: &World, what: &What) -> bool {
     let clients = &world.plan.clients;
+    let gives_up =
+        |late: u64| clients.iter().any(|c| nanos(c.response) < late && nanos(c.claim) < AGAIN);
     match *what {
-        What::Stall { long } => {
-            clients.iter().any(|c| nanos(c.response) < long && nanos(c.claim) < AGAIN)
-        }
-        What::Slow { .. } => false,
+        What::Stall { long } => gives_up(long),
+        // All callers may wait for an answer at once, for example since messages make them ask.
+        What::Slow { by, .. } => gives_up(by * (clients.len() * world.plan.callers) as u64),
         What::Restart { keeps: true, .. } => clients.iter().any(|c| c.claim < BACK),
         _ => true,
     }

@@ -21,7 +21,7 @@ async fn started(server: &Server, options: &[&str]) -> (Tool, std::path::PathBuf
 }
 
 #[tokio::test]
-async fn a_lock_that_was_deleted_ends_the_command_at_the_next_renewal() {
+async fn a_lock_that_was_deleted_ends_the_command_by_the_next_renewal() {
     judged(async || {
         let server = Server::start().await;
         let admin = server.admin().await;
@@ -29,7 +29,7 @@ async fn a_lock_that_was_deleted_ends_the_command_at_the_next_renewal() {
         let deleted = uptime();
         admin.cmd::<()>(&["DEL", "lock:{a}"]).await;
         assert_eq!(tool.code().await, 75);
-        // The server says so at a renewal, which comes after a third of the lease.
+        // The server says so at once, or at a renewal, which comes after a third of the lease.
         let lived = last_sign(&life).await - deleted;
         assert!(lived < 4.0, "{lived}");
         let told = tool.complaint();
