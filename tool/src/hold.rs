@@ -77,6 +77,7 @@ async fn stay(guard: Guard, lock: &Lock, voice: &Voice, ends: &mut Ends) -> u8 {
     let rest = lock.min_hold.unwrap_or_default().saturating_sub(since.elapsed());
     tokio::select! {
         () = sleep(rest) => {}
+        _ = guard.ended() => {}
         _ = ends.next() => {}
     }
     give_back(guard, voice).await

@@ -297,6 +297,19 @@ async fn a_loss_within_the_least_hold_is_told_in_words_that_are_true_whatever_en
     server.resume();
 }
 
+/// `hold` was told to end, and keeps others out until `--min-hold` is over.
+#[tokio::test]
+async fn a_hold_that_keeps_others_out_ends_when_its_lock_is_lost() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let words = ["hold", "--watchdog", "3s", "--min-hold", "600", "a"];
+    let mut tool = tool(&server, &words).start();
+    held(&admin, "a").await;
+    tool.signal("TERM");
+    admin.cmd::<()>(&["DEL", "lock:{a}"]).await;
+    assert_eq!(tool.code().await, 75);
+}
+
 #[tokio::test]
 async fn a_command_whose_loss_would_be_ignored_may_use_its_whole_lease() {
     let server = Server::start().await;
