@@ -2,6 +2,7 @@
 //! what nobody waits for any more: the place in line when the last waiting caller goes, and a tenure that stays idle.
 
 use std::ops::Deref;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -28,6 +29,7 @@ use crate::keys::{Keys, Space, TenureId};
 use crate::kinds::{Holders, Kind};
 use crate::meters::Waits;
 use crate::owner::OwnerId;
+use crate::pause::within;
 use crate::wire::{
     Commands, Connection, Fault, Requests, Secret, Secrets, Session, Subscriber, Subscription,
 };
@@ -251,6 +253,14 @@ impl Engine {
         // The client was closed meanwhile.
         self.give_up(&tenure);
         Err(Error::Closed)
+    }
+
+    /// Waits until the client hears itself, if its locks end with its session, but no longer than for one answer. Otherwise a caller might
+    /// be granted a lock that is suspended from the beginning.
+    pub(crate) async fn is_heard(&self) {
+        if let Some(session) = &self.session {
+            let _ = within(self.config.response(), pin!(session.is_heard())).await;
+        }
     }
 
     /// Counts a call until it ends. It may pause between two attempts: then it owes nothing and is no waiter, but a client that

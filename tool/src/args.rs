@@ -430,6 +430,12 @@ impl Lock {
         json!(tools.collect::<Vec<_>>()).to_string()
     }
 
+    /// For how long a lock with a lease of its own is surely held. The client counts from before the grant, and gives the lock up a
+    /// little before the server does.
+    pub(crate) fn sure_lease(&self) -> Option<Duration> {
+        self.lease.map(|lease| lease / 10 * 9)
+    }
+
     /// How many callers may hold the lock at a time.
     pub(crate) fn permits(&self) -> u32 {
         self.permits.unwrap_or(1)
@@ -439,8 +445,7 @@ impl Lock {
     pub(crate) fn contradiction(&self) -> Option<(u8, &'static str)> {
         let is_too_long =
             |most: Option<Duration>| most.is_some_and(|most| self.min_hold > Some(most));
-        // The client gives a lock up a little before its lease is over.
-        if is_too_long(self.lease.map(|lease| lease / 10 * 9)) {
+        if is_too_long(self.sure_lease()) {
             let why = "--min-hold is longer than nine tenths of --lease: the lock is lost a little before its lease ends";
             Some((exit::CONFIG, why))
         } else if is_too_long(self.max_hold) {

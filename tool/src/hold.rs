@@ -62,8 +62,7 @@ async fn stay(guard: Guard, lock: &Lock, voice: &Voice, ends: &mut Ends) -> u8 {
     }
     tokio::select! {
         _ = guard.ended() => {
-            // The client counts from before the grant, and gives up a little before the server does.
-            let is_over = lock.lease.is_some_and(|lease| since.elapsed() >= lease * 9 / 10);
+            let is_over = lock.sure_lease().is_some_and(|lease| since.elapsed() >= lease);
             let why = match lock.lease {
                 Some(_) if is_over => "its lease is over",
                 Some(_) => NOT_THERE,

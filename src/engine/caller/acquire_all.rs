@@ -4,7 +4,6 @@
 //! 2. It takes the permits of all locks before it asks Redis, so that a client contends at most once for each lock.
 //! 3. Redis grants a separate tenure for each lock.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -19,7 +18,6 @@ use crate::engine::keep::until_given_back;
 use crate::engine::shared::Engine;
 use crate::error::Result;
 use crate::keys::Keys;
-use crate::pause::within;
 use crate::wire::{Acquire, Fault, Manner, Secret};
 
 /// The answer to a request for several at once: all of them, in the order of the request. Or none, since another caller has this
@@ -64,10 +62,7 @@ async fn ask_for_all(
 ) -> Result<AllOrNone> {
     // A connection that has just broken returns within milliseconds.
     let _ = engine.connected(&wanted[0].0).await;
-    // As a caller for one lock waits: otherwise this one might be granted locks that are suspended from the beginning.
-    if let Some(session) = &engine.session {
-        let _ = within(engine.config.response(), pin!(session.is_heard())).await;
-    }
+    engine.is_heard().await;
     let mut contenders = Vec::with_capacity(wanted.len());
     // First all of them, so that their releases share requests.
     wanted.iter().for_each(|(keys, _)| engine.give_back_kept(keys));

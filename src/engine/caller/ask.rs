@@ -107,11 +107,9 @@ impl Caller {
         self.known.iter().for_each(|known| known.wants_to_ask());
         let tried = self.engine.commands.tried(&entry.keys);
         let _ = within(self.engine.config.response(), pin!(tried)).await;
-        // Otherwise the caller might be granted a lock that is suspended from the beginning. A waiter has to show signs of life meanwhile.
-        if let Some(session) = &self.engine.session
-            && !entry.was_told_to_wait()
-        {
-            let _ = within(self.engine.config.response(), pin!(session.is_heard())).await;
+        // A waiter has to show signs of life meanwhile.
+        if !entry.was_told_to_wait() {
+            self.engine.is_heard().await;
         }
     }
 

@@ -46,30 +46,27 @@ impl Tenure {
             Remaining::Lost => return (holds, Left::Lost),
             Remaining::Nested => return (holds, Left::Nested),
             Remaining::Others => Left::Others,
-            Remaining::Nobody => match state.stay.take() {
-                Some(Stay::Permit(permit)) => {
-                    self.left_with_permit(&mut state, permit, budget, now)
-                }
-                stay => {
-                    let idle =
-                        stay.as_ref().and_then(|stay| self.stays_idle(&state, stay, budget, now));
-                    state.stay = stay;
-                    match idle {
-                        Some(visit) => {
-                            state.tenure.idles(now);
-                            Left::Idle(visit)
-                        }
-                        None => {
-                            state.tenure.retire(false);
-                            Left::Last(state.released(self, now))
-                        }
-                    }
-                }
-            },
+            Remaining::Nobody => self.left_by_all(&mut state, budget, now),
         };
         drop(state);
         wake_all(&self.changed);
         (holds, left)
+    }
+
+    /// The last holder has left.
+    fn left_by_all(&self, state: &mut State, budget: Budget, now: CompactInstant) -> Left {
+        let stay = match state.stay.take() {
+            Some(Stay::Permit(permit)) => return self.left_with_permit(state, permit, budget, now),
+            stay => stay,
+        };
+        let idle = stay.as_ref().and_then(|stay| self.stays_idle(state, stay, budget, now));
+        state.stay = stay;
+        if let Some(visit) = idle {
+            state.tenure.idles(now);
+            return Left::Idle(visit);
+        }
+        state.tenure.retire(false);
+        Left::Last(state.released(self, now))
     }
 
     /// The last holder of a tenure with a permit has left.
