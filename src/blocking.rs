@@ -45,6 +45,7 @@ use crate::config::Config;
 use crate::config::Settings;
 use crate::engine::{Hold, Holds};
 use crate::error::{Error, Result};
+use crate::log;
 use crate::owner::Owner;
 use crate::token::FencingToken;
 use crate::{client, guards, locks};
@@ -111,7 +112,7 @@ impl Drop for Shared {
         if Handle::try_current().is_err_and(|error| error.is_missing_context()) {
             close();
         } else if let Err(error) = thread::Builder::new().name("parklock".to_owned()).spawn(close) {
-            tracing::warn!(%error, "a client is not closed: locks that it held expire with their leases");
+            log::warn!(%error, "a client is not closed: locks that it held expire with their leases");
         }
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::log;
+
 /// The failures in a row of one such thing. All but the first are said at DEBUG.
 pub(crate) struct Failures {
     /// What cannot be done, for example "run the job".
@@ -35,9 +37,9 @@ impl Failures {
     pub(crate) fn fails(&mut self, error: &impl fmt::Display) {
         let (what, name, server) = (self.what, self.name.as_deref(), self.server.as_deref());
         if self.is_failing() {
-            tracing::debug!(name, server, %error, "still could not {what}");
+            log::debug!(name, server, %error, "still could not {what}");
         } else {
-            tracing::warn!(name, server, %error, "could not {what}: the client tries again");
+            log::warn!(name, server, %error, "could not {what}: the client tries again");
         }
         self.since.get_or_insert_with(Instant::now);
         self.times += 1;
@@ -48,7 +50,7 @@ impl Failures {
         let Some(since) = self.since.take() else { return };
         let (what, name, server) = (self.what, self.name.as_deref(), self.server.as_deref());
         let (after, times) = (in_ms(since.elapsed()), std::mem::take(&mut self.times));
-        tracing::warn!(name, server, ?after, times, "can {what} again");
+        log::warn!(name, server, ?after, times, "can {what} again");
     }
 }
 

@@ -138,6 +138,7 @@ mod error;
 mod failures;
 mod keys;
 mod kinds;
+mod log;
 mod meters;
 mod mutex;
 mod owner;

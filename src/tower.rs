@@ -47,6 +47,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::guards::Guard;
 use crate::locks::Lock;
+use crate::log;
 use crate::mutex::Mutex;
 
 #[cfg(feature = "axum")]
@@ -370,9 +371,9 @@ impl<B, R> LockLayer<B, R> {
             && let Some(more) = self.warns()
         {
             let more = (more > 0).then_some(more);
-            tracing::warn!(?name, status = status.as_u16(), %refusal, more, "a request is refused");
+            log::warn!(?name, status = status.as_u16(), %refusal, more, "a request is refused");
         } else {
-            tracing::debug!(?name, status = status.as_u16(), %refusal, "a request is refused");
+            log::debug!(?name, status = status.as_u16(), %refusal, "a request is refused");
         }
         (self.answer)(refusal)
     }

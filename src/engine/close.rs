@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use crate::engine::shared::Engine;
+use crate::log;
 
 /// How often a client that drains looks whether it is idle.
 const LOOKS_APART: Duration = Duration::from_millis(10);
@@ -22,11 +23,7 @@ impl Engine {
         let is_idle = timeout(limit, idle).await.is_ok();
         if !is_idle {
             let waiting = self.waiters.load(Ordering::Relaxed);
-            tracing::warn!(
-                ?limit,
-                waiting,
-                "the client is closed before all its callers have ended"
-            );
+            log::warn!(?limit, waiting, "the client is closed before all its callers have ended");
         }
         is_idle
     }

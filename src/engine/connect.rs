@@ -25,6 +25,7 @@ use crate::engine::unpolled::look_out;
 use crate::engine::watchdog::Watchdog;
 use crate::error::{Error, Result};
 use crate::keys::{Space, channel_prefix, of_client, record_of_session};
+use crate::log;
 use crate::meters;
 use crate::pause::jittered;
 use crate::wire::{
@@ -96,7 +97,7 @@ impl Engine {
             }
             if Instant::now() >= warn_at {
                 warn_at = Instant::now() + WARNINGS_APART;
-                tracing::warn!(%error, ?left, "the client cannot connect yet: it tries again");
+                log::warn!(%error, ?left, "the client cannot connect yet: it tries again");
             }
             sleep(jittered(pause).min(left)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -341,7 +342,7 @@ async fn describe(mut card: Card, commands: Commands, stop: CancellationToken) {
         let shown = stop.run_until_cancelled(commands.show(&mut card)).await;
         if let Some(Err(fault)) = shown {
             // Nothing depends on it.
-            tracing::debug!(?fault, "could not write the description of the client");
+            log::debug!(?fault, "could not write the description of the client");
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::engine::entry::Tenure;
 use crate::failures::in_ms;
 use crate::keys::TenureId;
 use crate::kinds::Holders;
+use crate::log;
 use crate::mutex::Mutex;
 use crate::pause::sleep_until_if;
 use crate::wire::{Fault, Node};
@@ -298,7 +299,7 @@ impl Outage {
         if self.lost > 0 {
             let (server, lost, names) =
                 (self.server.as_ref().map(display), self.lost, debug(&self.names));
-            tracing::warn!(server, lost, names, "the locks that were not renewed have ended");
+            log::warn!(server, lost, names, "the locks that were not renewed have ended");
         }
     }
 
@@ -317,9 +318,9 @@ impl Outage {
         let (name, locks, fault) = (&self.name, self.most, &self.fault);
         if self.most > 0 {
             let name = name.as_ref().map(debug);
-            tracing::warn!(server, locks, name, waiting, %fault, "locks are not renewed: the client tries again");
+            log::warn!(server, locks, name, waiting, %fault, "locks are not renewed: the client tries again");
         } else {
-            tracing::warn!(server, waiting, %fault, "no request for a lock has succeeded for a second: the client tries again");
+            log::warn!(server, waiting, %fault, "no request for a lock has succeeded for a second: the client tries again");
         }
     }
 
@@ -328,7 +329,7 @@ impl Outage {
         let server = self.server.as_ref().map(display);
         let (since, fault) = (in_ms(self.since.elapsed()), &self.fault);
         let (locks, lost, requests) = (self.unrenewed.len(), self.lost, self.requests);
-        tracing::warn!(server, ?since, locks, lost, waiting, requests, %fault, "the server still fails");
+        log::warn!(server, ?since, locks, lost, waiting, requests, %fault, "the server still fails");
     }
 
     fn ends(&mut self, waiting: usize) {
@@ -344,10 +345,10 @@ impl Outage {
         if self.works {
             let after = in_ms(self.since.elapsed());
             let requests = (self.requests > 0).then_some(self.requests);
-            tracing::warn!(server, ?after, lost, names, requests, "the outage is over");
+            log::warn!(server, ?after, lost, names, requests, "the outage is over");
         } else {
             let after = in_ms(self.failed - self.since);
-            tracing::warn!(server, ?after, lost, names, "nothing is asked there any more");
+            log::warn!(server, ?after, lost, names, "nothing is asked there any more");
         }
     }
 }

@@ -24,6 +24,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::debts::Debts;
+use crate::log;
 use crate::pause::sleep_until_if;
 use crate::wire::Commands;
 
@@ -69,7 +70,7 @@ impl Releaser {
             () = job_requests.run() => {}
             // With none, only the end of the session is not confirmed.
             open = out_of_time => if open > 0 {
-                tracing::warn!(open, "the client is closed before redis confirmed every release: those locks expire with their leases");
+                log::warn!(open, "the client is closed before redis confirmed every release: those locks expire with their leases");
             }
         }
     }

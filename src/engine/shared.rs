@@ -30,6 +30,7 @@ use crate::kinds::{Holders, Kind};
 use crate::meters::Waits;
 use crate::owner::OwnerId;
 use crate::pause::within;
+use crate::wakers::guarding;
 use crate::wire::{
     Commands, Connection, Fault, Requests, Secret, Secrets, Session, Subscriber, Subscription,
 };
@@ -295,7 +296,8 @@ impl Engine {
         if let Err(fault) = self.commands.changing(keys).map(drop)
             && !matches!(fault, Fault::Redirected(..))
         {
-            let _ = timeout(self.config.response(), self.commands.tried_now(keys)).await;
+            let tried = pin!(self.commands.tried_now(keys));
+            let _ = timeout(self.config.response(), guarding(tried)).await;
         }
     }
 

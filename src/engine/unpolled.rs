@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::core::queue::{LOOKS, Look};
 use crate::engine::entry::{Alarms, Entry};
 use crate::engine::shared::{Engine, Shared};
+use crate::log;
 
 /// The shortest pause between two looks: a busy runtime takes some time to poll a caller.
 const SHORTEST: Duration = Duration::from_millis(5);
@@ -59,7 +60,7 @@ impl Engine {
         let Some(visit) = self.table.visit_again(entry) else { return false };
         let called = entry.look_for_called();
         if called == Look::Silent {
-            tracing::debug!(name = ?entry.keys.name(), "a caller is skipped: its turn has come, but it is not polled");
+            log::debug!(name = ?entry.keys.name(), "a caller is skipped: its turn has come, but it is not polled");
             // If they were the last callers, nobody takes a tenure that was left for them.
             self.look_after(&visit);
         }

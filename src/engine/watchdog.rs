@@ -21,6 +21,7 @@ use crate::engine::entry::Tenure;
 use crate::engine::entry::tenure::TRACK_AGAIN;
 use crate::engine::outages::Outages;
 use crate::engine::releaser::Outbox;
+use crate::log;
 use crate::meters;
 use crate::wire::{Commands, Fault, Node, Renewal, Session};
 
@@ -202,7 +203,7 @@ impl Watchdog {
     /// The client tries again. All of these are on one server.
     fn fails(&self, tenures: &[Arc<Tenure>], fault: &Fault) {
         let (name, locks) = (tenures[0].keys.name(), tenures.len());
-        tracing::debug!(?name, locks, %fault, "not renewed");
+        log::debug!(?name, locks, %fault, "not renewed");
         self.outages.renewals_fail(self.commands.node(&tenures[0].keys), tenures, fault);
         for tenure in tenures {
             tenure.check_again(self.rhythm_of(tenure).again(Instant::now()));

@@ -1,10 +1,12 @@
 //! What the handles of one candidate share: whether it leads now, and when that changes.
 
 use std::fmt;
+use std::pin::pin;
 
 use tokio::sync::watch;
 
 use crate::fleet::term::Term;
+use crate::wakers::guarding;
 
 /// Reports when this candidate begins to lead, and when it stops: see [`Election::changes`](crate::Election::changes).
 ///
@@ -47,7 +49,7 @@ impl Changes {
     /// # Cancel safety
     /// The next call returns any change that this one did not.
     pub async fn changed(&mut self) -> Option<Term> {
-        let _ = self.seen.changed().await; // the sender is in `candidacy`
+        let _ = guarding(pin!(self.seen.changed())).await; // the sender is in `candidacy`
         self.seen.borrow_and_update().clone().filter(Term::is_leader)
     }
 }

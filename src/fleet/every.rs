@@ -14,6 +14,7 @@ use crate::failures::Failures;
 use crate::guards::Guard;
 use crate::kinds::Kind;
 use crate::locks::Lock;
+use crate::log;
 use crate::pause::jittered;
 use crate::wire::Claim;
 
@@ -127,7 +128,7 @@ impl Every {
             match self.turn(&mut work, &mut failures).await {
                 Ok(left) => sleep(left).await,
                 Err(error @ (Error::Lost { .. } | Error::TooLong { .. })) => {
-                    tracing::warn!(name = &*self.lock.name(), %error, "the work of a job was dropped");
+                    log::warn!(name = &*self.lock.name(), %error, "the work of a job was dropped");
                 }
                 Err(error) if error.is_transient() => {
                     failures.fails(&error);
@@ -200,7 +201,7 @@ impl Every {
         let guard = self.lock.lock().await?;
         let claimed = match self.claim(&guard).await {
             Err(Error::Lost { name }) => {
-                tracing::warn!(name, "a job lost its lock before its run: it tries again");
+                log::warn!(name, "a job lost its lock before its run: it tries again");
                 return Ok(jittered(AGAIN));
             }
             claimed => claimed?,

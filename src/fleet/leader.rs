@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::error::Result;
 use crate::locks::Lock;
+use crate::log;
 use crate::token::FencingToken;
 
 /// How often an observer asks by default.
@@ -97,7 +98,7 @@ impl Observer {
             self.ask_at = Instant::now() + self.step.clamp(SHORTEST_STEP, LONGEST_STEP);
             match answer {
                 Err(error) if error.is_transient() => {
-                    tracing::debug!(%error, "could not ask who leads: the observer tries again");
+                    log::debug!(%error, "could not ask who leads: the observer tries again");
                 }
                 Err(error) => return Err(error),
                 Ok(leader) if self.told.as_ref() == Some(&leader) => {}

@@ -14,6 +14,7 @@ use crate::failures::Failures;
 use crate::fleet::changes::{Candidacy, Leading};
 use crate::fleet::term::Term;
 use crate::guards::Guard;
+use crate::log;
 use crate::token::FencingToken;
 
 /// How soon a leader announces itself again if the server could not be reached, or refused for now.
@@ -67,7 +68,7 @@ impl Leadership {
             guard,
             told,
         );
-        tracing::info!(name = &*term.hold.name(), token = %term.token(), "began to lead");
+        log::info!(name = &*term.hold.name(), token = %term.token(), "began to lead");
         // The runtime that campaigned may stand still. Then the leader would not step down, and `close` would wait for it.
         engine.tasks.spawn_on(task, &engine.runtime);
         Self { term, stepped_down, given_back }
@@ -167,7 +168,7 @@ async fn lead(
         () = term.ended() => {}
         () = announce(&engine, &term.hold, &who) => {}
     }
-    tracing::info!(name = &*term.hold.name(), token = %term.token(), "stopped leading");
+    log::info!(name = &*term.hold.name(), token = %term.token(), "stopped leading");
     drop(leading);
     // From here on only the guard keeps the client alive: the last handle may be gone.
     drop(engine);

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tracing::Instrument;
 use tracing::field::Empty;
 
@@ -13,6 +14,7 @@ use crate::core::tenure::Ended;
 use crate::engine::{self, AcquireOptions, Caller, Engine, Hold, Notice, Woken};
 use crate::error::{Error, Result};
 use crate::keys::Keys;
+use crate::log;
 use crate::token::FencingToken;
 
 /// The proof that a lock is held, that an [`RwLock`](crate::RwLock) is held to read or to write, or that permits of a
@@ -63,16 +65,19 @@ impl Guard {
             "error.type" = Empty,
         );
         let asked = keys.meters.asks(caller.options.patience.is_none());
-        let acquired = {
-            let mut asking = pin!(caller.acquire(keys).instrument(span));
-            let acquired = asking.as_mut().await;
+        let engine = Arc::clone(&caller.engine);
+        let owned = |hold| Self::owning(engine, hold);
+        // The hold has a guard before the span closes, and the guard a name: the value of a block is lost if a subscriber panics when the
+        // block ends.
+        let acquired;
+        {
+            let asking = caller.acquire(keys).map(|acquired| acquired.map(|hold| hold.map(owned)));
+            let mut asking = pin!(asking.instrument(span));
+            acquired = asking.as_mut().await;
             if let Err(error) = &acquired {
                 asking.span().record("error.type", error.word());
             }
-            acquired
-        };
-        let owned = |hold| Self::owning(Arc::clone(&caller.engine), hold);
-        let acquired = acquired.map(|hold| hold.map(owned));
+        }
         asked.came_to(acquired.as_ref().map(Option::is_some));
         acquired.map(|guard| guard.map(Self::granted))
     }
@@ -87,8 +92,7 @@ impl Guard {
         Self::acquire(&mut Caller::new(&self.engine, options), keys).await
     }
 
-    /// The guard of this hold, before the grant is logged and the call counted. From here on, the lock is released even if a metrics
-    /// recorder or a subscriber panics.
+    /// The guard of this hold, before the grant is logged.
     pub(crate) fn owning(engine: Arc<Engine>, hold: Hold) -> Self {
         Self { hold, engine, left: false, notice: None, span: tracing::Span::none() }
     }
@@ -103,7 +107,7 @@ impl Guard {
             "lock.namespace" = hold.tenure.keys.namespace(),
             "lock.token" = %hold.token(),
         );
-        self.span.in_scope(|| tracing::debug!("granted"));
+        log::debug!(in self.span, "granted");
         self
     }
 
@@ -120,7 +124,7 @@ impl Guard {
         // From here on the engine owns the hold.
         let (engine, hold) = (Arc::clone(&self.engine), self.hold.now().into_owned());
         self.left = true;
-        self.span.in_scope(|| tracing::debug!(condition = ?condition.name(), "waits"));
+        log::debug!(in self.span, condition = ?condition.name(), "waits");
         let former = self.notice.take().map(|notice| *notice);
         let (hold, asked, woken, notice) =
             engine::wait_at(&engine, hold, former, condition, limit).await?;
@@ -230,7 +234,7 @@ impl Guard {
             notice.taken();
         }
         left?;
-        self.span.in_scope(|| tracing::debug!("released"));
+        log::debug!(in self.span, "released");
         Ok(())
     }
 
@@ -362,7 +366,7 @@ impl Drop for Guard {
         }
         if !self.left {
             self.engine.abandon(&self.hold);
-            self.span.in_scope(|| tracing::debug!("dropped"));
+            log::debug!(in self.span, "dropped");
         }
     }
 }

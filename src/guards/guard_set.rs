@@ -1,6 +1,7 @@
 //! Several guards as one: the set is held as long as enough of them are.
 
 use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, mem};
@@ -15,6 +16,7 @@ use crate::engine::{Engine, Hold};
 use crate::error::{Error, Result};
 use crate::guards::guard::{Guard, while_held};
 use crate::mutex::Mutex;
+use crate::wakers::guarding;
 
 /// The shortest time for which a call waits for the other servers after a majority has answered. A holder releases the
 /// lock on all servers at once. So a waiter that was granted the lock on one server waits as long for the others.
@@ -142,7 +144,7 @@ impl View {
             loop {
                 let holds = Arc::clone(&parts.borrow_and_update());
                 let others_join = async {
-                    if parts.changed().await.is_err() {
+                    if guarding(pin!(parts.changed())).await.is_err() {
                         pending().await // the set is gone, so no other part joins
                     }
                 };

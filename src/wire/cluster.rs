@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Config, Layout};
 use crate::error::said;
 use crate::keys::Keys;
+use crate::log;
 use crate::mutex::Mutex;
 use crate::slot::Slot;
 use crate::wire::address::{Addresses, Expected};
@@ -205,7 +206,7 @@ impl Cluster {
         if self.map.borrow().owner(slot) == Some(&node) {
             return;
         }
-        tracing::debug!(slot = slot.number(), %node, "the slot has moved");
+        log::debug!(slot = slot.number(), %node, "the slot has moved");
         self.change(|map| map.with(slot, node));
         self.stale.notify_one();
     }

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::said;
+use crate::log;
 use crate::wire::cluster::{Cluster, SlotMap, ask_for_map};
 use crate::wire::fault::Fault;
 use crate::wire::node::Node;
@@ -84,7 +85,7 @@ impl Cluster {
                 }
                 Err(fault) => {
                     if is_known {
-                        tracing::warn!(%fault, "no node of the cluster returns a map of its slots");
+                        log::warn!(%fault, "no node of the cluster returns a map of its slots");
                     }
                     false
                 }

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::said;
 use crate::failures::Failures;
+use crate::log;
 use crate::meters;
 use crate::mutex::Mutex;
 use crate::pause::jittered;
@@ -312,7 +313,7 @@ impl LinkTask {
         let (Fresh { live, found }, name) = (fresh, self.duty.name());
         let login = live.login.clone();
         let (generation, socket, server) = (live.generation, live.socket.clone(), &found.address);
-        tracing::info!(link = name, generation, %server, "connected");
+        log::info!(link = name, generation, %server, "connected");
         meters::connected(name, std::mem::replace(&mut self.was_up, true));
         let since = Instant::now();
         *self.shared.outage.lock() = None;
@@ -327,7 +328,7 @@ impl LinkTask {
             fault = self.suspected(generation) => fault,
             () = self.destination.left(Some(&found)) => elsewhere(),
         };
-        tracing::info!(link = name, generation, %server, %fault, "disconnected");
+        log::info!(link = name, generation, %server, %fault, "disconnected");
         self.is_down(Instant::now(), None);
         self.show(Err(unsent(fault.of(server))));
         self.duty.down();

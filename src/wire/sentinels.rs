@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::error::{Result, said};
+use crate::log;
 use crate::mutex::Mutex;
 use crate::pause::in_time;
 use crate::wire::address::{Address, Addresses};
@@ -253,7 +254,7 @@ impl Sentinels {
             let service = &self.service;
             let Some(before) = before else { return Err(self.nobody_knows(answers)) };
             if !replace(&mut self.roster.lock().is_unknown, true) {
-                tracing::warn!(%service, node = %before.node, "no sentinel knows the primary now: the client keeps the previous one");
+                log::warn!(%service, node = %before.node, "no sentinel knows the primary now: the client keeps the previous one");
             }
             return Ok(before.node);
         };
@@ -263,7 +264,7 @@ impl Sentinels {
             let is_news = known.as_ref() != Some(&primary);
             if is_news {
                 let (service, epoch) = (&self.service, primary.epoch);
-                tracing::info!(%service, node = %primary.node, epoch, "the sentinels name the primary");
+                log::info!(%service, node = %primary.node, epoch, "the sentinels name the primary");
                 *known = Some(primary);
             }
             is_news

@@ -26,6 +26,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
+use crate::log;
 use crate::wire::args::millis;
 use crate::wire::fault::{self, Fault};
 use crate::wire::replies::{field, strange};
@@ -227,7 +228,7 @@ impl Session {
             state.current.at.zip(state.server())
         };
         if both.is_some_and(|(one, other)| one != other) {
-            tracing::warn!(
+            log::warn!(
                 "messages come from another server than the one that has the locks: they are suspended until both are the same"
             );
         }

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Layout, Replicas};
 use crate::error::said;
+use crate::log;
 use crate::wire::address::{Expected, Hello};
 use crate::wire::destination::Destination;
 use crate::wire::fault::{self, Fault};
@@ -322,7 +323,7 @@ impl CommandDuty {
         let Some(policy) = policy else { return };
         if limited && !self.warned_of_eviction.swap(true, Ordering::Relaxed) {
             let policy = shown(policy);
-            tracing::warn!(policy, "the server may evict locks that are held: set noeviction");
+            log::warn!(policy, "the server may evict locks that are held: set noeviction");
         }
     }
 }

@@ -23,6 +23,7 @@ const LAYERS: [&[&str]; 12] = [
         "credentials",
         "error",
         "failures",
+        "log",
         "meters",
         "mutex",
         "owner",
@@ -370,4 +371,14 @@ fn one_file_reads_the_texts_of_servers_errors() {
     let reads = |text: &str| [".details()", ".detail()"].iter().any(|way| text.contains(way));
     let reading = files("src", "rs").into_iter().filter(|(_, text)| reads(tested(text)));
     assert_eq!(reading.map(|(file, _)| file).collect::<Vec<_>>(), ["wire/fault.rs"]);
+}
+
+/// A subscriber may panic: `log.rs` sees to it that this harms nobody.
+#[test]
+fn one_file_writes_the_lines_of_the_log() {
+    let macros =
+        ["error", "warn", "info", "debug", "trace"].map(|level| format!("tracing::{level}!"));
+    let writes = |text: &str| macros.iter().any(|line| text.contains(line));
+    let writing = files("src", "rs").into_iter().filter(|(_, text)| writes(tested(text)));
+    assert_eq!(writing.map(|(file, _)| file).collect::<Vec<_>>(), ["log.rs"]);
 }

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use common::fixture::{A_WHILE, LONG, SOON, client_with, comes_in, key, parked, quick};
+use common::fixture::{
+    A_WHILE, LONG, SOON, client, client_with, comes_in, key, lock_keys, parked, quick,
+};
 use common::{Proxy, Server, eventually, judged, timeout};
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
@@ -331,6 +333,52 @@ async fn a_renewal_is_late_by_the_time_since_it_was_due() {
     assert!(late > 0.0, "{late} s");
     assert!(recorded.of("parklock_reconnect_total{link=command}") >= 1.0);
     guard.unlock().await.unwrap();
+}
+
+/// The recorder is the program's code: the client, its guards and its tasks do what they do without one.
+#[tokio::test]
+async fn a_recorder_that_panics_changes_nothing() {
+    struct Panics;
+    impl Recorder for Panics {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            panic!("it cannot count")
+        }
+
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            panic!("it cannot count")
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            panic!("it cannot record")
+        }
+    }
+    let _panics = metrics::set_default_local_recorder(&Panics);
+    let server = Server::start().await;
+    let (ours, theirs) = (client(&server).await, client_with(&server, quick()).await);
+    let held = theirs.lock("a").lock().await.unwrap();
+    assert!(timeout(A_WHILE, ours.lock("a").lock()).await.is_err());
+    let queued = [waits(&ours, "a"), waits(&ours, "a")];
+    parked(&server.admin().await, "a", 1).await;
+    // Longer than the lease: it is renewed.
+    let (from, shown) = (held.remaining(), held.hold());
+    eventually(SOON, "it is renewed", async || shown.remaining() > from.saturating_sub(A_WHILE))
+        .await;
+    held.unlock().await.unwrap();
+    for queued in queued {
+        timeout(SOON, queued).await.unwrap().unwrap().unwrap().unlock().await.unwrap();
+    }
+    let lost = ours.lock("b").lock().await.unwrap();
+    server.admin().await.cmd::<i64>(&["DEL", &key("b")]).await;
+    timeout(SOON, lost.ended()).await.unwrap();
+    assert!(lost.unlock().await.is_err());
+    for client in [ours, theirs] {
+        assert!(timeout(SOON, client.drain(LONG)).await.unwrap());
+    }
+    assert_eq!(lock_keys(&server.admin().await).await, [""; 0]);
 }
 
 #[tokio::test]

@@ -126,18 +126,17 @@ async fn a_grant_and_a_release_are_said_quietly_with_name_and_token() {
     assert!(log.said(Level::INFO, &["connected"]) >= 2, "{}", log.all());
 }
 
-/// The log of the user is the user's code, too. Asks for locks while it panics at a grant. With the default lease: if they are free
-/// soon, they were given back.
+/// The subscriber is the program's code, and panics when the span of a call closes. Asks for locks meanwhile. With the default lease: if
+/// they are free soon, they were given back.
 async fn are_given_back<T: Send + 'static>(
     server: &Server,
     asks: impl Future<Output = T> + Send + 'static,
 ) {
     struct Breaks;
-    impl<S: Subscriber> Layer<S> for Breaks {
-        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-            let mut words = Words::default();
-            event.record(&mut words);
-            assert!(!words.0.contains("granted"), "the log is full");
+    impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Breaks {
+        fn on_close(&self, id: tracing::Id, context: Context<'_, S>) {
+            let span = context.span(&id).expect("it is open");
+            assert!(!span.name().starts_with("lock.acquire"), "the log is full");
         }
     }
     LazyLock::force(&ANOTHER);
@@ -154,7 +153,7 @@ async fn are_given_back<T: Send + 'static>(
 }
 
 #[tokio::test]
-async fn a_lock_is_given_back_if_the_subscriber_panics_at_its_grant() {
+async fn a_lock_is_given_back_if_the_subscriber_panics_when_the_call_ends() {
     let server = Server::start().await;
     let client = client(&server).await;
     let lock = client.lock("a");
@@ -162,11 +161,67 @@ async fn a_lock_is_given_back_if_the_subscriber_panics_at_its_grant() {
 }
 
 #[tokio::test]
-async fn all_locks_of_a_multi_lock_are_given_back_if_the_subscriber_panics_at_the_first_grant() {
+async fn all_locks_of_a_multi_lock_are_given_back_if_the_subscriber_panics_when_the_call_ends() {
     let server = Server::start().await;
     let client = client(&server).await;
     let both = client.multi_lock(["a", "b"]);
     are_given_back(&server, async move { both.lock().await }).await;
+}
+
+/// The client, its guards and its tasks do what they do without a subscriber: during an outage and after it, when a lock is lost, and when
+/// a caller waits for a condition.
+#[tokio::test]
+async fn a_subscriber_that_panics_at_each_line_changes_nothing() {
+    #[derive(Clone, Default)]
+    struct Panics(Arc<Mutex<String>>);
+    impl<S: Subscriber> Layer<S> for Panics {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            let mut words = Words::default();
+            event.record(&mut words);
+            self.0.lock().expect("it does not panic here").push_str(&words.0);
+            panic!("the log is full");
+        }
+    }
+    LazyLock::force(&ANOTHER);
+    let panics = Panics::default();
+    let _panics = set_default(Registry::default().with(panics.clone()));
+    let said = |words: &str| panics.0.lock().expect("it does not panic here").contains(words);
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server).await;
+    let client = comes_in(proxy.url(), Config::default()).await;
+    tracing::callsite::rebuild_interest_cache();
+
+    let kept = client.lock("kept").lock().await.unwrap();
+    proxy.refuse().await;
+    proxy.reset(None).await;
+    let (lock, condition) = (client.lock("a"), client.condition("changed"));
+    let asks = tokio::spawn(async move { lock.lock().await });
+    eventually(SOON, "requests fail", async || said("no request for a lock")).await;
+    proxy.accept_again().await;
+    let guard = timeout(SOON, asks).await.unwrap().unwrap().unwrap();
+    eventually(SOON, "they succeed", async || said("the outage is over")).await;
+
+    let waits = tokio::spawn(async move { guard.wait(&condition).await });
+    let notifies = client.condition("changed");
+    let is_back = async || {
+        notifies.notify_one().await.unwrap();
+        waits.is_finished()
+    };
+    eventually(SOON, "it is notified", is_back).await;
+    let guard = timeout(SOON, waits).await.unwrap().unwrap().unwrap();
+    server.admin().await.cmd::<i64>(&["DEL", &key("a")]).await;
+    timeout(SOON, guard.ended()).await.unwrap();
+    assert!(guard.unlock().await.is_err());
+
+    assert!(kept.is_valid());
+    kept.unlock().await.unwrap();
+    drop(client.lock("kept").lock().await.unwrap());
+    assert!(timeout(SOON, client.drain(LONG)).await.unwrap());
+    let left = lock_keys(&server.admin().await).await;
+    assert!(!left.contains(&key("kept")), "{left:?}");
+    for line in ["connected", "granted", "waits", "lock lost", "released", "dropped"] {
+        assert!(said(line), "{line}");
+    }
 }
 
 #[tokio::test]

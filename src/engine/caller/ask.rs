@@ -19,6 +19,7 @@ use crate::engine::shared::RETRY_PAUSE;
 use crate::error::{Error, Result};
 use crate::keys::TenureId;
 use crate::kinds::Holders;
+use crate::log;
 use crate::pause::{jittered, within};
 use crate::wire::{Acquire, Acquired, Fault, Manner, Node, Secret};
 
@@ -313,7 +314,7 @@ impl Short {
 fn warn_of_eternity(entry: &Entry, ttl: Option<Duration>) {
     if ttl.is_none() {
         let name = entry.keys.name();
-        tracing::warn!(?name, "the key of the lock has no TTL: the lock may never become free");
+        log::warn!(?name, "the key of the lock has no TTL: the lock may never become free");
     }
 }
 

@@ -29,10 +29,12 @@ use crate::engine::entry::{Held, Hold, Stay};
 use crate::engine::grant::{Beginning, Holder, Lease};
 use crate::keys::{Keys, TenureId};
 use crate::kinds::{Holders, TokenCounter};
+use crate::log;
 use crate::meters::{HoldTimes, Lateness};
 use crate::mutex::Mutex;
 use crate::owner::OwnerId;
 use crate::token::FencingToken;
+use crate::wakers::guarding;
 use crate::wire::Session;
 
 pub(crate) use ending::Ending;
@@ -307,10 +309,7 @@ impl Tenure {
         drop(state);
         if warns {
             let name = self.keys.name();
-            tracing::warn!(
-                ?name,
-                "a task waits for a lock whose guard it took itself: a deadlock?"
-            );
+            log::warn!(?name, "a task waits for a lock whose guard it took itself: a deadlock?");
         }
         true
     }
@@ -330,7 +329,7 @@ impl Tenure {
                 return ended;
             }
             tokio::select! {
-                () = changed => {}
+                () = guarding(changed) => {}
                 () = sleep_until(deadline) => self.expire(),
             }
         }

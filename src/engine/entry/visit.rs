@@ -16,6 +16,7 @@ use crate::engine::grant::{Beginning, Grant, Lease};
 use crate::error::Result;
 use crate::keys::TenureId;
 use crate::kinds::Holders;
+use crate::log;
 
 type Forsaken = lock::Forsaken<Inside>;
 
@@ -133,7 +134,7 @@ impl Visit {
 
     /// Cancels a contender that is not polled, as if its caller had dropped its future: the drop passes the permit on.
     pub(crate) fn cancel(&self, work: Work) {
-        tracing::debug!(name = ?self.entry.keys.name(), "a caller is cancelled: its time has come, but it is not polled");
+        log::debug!(name = ?self.entry.keys.name(), "a caller is cancelled: its time has come, but it is not polled");
         drop(work);
     }
 

@@ -14,6 +14,7 @@ use crate::engine::holding::UnansweredCount;
 use crate::engine::releaser::{FirstAttempt, Job};
 use crate::engine::shared::Engine;
 use crate::error::{Error, Result};
+use crate::log;
 use crate::pause::within;
 use crate::token::FencingToken;
 use crate::wire::Fault;
@@ -217,7 +218,7 @@ impl Engine {
                 Ok(true) => Ok(()),
                 Ok(false) => {
                     keys.meters.lost(Loss::Gone.word());
-                    tracing::error!(name = ?keys.name(), %token, why = Loss::Gone.reason(), "lock lost");
+                    log::error!(name = ?keys.name(), %token, why = Loss::Gone.reason(), "lock lost");
                     Err(Error::lost(keys.name()))
                 }
                 Err(fault) => Err(fault.into_unconfirmed()),

@@ -16,6 +16,7 @@ use crate::engine::releaser::releases_under_way::{ReleaseUnderWay, ReleasesUnder
 use crate::keys::{Keys, TenureId};
 use crate::kinds::Holders;
 use crate::pause::jittered;
+use crate::wakers::guarded;
 use crate::wire::{Acquire, Acquired, Answer, Fault, Release};
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
@@ -226,7 +227,7 @@ impl Job {
         if let Some(Told::First(told)) = first {
             let (again, outcome) = oneshot::channel();
             self.told = Some(Told::Again(again));
-            let _ = told.send(FirstAttempt::Failed(fault.clone(), outcome));
+            guarded(|| _ = told.send(FirstAttempt::Failed(fault.clone(), outcome)));
         }
     }
 
@@ -249,10 +250,10 @@ impl Job {
             let done = self.may_have_run && now < self.deadline;
             let outcome = outcome.map(|found| found || done);
             // If this fails, no caller waits for the outcome any more.
-            _ = match told {
-                Told::First(told) => told.send(FirstAttempt::Settled(outcome)).is_ok(),
-                Told::Again(told) => told.send(outcome).is_ok(),
-            };
+            guarded(|| match told {
+                Told::First(told) => _ = told.send(FirstAttempt::Settled(outcome)),
+                Told::Again(told) => _ = told.send(outcome),
+            });
         }
     }
 

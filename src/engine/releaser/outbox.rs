@@ -11,6 +11,7 @@ use crate::engine::entry::{Entry, Tenure, Timetable};
 use crate::engine::grant::Loss;
 use crate::engine::releaser::job::Job;
 use crate::engine::releaser::releases_under_way::ReleasesUnderWay;
+use crate::log;
 
 /// The way to the releaser, which releases tenures that no caller needs any more.
 #[derive(Clone)]
@@ -42,7 +43,7 @@ impl Outbox {
         job.counts_among(&self.jobs);
         let is_lost = self.releaser.send(job).is_err();
         if is_lost && !self.came_late.swap(true, Ordering::Relaxed) {
-            tracing::warn!("the client is closed: locks that it held expire with their leases");
+            log::warn!("the client is closed: locks that it held expire with their leases");
         }
     }
 

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::keys::{Keys, TenureId};
 use crate::mutex::Mutex;
-use crate::wakers::{until, wake_all};
+use crate::wakers::until;
 
 /// Names share these buckets by their hash, so that threads that release different locks seldom wait for each other.
 const BUCKETS: usize = 64;
@@ -144,7 +144,7 @@ impl ReleaseUnderWay {
         let at = state.position(self.number);
         state.under_way[at].has_failed = true;
         drop(state);
-        wake_all(&self.bucket.ended);
+        self.bucket.ended.notify_waiters();
     }
 }
 
@@ -155,7 +155,7 @@ impl Drop for ReleaseUnderWay {
         let ended = state.under_way.remove(at);
         drop(state);
         drop(ended);
-        wake_all(&self.bucket.ended);
+        self.bucket.ended.notify_waiters();
     }
 }
 

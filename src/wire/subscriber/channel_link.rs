@@ -10,6 +10,7 @@ use redis::{PushInfo, PushKind, ServerError, Value, cmd, pipe};
 use tokio::time::{Instant, sleep};
 
 use crate::compact_instant::CompactInstant;
+use crate::log;
 use crate::pause::{jittered, sleep_until_if};
 use crate::slot::Slot;
 use crate::wire::address::{Expected, Hello};
@@ -59,7 +60,7 @@ impl ChannelLink {
     }
 
     fn refuse(&self, name: &str, fault: &Fault) {
-        tracing::warn!(channel = ?name, %fault, "the user may not subscribe: the waiters of this channel ask every 250 ms instead");
+        log::warn!(channel = ?name, %fault, "the user may not subscribe: the waiters of this channel ask every 250 ms instead");
         self.at(|channels| {
             if let Some(channel) = channels.all.get_mut(name) {
                 channel.phase = Phase::Refused(CompactInstant::now());
@@ -122,7 +123,7 @@ impl ChannelLink {
                 Fault::Redirected(Redirect::Moved { slot, to }, _) => self.moved(slot, &to),
                 fault @ Fault::Permission(_) => denied = Some(fault),
                 fault @ (Fault::Redirected(..) | Fault::Refused(_)) => {
-                    tracing::debug!(?fault, "a channel is not subscribed yet");
+                    log::debug!(?fault, "a channel is not subscribed yet");
                     self.map_is_stale();
                 }
                 fault => return Err(fault),

@@ -15,7 +15,7 @@ use crate::engine::entry::tenure::{State, Tenure};
 use crate::engine::grant::Loss;
 use crate::keys::{Keys, TenureId};
 use crate::kinds::Holders;
-use crate::wakers::wake_all;
+use crate::log;
 
 /// What is left of a tenure that has ended: the server may still have the lock, and this client owes its release.
 #[must_use = "the lock may have to be released"]
@@ -70,7 +70,7 @@ impl Tenure {
         let mut ending = state.ending(self, now);
         self.tell_of_loss(state, why);
         then(&mut ending);
-        wake_all(&self.changed);
+        self.changed.notify_waiters();
         Some(ending)
     }
 
@@ -95,7 +95,7 @@ impl Tenure {
         self.tell_of_loss(state, Loss::Deadline);
         // Before anybody is told: a caller of this client that tries then waits for the release, and is not refused.
         ending.into_iter().for_each(Ending::sweep);
-        wake_all(&self.changed);
+        self.changed.notify_waiters();
         self.state()
     }
 
@@ -106,7 +106,7 @@ impl Tenure {
         drop(state);
         holds.lost(why.word());
         if is_held && self.keys.row.holders != Holders::Notified {
-            tracing::error!(name = ?self.keys.name(), %token, why = why.reason(), "lock lost");
+            log::error!(name = ?self.keys.name(), %token, why = why.reason(), "lock lost");
         }
     }
 }

@@ -8,7 +8,6 @@ use crate::core::tenure::{Heir, Heirs, PickUp, Remaining};
 use crate::engine::entry::tenure::{Ending, State, Tenure};
 use crate::engine::entry::{EntryPermit, Stay, Visit};
 use crate::engine::grant::{Holder, Lease};
-use crate::wakers::wake_all;
 
 /// The outcome for a holder that leaves.
 pub(crate) enum Left {
@@ -49,7 +48,7 @@ impl Tenure {
             Remaining::Nobody => self.left_by_all(&mut state, budget, now),
         };
         drop(state);
-        wake_all(&self.changed);
+        self.changed.notify_waiters();
         (holds, left)
     }
 

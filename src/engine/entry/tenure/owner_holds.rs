@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use crate::engine::entry::Tenure;
 use crate::error::Result;
 use crate::mutex::Mutex;
-use crate::wakers::{until, wake_all};
+use crate::wakers::until;
 
 /// What the holds of one owner share: the tenure that they are in now, and their hold number in it.
 #[derive(Default)]
@@ -89,7 +89,7 @@ impl OwnerHolds {
             *state = At::Moved(there(u32::try_from(others).unwrap_or(0)));
         }
         drop(state);
-        wake_all(&self.changed);
+        self.changed.notify_waiters();
     }
 
     /// The wait failed.
@@ -99,7 +99,7 @@ impl OwnerHolds {
             *state = At::Lost;
         }
         drop(state);
-        wake_all(&self.changed);
+        self.changed.notify_waiters();
     }
 
     /// Waits until none of them waits for a condition.

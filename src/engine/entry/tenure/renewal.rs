@@ -14,7 +14,7 @@ use crate::core::tenure::Due;
 use crate::core::wheel::TimerSlot;
 use crate::engine::entry::tenure::{Ending, State, Tenure};
 use crate::engine::grant::Lease;
-use crate::wakers::wake_all;
+use crate::log;
 
 /// After so long, a lock is worth a request that has the server track it.
 pub(super) const WORTH_TRACKING: Duration = Duration::from_millis(100);
@@ -116,7 +116,7 @@ impl Tenure {
         }
         state.late.renewed();
         drop(state);
-        wake_all(&self.changed);
+        self.changed.notify_waiters();
         true
     }
 
@@ -157,7 +157,7 @@ impl Tenure {
         drop(state);
         if stops {
             let name = self.keys.name();
-            tracing::warn!(
+            log::warn!(
                 ?name,
                 "a caller has held the lock for max_hold: the client no longer renews it"
             );
