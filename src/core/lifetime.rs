@@ -33,6 +33,8 @@ pub(crate) struct Lifetime {
     /// The latest expiry that Redis has agreed to, or that a grant by message has to be confirmed for. Redis may keep the
     /// lock until then, and a little longer.
     expiry: CompactInstant,
+    /// The latest expiry that a request has asked for. If it got no answer, Redis may keep the lock until then.
+    asked: CompactInstant,
     renew_at: CompactInstant,
     watched: bool,
     /// The watchdog has renewed it for `max_hold`, and does not renew it again.
@@ -55,10 +57,12 @@ impl Lifetime {
         now: Instant,
     ) -> Self {
         let whole = unconfirmed.map_or(sent, |whole| now + whole);
+        let expiry = whole.max(sent + lease).into();
         let confirm_at = unconfirmed.map_or(renew_at, |_| sent + lease / 3);
         Self {
             deadline: deadline(sent, lease).into(),
-            expiry: whole.max(sent + lease).into(),
+            expiry,
+            asked: expiry,
             renew_at: renew_at.min(confirm_at).into(),
             watched,
             overdue: false,
@@ -124,9 +128,16 @@ impl Lifetime {
         self.confirmed.instant()
     }
 
-    /// The TTL that a request has to ask for: this much from now, or what was asked for before if that ends later.
-    pub(crate) fn at_least(&self, wanted: Duration, now: Instant) -> Duration {
-        wanted.max(self.expiry.instant().saturating_duration_since(now))
+    /// The TTL that a request asks for: this much from now, or what Redis has agreed to if that ends later.
+    pub(crate) fn ask(&mut self, wanted: Duration, now: Instant) -> Duration {
+        let ttl = wanted.max(self.expiry.instant().saturating_duration_since(now));
+        self.asked = self.asked.max((now + ttl).into());
+        ttl
+    }
+
+    /// Until when Redis may keep it, whether or not the last requests were answered.
+    pub(crate) fn asked_until(&self) -> Instant {
+        self.asked.instant()
     }
 
     /// Whether it is time to renew it.
@@ -142,7 +153,11 @@ impl Lifetime {
 
     /// Whether the next holder may have it without asking Redis.
     pub(crate) fn allows(&self, budget: Budget, now: CompactInstant) -> bool {
-        self.watched && now + budget.reserve < self.deadline && self.deadline <= now + budget.lease
+        // A grant by message has a short lease until it is confirmed. If the reserve were longer than a third of that, such a tenure would
+        // never be handed on.
+        let first = self.deadline.saturating_duration_since(self.confirmed);
+        let reserve = if self.unconfirmed { budget.reserve.min(first / 3) } else { budget.reserve };
+        self.watched && now + reserve < self.deadline && self.deadline <= now + budget.lease
     }
 
     fn is_renewed(&self) -> bool {
@@ -152,5 +167,33 @@ impl Lifetime {
     #[cfg(test)]
     pub(crate) fn set(&mut self, deadline: Instant, watched: bool) {
         (self.deadline, self.watched) = (deadline.into(), watched);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_reserve_is_short_only_until_a_grant_by_message_is_confirmed() {
+        let now = Instant::now();
+        let budget =
+            Budget { hand_overs: 9, time: SECOND * 60, reserve: SECOND * 3, lease: Duration::MAX };
+        let mut lifetime = Lifetime::new((now, SECOND), Some(SECOND * 10), true, now, now);
+        let allows = |lifetime: &Lifetime, at| lifetime.allows(budget, (now + at).into());
+        assert!(allows(&lifetime, SECOND / 2));
+        lifetime.prolong(now, SECOND * 10);
+        assert!(allows(&lifetime, SECOND * 6) && !allows(&lifetime, SECOND * 7));
+    }
+
+    #[test]
+    fn redis_may_keep_what_a_request_has_asked_for_that_was_not_answered() {
+        let now = Instant::now();
+        let mut lifetime = Lifetime::new((now, SECOND), None, true, now, now);
+        assert_eq!(lifetime.ask(SECOND * 9, now), SECOND * 9);
+        assert_eq!(lifetime.ask(Duration::ZERO, now), SECOND, "redis has agreed to no more");
+        assert!(lifetime.asked_until() >= now + SECOND * 9);
     }
 }

@@ -670,7 +670,7 @@ mod tests {
         assert_eq!(play.next(), Next::Take(grant));
     }
 
-    /// If the answer is a grant, it is checked (`Visit::doubt_if_lost`).
+    /// If the answer is a grant, it is checked (`Visit::shows`).
     #[test]
     fn a_contender_that_waits_does_nothing_because_of_a_loss() {
         let mut play = Play::new();

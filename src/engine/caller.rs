@@ -103,7 +103,8 @@ impl Caller {
     /// Dropping the future gives up the place in the queue. If Redis grants the lock to an attempt in flight, the client
     /// releases it in the background.
     pub(crate) async fn acquire(&mut self, keys: &Arc<Keys>) -> Result<Option<Hold>> {
-        let (Wish { owner, lease, permits }, patience) = (self.options.wish, self.options.patience);
+        let Wish { owner, lease, permits } = self.options.wish;
+        let mut patience = self.options.patience;
         if let Patience::For(_) = patience {
             let was_refused = matches!(self.options.past, Past::Refused);
             // If the limit cuts the call off, `Known` says what the caller may believe.
@@ -113,9 +114,13 @@ impl Caller {
         if let Some(owner) = owner
             && !self.options.comes_back()
             && let Some(hold) = self.engine.held_by(owner, keys)
-            && let Some(nested) = Box::pin(self.engine.nest(&hold, lease, patience)).await?
         {
-            return Ok(Some(nested));
+            let asked = Instant::now();
+            if let Some(nested) = Box::pin(self.engine.nest(&hold, lease, patience)).await? {
+                return Ok(Some(nested));
+            }
+            // Its owner has released it meanwhile.
+            patience = patience.after(asked.elapsed());
         }
         // A nested request does not queue behind other callers of this client: they may be waiting for its owner.
         let visit = self.engine.visit(keys, permits, self.options.waits_alone(keys))?;

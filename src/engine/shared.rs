@@ -1,5 +1,4 @@
-//! The state that the handles of one client share, and the tools that every part of the engine uses. `look_after` gives up
-//! what nobody waits for any more: the place in line when the last waiting caller goes, and a tenure that stays idle.
+//! The state that the handles of one client share, and the tools that every part of the engine uses.
 
 use std::ops::Deref;
 use std::pin::pin;

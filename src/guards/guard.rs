@@ -1,6 +1,5 @@
 //! The proof of holding a lock. It learns of a loss from its tenure (`engine/entry/tenure.rs`).
 
-use std::convert::Infallible;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -126,11 +125,10 @@ impl Guard {
         self.left = true;
         log::debug!(in self.span, condition = ?condition.name(), "waits");
         let former = self.notice.take().map(|notice| *notice);
-        let (hold, asked, woken, notice) =
+        let (hold, woken, notice) =
             engine::wait_at(&engine, hold, former, condition, limit).await?;
         let mut guard = Self::owning(engine, hold);
         guard.notice = notice.map(Box::new);
-        asked.came_to(Ok::<_, Infallible>(true));
         Ok((guard.granted(), woken))
     }
 

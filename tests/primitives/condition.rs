@@ -298,6 +298,33 @@ async fn a_notification_that_a_waiter_does_not_read_goes_to_the_next_one() {
     soon(asleep).await.unwrap().unlock().await.unwrap();
 }
 
+/// The client has cancelled what the waiter does, so that it owes nothing for it.
+#[tokio::test]
+async fn a_client_that_drains_serves_a_waiter_that_has_not_read_its_notification() {
+    let server = Site::start().await;
+    let (admin, theirs) = (server.admin().await, client_with(&server, patient()).await);
+    let config = patient().pickup_timeout(Duration::from_millis(200));
+    let ours = client_with(&server, config).await;
+    let condition = ours.condition("c");
+    let mut asleep = Box::pin(ours.lock("a").lock().await.unwrap().wait(&condition));
+    let released = async || admin.cmd::<i64>(&["EXISTS", "lock:{a}"]).await == 0;
+    tokio::select! {
+        _ = &mut asleep => panic!("nobody has notified it"),
+        () = eventually(SOON, "it waits", released) => {}
+    }
+    theirs.condition("c").notify_one().await.unwrap();
+    let drains = tokio::spawn({
+        let ours = ours.clone();
+        async move { ours.drain(LONG).await }
+    });
+    let is_cancelled = async || ours.holds().awaited.is_empty();
+    eventually(SOON, "it is cancelled", is_cancelled).await;
+    sleep(A_WHILE).await;
+    assert!(!drains.is_finished());
+    soon(asleep).await.unwrap().unlock().await.unwrap();
+    assert!(soon(drains).await.unwrap());
+}
+
 #[tokio::test]
 async fn a_waiter_that_gives_the_lock_back_has_used_up_its_notification() {
     let server = Site::start().await;

@@ -623,6 +623,15 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn the_releaser_repeats_a_release_for_as_long_as_an_unanswered_extension_may_keep_the_lock() {
+        let (_table, hold) = begun();
+        let (longer, asked) = (LEASE * 6, Instant::now());
+        hold.tenure.at_least(longer);
+        let Left::Last(ending) = hold.tenure.leave(0, NO_BUDGET) else { panic!("nobody waits") };
+        assert!(ending.until >= asked + longer);
+    }
+
+    #[test]
     fn hold_counts_are_written_one_at_a_time_until_the_latest_is() {
         let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
         assert_eq!(hold.tenure.enter(0).map(|(_, count)| count), Some(2));

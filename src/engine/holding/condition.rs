@@ -26,7 +26,6 @@ use crate::engine::releaser::Job;
 use crate::engine::shared::Engine;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
-use crate::meters::LockCall;
 use crate::pause::in_time;
 
 /// Why a wait for a [`Condition`](crate::Condition) ended. [`Guard::wait_for`](crate::Guard::wait_for) returns it, and
@@ -50,7 +49,8 @@ pub(crate) async fn wait_at(
     former: Option<Notice>,
     condition: &Arc<Keys>,
     limit: Option<Duration>,
-) -> Result<(Hold, LockCall, Woken, Option<Notice>)> {
+) -> Result<(Hold, Woken, Option<Notice>)> {
+    let _call = engine.call();
     let until = limit.and_then(|limit| Instant::now().checked_add(limit));
     let (keys, holder) = (Arc::clone(&hold.tenure.keys), hold.tenure.holder());
     let mut waiter =
@@ -61,27 +61,19 @@ pub(crate) async fn wait_at(
     asked.came_to(notice.as_ref().map(Option::is_some));
     let notice = notice?;
     let woken = if notice.is_some() { Woken::Notified } else { Woken::TimedOut };
-    let (hold, asked) = reacquire(engine, &keys, waiter.holder).await?;
-    Ok((waiter.has_again(hold), asked, woken, notice))
+    let hold = reacquire(engine, &keys, waiter.holder).await?;
+    Ok((waiter.has_again(hold), woken, notice))
 }
 
-/// Takes the lock again, without a time limit. The call comes to its end when the hold has a guard: a metrics recorder may panic.
-async fn reacquire(
-    engine: &Arc<Engine>,
-    keys: &Arc<Keys>,
-    holder: Holder,
-) -> Result<(Hold, LockCall)> {
+/// Takes the lock again, without a time limit.
+async fn reacquire(engine: &Arc<Engine>, keys: &Arc<Keys>, holder: Holder) -> Result<Hold> {
     let (wish, patience) = (holder.wish, Patience::Endless);
     let options = AcquireOptions { wish, patience, past: Past::Waited, keepers: Keepers::All };
     let asked = keys.meters.asks(false);
     let mut caller = Caller::new(engine, options);
-    match Box::pin(caller.acquire(keys)).await {
-        Ok(Some(hold)) => Ok((hold, asked)),
-        ended => {
-            asked.came_to(ended.as_ref().map(Option::is_some));
-            Err(ended.err().unwrap_or(Error::Closed))
-        }
-    }
+    let acquired = Box::pin(caller.acquire(keys)).await;
+    asked.came_to(acquired.as_ref().map(Option::is_some));
+    acquired?.ok_or(Error::Closed)
 }
 
 /// A holder that waits.

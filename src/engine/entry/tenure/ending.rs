@@ -129,7 +129,7 @@ impl State {
             debt: self.debt.take().expect("a tenure ends once"),
             served: std::mem::take(&mut self.tenure.served).into_boxed_slice(),
             deadline: self.believed_until(),
-            until: now + self.tenure.lifetime.at_least(tenure.lease, now),
+            until: self.tenure.lifetime.asked_until().max(now + tenure.lease),
             slot: self.slot,
         }
     }

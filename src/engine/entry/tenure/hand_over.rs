@@ -84,7 +84,7 @@ impl Tenure {
             may_keep: may_pass && may_keep,
         };
         let is_believed = state.is_believed(now);
-        match state.tenure.pass_on(now, heirs, self.budget(budget), is_believed) {
+        match state.tenure.pass_on(now, heirs, budget, is_believed) {
             Heir::Next => Left::HandedOn(permit),
             Heir::Client => {
                 state.stay = Some(Stay::Kept(permit.visit().clone()));
@@ -115,16 +115,10 @@ impl Tenure {
         let is_fresh = shared.is_fresh(now.instant(), budget.time);
         // Callers still have to come that were already waiting at the grant.
         let is_expected = shared.is_expected(self.id);
-        let budget = self.budget(if is_expected { budget.unwanted() } else { budget });
+        let budget = if is_expected { budget.unwanted() } else { budget };
         let stays = state.tenure.allows(now, budget, is_fresh, state.is_believed(now))
             && shared.stay_idle(self.id, state.holder.wish.permits, is_wanted);
         stays.then(|| seat.visit.clone())
-    }
-
-    /// A grant by message has a short lease. If the reserve were longer than a third of it, such a tenure would never be
-    /// handed on.
-    fn budget(&self, budget: Budget) -> Budget {
-        Budget { reserve: budget.reserve.min(self.lease / 3), ..budget }
     }
 
     /// A caller takes up an idle tenure, if the budget allows it. Otherwise the tenure ends. `permit`: that of a caller whose
@@ -138,7 +132,7 @@ impl Tenure {
     ) -> PickUp<Ending> {
         let now = CompactInstant::now();
         let mut state = self.state_at(now);
-        let budget = (holder.wish.lease == Lease::Watched).then(|| self.budget(budget));
+        let budget = (holder.wish.lease == Lease::Watched).then_some(budget);
         let is_believed = state.is_believed(now);
         let hold = match state.tenure.pick_up(now, budget, is_fresh, is_believed) {
             PickUp::Nothing => return PickUp::Nothing,
@@ -162,7 +156,7 @@ impl Tenure {
             return None;
         }
         let is_believed = state.is_believed(now);
-        let hold = state.tenure.join(now, self.budget(budget), is_believed)?;
+        let hold = state.tenure.join(now, budget, is_believed)?;
         state.begins(&self.keys, hold);
         Some(hold)
     }

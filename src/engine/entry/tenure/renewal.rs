@@ -84,7 +84,7 @@ impl Tenure {
     /// renewal never shortens the TTL.
     pub(crate) fn at_least(&self, wanted: Duration) -> Duration {
         let now = Instant::now();
-        self.state().tenure.lifetime.at_least(wanted, now)
+        self.state().tenure.lifetime.ask(wanted, now)
     }
 
     /// The TTL that a nested hold asks for. After `max_hold`, a watched hold gets no more time, or a holder that keeps
@@ -96,15 +96,15 @@ impl Tenure {
         length: Duration,
         max_hold: Option<Duration>,
     ) -> Duration {
-        let (state, now) = (self.state(), Instant::now());
+        let (mut state, now) = (self.state(), Instant::now());
         let gives_none = lease == Lease::Watched && state.tenure.is_overdue(max_hold, now);
-        state.tenure.lifetime.at_least(if gives_none { Duration::ZERO } else { length }, now)
+        state.tenure.lifetime.ask(if gives_none { Duration::ZERO } else { length }, now)
     }
 
     /// The TTL that the watchdog asks for.
     pub(crate) fn renewal(&self, timeout: Duration) -> Duration {
-        let (lifetime, now) = (&self.state().tenure.lifetime, Instant::now());
-        lifetime.at_least(if lifetime.is_watched() { timeout } else { Duration::ZERO }, now)
+        let (lifetime, now) = (&mut self.state().tenure.lifetime, Instant::now());
+        lifetime.ask(if lifetime.is_watched() { timeout } else { Duration::ZERO }, now)
     }
 
     /// Redis has agreed to a TTL that was requested at `sent`. Returns `false` if the tenure is over. Past its deadline
