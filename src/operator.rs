@@ -10,7 +10,7 @@ use crate::slot::Slot;
 use crate::wire;
 
 pub use crate::keys::Space;
-pub use crate::wire::{Password, Target, Watched, shown, shown_type};
+pub use crate::wire::{Password, Target, Watched, host, shown, shown_type};
 
 /// The settings of a client that works for another process: [`Config::describe`] names that process.
 pub fn on_behalf_of(process: u32, mut config: Config) -> Config {

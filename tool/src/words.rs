@@ -131,7 +131,11 @@ mod tests {
             Told::Paused,
             Told::Until(until),
             Told::Gone,
-            Told::Busy(Holders { text: "two\nlines".to_owned(), json: serde_json::json!([7]) }),
+            Told::Busy(Holders {
+                text: "two\nlines".to_owned(),
+                json: serde_json::json!([7]),
+                capacity: Some(2),
+            }),
             Told::Failed(69, "redis is not available: no".to_owned()),
             Told::Freed,
             Told::Left("no answer".to_owned()),
