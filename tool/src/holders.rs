@@ -1,9 +1,9 @@
 //! Who holds a lock that the tool does not have, for a message about it. It asks only when it has to say something: a lock that is
 //! free costs no question.
 
-use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use tokio::time::timeout;
 
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const NAMED: usize = 3;
 
 /// Who holds a lock, or that nobody knows.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Holders {
     pub(crate) text: String,
     /// The same as `holders` of `info --json`.
@@ -61,18 +61,6 @@ impl Holders {
     pub(crate) fn are_all(&self, tools: &[Outer]) -> bool {
         let held = tools.iter().filter(|tool| self.has(tool)).count();
         held as u64 >= self.capacity.unwrap_or(1)
-    }
-
-    pub(crate) fn read(line: &str) -> Option<Self> {
-        let (text, json, capacity) = serde_json::from_str(line).ok()?;
-        Some(Self { text, json, capacity })
-    }
-}
-
-/// In one line.
-impl fmt::Display for Holders {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", json!([self.text, self.json, self.capacity]))
     }
 }
 
