@@ -10,12 +10,17 @@ use crate::slot::Slot;
 use crate::wire;
 
 pub use crate::keys::Space;
-pub use crate::wire::{Password, Target, Watched, host, shown, shown_type};
+pub use crate::wire::{Password, Target, Watched, shown, shown_type};
 
 /// The settings of a client that works for another process: [`Config::describe`] names that process.
 pub fn on_behalf_of(process: u32, mut config: Config) -> Config {
     config.pid = process;
     config
+}
+
+/// The name of this machine, as clients that describe themselves write it.
+pub fn host() -> String {
+    wire::host()
 }
 
 /// What a URL refers to. The URLs of its servers are checked.

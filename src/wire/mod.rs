@@ -55,7 +55,7 @@ pub(crate) use calls::{
 };
 pub(crate) use card::Card;
 #[cfg(feature = "operator")]
-pub use card::host;
+pub(crate) use card::host;
 pub(crate) use cluster::{Cluster, Crew};
 pub(crate) use commands::Commands;
 pub(crate) use connection::{CommonArgs, Connection};
