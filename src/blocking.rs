@@ -15,7 +15,8 @@
 //! [`Client`] among all threads: it has a thread of its own, with a Tokio runtime for its connections and its watchdog. So a lock is
 //! renewed while your threads are busy.
 //!
-//! - The owner of a [`ReentrantLock`] is the current thread, or the Tokio task that it works for (`spawn_blocking`).
+//! - The owner of a [`ReentrantLock`] is the current thread. Within `spawn_blocking` it is that one call, and not the task that has
+//!   started it.
 //! - A call cannot be cancelled: use the calls with a time limit, or [`Config::ride_out`].
 //! - What has no method here is called with [`Blocking::block_on`]: latches, conditions, elections and so on.
 //!

@@ -18,6 +18,11 @@ pub fn on_behalf_of(process: u32, mut config: Config) -> Config {
     config
 }
 
+/// The name of this machine, as clients that describe themselves write it.
+pub fn host() -> String {
+    wire::host()
+}
+
 /// What a URL refers to. The URLs of its servers are checked.
 ///
 /// # Errors

@@ -52,7 +52,8 @@ pub(crate) enum OwnerId {
 }
 
 impl OwnerId {
-    /// The current Tokio task. Outside a task it is the current thread, on which `block_on` keeps its future.
+    /// The current Tokio task; each call of `spawn_blocking` is one too. Outside a task it is the current thread, on which `block_on`
+    /// keeps its future.
     pub(crate) fn current() -> Self {
         match tokio::task::try_id() {
             Some(id) => Self::Task(id),
@@ -71,5 +72,19 @@ impl OwnerId {
 impl From<&Owner> for OwnerId {
     fn from(owner: &Owner) -> Self {
         Self::Explicit(owner.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_blocking_call_is_an_owner_of_its_own() {
+        let blocks = || async { tokio::task::spawn_blocking(OwnerId::current).await.unwrap() };
+        let task =
+            tokio::spawn(async move { (OwnerId::current(), blocks().await, blocks().await) });
+        let (outer, first, second) = task.await.unwrap();
+        assert!(first.task().is_some() && first != outer && first != second, "{outer:?} {first:?}");
     }
 }

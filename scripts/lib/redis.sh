@@ -10,10 +10,14 @@ scratch=$(mktemp -d "${TMPDIR:-/tmp}/parklock.XXXXXX")
 server='' # pid of the private redis-server
 group=''  # process group of the command that runs
 
+# What else a script has to undo when it ends, however that comes. A script with something to undo defines it anew.
+undo() { :; }
+
 clean_up() {
     local status=$?
     trap '' HUP INT TERM
     end_group
+    undo
     stop_redis
     rm -rf "$scratch"
     exit "$status"
@@ -27,6 +31,7 @@ need_cargo() {
     # A shell that is older than the toolchain does not have it on its PATH yet.
     have cargo || PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
     have cargo || die "cargo is missing; https://rustup.rs installs a Rust toolchain."
+    have cc || die "a C compiler is missing, and Rust links with it. On Debian: apt-get install gcc libc6-dev"
 }
 
 # --- A redis-server on the PATH ------------------------------------------------------------------------------------
@@ -131,7 +136,7 @@ start_redis() {
         port=$((20000 + RANDOM % 10000))
         log=$scratch/redis-$port.log
         start_server redis-server --bind 127.0.0.1 --port "$port" --save "" --appendonly no --dir "$scratch" --logfile "$log" \
-            >/dev/null 2>&1
+            >>"$log" 2>&1
         if says "$log" 'Ready to accept connections'; then
             export "$variable=redis://127.0.0.1:$port"
             return
@@ -207,8 +212,10 @@ run() {
 left_behind() {
     local left _
     for _ in {1..20}; do
+        # Without a ps, what writes the end of the output still has this time.
+        kill -0 -- "-$group" 2>/dev/null || return 0
         left=$(members)
-        [ -n "$left" ] || return 0
+        [ -n "$left" ] || ! have ps || return 0
         sleep 0.1
     done
     printf '%s\n' "$left"

@@ -127,7 +127,11 @@ impl Every {
         loop {
             match self.turn(&mut work, &mut failures).await {
                 Ok(left) => sleep(left).await,
-                Err(error @ (Error::Lost { .. } | Error::TooLong { .. })) => {
+                // A release may have found the loss, after the work.
+                Err(error @ Error::Lost { .. }) => {
+                    log::warn!(name = &*self.lock.name(), %error, "a job lost its lock: its work was dropped, unless it was done");
+                }
+                Err(error @ Error::TooLong { .. }) => {
                     log::warn!(name = &*self.lock.name(), %error, "the work of a job was dropped");
                 }
                 Err(error) if error.is_transient() => {

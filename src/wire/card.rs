@@ -69,7 +69,7 @@ impl Commands {
 }
 
 /// The name of this machine, as far as it can be written in quotes.
-fn host() -> String {
+pub(crate) fn host() -> String {
     let files = ["/proc/sys/kernel/hostname", "/etc/hostname"];
     let name = files.iter().find_map(|file| fs::read_to_string(file).ok()).unwrap_or_default();
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || ".-_".contains(*c);

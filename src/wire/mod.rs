@@ -54,6 +54,8 @@ pub(crate) use calls::{
     Requests, Status, result_of_each,
 };
 pub(crate) use card::Card;
+#[cfg(feature = "operator")]
+pub(crate) use card::host;
 pub(crate) use cluster::{Cluster, Crew};
 pub(crate) use commands::Commands;
 pub(crate) use connection::{CommonArgs, Connection};

@@ -220,5 +220,11 @@ impl Host {
 /// Whether this is the key of the holders of this name: in parklock's layout, in any namespace, or in Redisson's.
 fn holds(key: &str, name: &str) -> bool {
     let (_, native) = within(key);
-    key == name || part_of(native).is_some_and(|(part, of)| part == Part::Lock && of == name)
+    let namespaced = |prefix: &str| prefix.ends_with(':') && !prefix.starts_with("redisson_");
+    key == name
+        || match part_of(native) {
+            Some((part, of)) => part == Part::Lock && of == name,
+            // In Redisson's layout the key is the name, behind a namespace. Its other keys may end with the name too.
+            None => key.strip_suffix(name).is_some_and(namespaced),
+        }
 }

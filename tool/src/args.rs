@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use parklock::operator::Namespaces;
+use parklock::operator::{self, Namespaces};
 use parklock::{Config, Tls};
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::{CONNECTING, Failure};
 use crate::{exit, span};
@@ -53,7 +53,7 @@ pub(crate) enum Command {
     Ls(Ls),
     /// Show all that Redis knows of one lock
     ///
-    /// Exit code 1 if nobody holds it and nobody waits for it.
+    /// Exit code 1 if nobody holds it, nobody waits for it, and no job has used its interval.
     Info(Info),
     /// Watch the list
     ///
@@ -113,7 +113,7 @@ pub(crate) struct Realm {
     pub(crate) namespaces: Namespaces,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Kind {
     /// One at a time
     #[default]
@@ -402,11 +402,25 @@ impl TlsFiles {
     }
 }
 
-/// The names of all locks that this process runs under, each with the pid of its tool, as JSON.
+/// All locks that this process runs under, each with its tool, as JSON.
 pub(crate) const OUTER: &str = "PARKLOCK_OUTER";
 
-fn outer_tools() -> Vec<(String, u32)> {
-    of_environment(OUTER).and_then(|tools| serde_json::from_str(&tools).ok()).unwrap_or_default()
+/// A tool under whose lock this process runs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Outer {
+    name: String,
+    namespace: Option<String>,
+    kind: Kind,
+    /// Of two containers, the first process has the same pid.
+    pub(crate) host: String,
+    pub(crate) pid: u32,
+}
+
+impl Outer {
+    fn all() -> Vec<Self> {
+        let tools = of_environment(OUTER).and_then(|tools| serde_json::from_str(&tools).ok());
+        tools.unwrap_or_default()
+    }
 }
 
 impl Lock {
@@ -415,19 +429,34 @@ impl Lock {
         self.lease.or(self.watchdog).unwrap_or(Duration::from_secs(30))
     }
 
-    /// The pid of the tool under whose lock of the same name this process runs, if only one caller may hold that lock: then it waits
-    /// for itself, unless that lock was given back, or lies on another server or in another namespace.
-    pub(crate) fn outer_tool(&self) -> Option<u32> {
-        let is_alone = !matches!(self.kind, Kind::Read | Kind::Semaphore);
-        let outer =
-            outer_tools().into_iter().rev().find(|(name, _)| is_alone && *name == self.name);
-        outer.map(|(_, pid)| pid)
+    /// The tools under whose lock of the same name this process runs, if they leave no room in it: then it waits for itself, unless
+    /// that lock was given back, or lies on another server.
+    pub(crate) fn outer_tools(&self) -> Vec<Outer> {
+        let namespace = self.server.namespace();
+        let keeps_us_out = |outer: &Outer| match self.kind {
+            Kind::Read => outer.kind == Kind::Write,
+            Kind::Semaphore => outer.kind == Kind::Semaphore,
+            Kind::Lock | Kind::Fair | Kind::Write => true,
+        };
+        let mut outer = Outer::all();
+        outer.retain(|outer| {
+            outer.name == self.name && outer.namespace == namespace && keeps_us_out(outer)
+        });
+        let room = if self.kind == Kind::Semaphore { self.permits() as usize } else { 1 };
+        if outer.len() < room { Vec::new() } else { outer }
     }
 
     /// What the command under this lock finds in [`OUTER`].
     pub(crate) fn tools_for_inner(&self) -> String {
-        let tools = outer_tools().into_iter().chain([(self.name.clone(), std::process::id())]);
-        json!(tools.collect::<Vec<_>>()).to_string()
+        let mut tools = Outer::all();
+        tools.push(Outer {
+            name: self.name.clone(),
+            namespace: self.server.namespace(),
+            kind: self.kind,
+            host: operator::host(),
+            pid: std::process::id(),
+        });
+        serde_json::to_string(&tools).unwrap_or_default() // it can be written
     }
 
     /// For how long a lock with a lease of its own is surely held. The client counts from before the grant, and gives the lock up a

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::words::{Order, Told};
+use crate::words::{Order, Told, line, read};
 
 /// Where orders arrive and words leave. Each has its own thread, so that a stopped supervisor does not delay the
 /// renewals.
@@ -22,7 +22,7 @@ impl Desk {
             while let Ok(first) = outbox.recv() {
                 // If the supervisor was stopped for long, it needs only the last deadline.
                 let words = outbox.try_iter().fold(vec![first], without_old_deadlines);
-                let text = words.iter().map(|word| format!("{word}\n")).collect::<String>();
+                let text = words.iter().map(line).collect::<String>();
                 let mut out = io::stdout().lock();
                 let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
             }
@@ -30,7 +30,7 @@ impl Desk {
         let (inbox, orders) = unbounded_channel();
         thread::spawn(move || {
             let lines = io::stdin().lock().lines().map_while(Result::ok);
-            let mut orders = lines.filter_map(|line| Order::read(&line));
+            let mut orders = lines.filter_map(|line| read(&line));
             // This ends when the keeper takes no more orders.
             let _ = orders.try_for_each(|order| inbox.send(order));
         });

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use parklock::{Error, Guard};
 use serde_json::json;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::Lock;
-use crate::signals::Ignored;
+use crate::signals::Ends;
 use crate::voice::{NOT_THERE, NOT_THERE_OR_OVER, Voice};
 use crate::{exit, holders, lock, output};
 
@@ -66,6 +65,9 @@ async fn stay(guard: Guard, lock: &Lock, voice: &Voice, ends: &mut Ends) -> u8 {
             let why = match lock.lease {
                 Some(_) if is_over => "its lease is over",
                 Some(_) => NOT_THERE,
+                None if lock.max_hold.is_some_and(|most| since.elapsed() >= most) => {
+                    "its --max-hold is over"
+                }
                 None => "the server no longer has it, or it could not be renewed in time",
             };
             voice.warn("lost", &json!({}), &voice.lost(why));
@@ -98,36 +100,4 @@ fn left(voice: &Voice, why: &str) -> u8 {
     let text = format!("the release of the lock failed, its lease will free it: {why}");
     voice.warn("left", &json!({}), &text);
     exit::OK
-}
-
-/// The signals that end `hold`, with their numbers.
-struct Ends(Vec<(i32, Signal)>);
-
-impl Ends {
-    /// A signal that was ignored when the tool started stays ignored, such as HUP under nohup(1).
-    fn new() -> Self {
-        let ignored = Ignored::now();
-        let kinds = [
-            SignalKind::interrupt(),
-            SignalKind::terminate(),
-            SignalKind::hangup(),
-            SignalKind::quit(),
-        ];
-        let heard = kinds.into_iter().filter(|kind| !ignored.has(kind.as_raw_value()));
-        let signals = heard.filter_map(|kind| Some((kind.as_raw_value(), signal(kind).ok()?)));
-        Self(signals.collect())
-    }
-
-    async fn next(&mut self) -> i32 {
-        if self.0.is_empty() {
-            return std::future::pending().await;
-        }
-        let any = self.0.iter_mut().map(|(number, signal)| {
-            Box::pin(async move {
-                signal.recv().await;
-                *number
-            })
-        });
-        futures_util::future::select_all(any).await.0
-    }
 }

@@ -1,13 +1,13 @@
 //! Who holds a lock that the tool does not have, for a message about it. It asks only when it has to say something: a lock that is
 //! free costs no question.
 
-use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use tokio::time::timeout;
 
-use crate::args::Lock;
+use crate::args::{Lock, Outer};
 use crate::failure::Failure;
 use crate::inventory::Inventory;
 use crate::servers;
@@ -19,16 +19,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const NAMED: usize = 3;
 
 /// Who holds a lock, or that nobody knows.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Holders {
     pub(crate) text: String,
     /// The same as `holders` of `info --json`.
     pub(crate) json: Json,
+    /// How many permits there are, if it is a semaphore.
+    pub(crate) capacity: Option<u64>,
 }
 
 impl Default for Holders {
     fn default() -> Self {
-        Self { text: "somebody else".to_owned(), json: json!([]) }
+        Self { text: "somebody else".to_owned(), json: json!([]), capacity: None }
     }
 }
 
@@ -45,25 +47,20 @@ impl Holders {
         if others > 0 {
             names.push(format!("{others} more"));
         }
-        Self { text: names.join(" and "), json: inventory.json(lock)["holders"].take() }
+        let json = inventory.json(lock)["holders"].take();
+        Self { text: names.join(" and "), json, capacity: lock.capacity }
     }
 
-    /// Whether one of them is the tool with this pid.
-    pub(crate) fn has_tool(&self, pid: u32) -> bool {
-        let pids = self.json.as_array().into_iter().flatten().map(|holder| &holder["who"]["pid"]);
-        pids.into_iter().any(|named| named.as_u64() == Some(u64::from(pid)))
+    /// Whether one of them is this tool.
+    pub(crate) fn has(&self, tool: &Outer) -> bool {
+        let mut named = self.json.as_array().into_iter().flatten().map(|holder| &holder["who"]);
+        named.any(|who| who["host"] == *tool.host && who["pid"] == tool.pid)
     }
 
-    pub(crate) fn read(line: &str) -> Option<Self> {
-        let (text, json) = serde_json::from_str(line).ok()?;
-        Some(Self { text, json })
-    }
-}
-
-/// In one line.
-impl fmt::Display for Holders {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", json!([self.text, self.json]))
+    /// Whether these tools leave no room for others.
+    pub(crate) fn are_all(&self, tools: &[Outer]) -> bool {
+        let held = tools.iter().filter(|tool| self.has(tool)).count();
+        held as u64 >= self.capacity.unwrap_or(1)
     }
 }
 

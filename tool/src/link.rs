@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::job::OURSELVES;
 use crate::keeper;
-use crate::words::{Order, Told};
+use crate::words::{Order, Told, line, read};
 
 /// A keeper that runs. If this is dropped, the pipes close, and the keeper ends.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Link {
 
     /// Sends an order. If the keeper is gone, the write fails, and reading its words shows that too.
     pub(crate) fn order(&mut self, order: Order) {
-        let _ = writeln!(self.orders, "{order}");
+        let _ = self.orders.write_all(line(&order).as_bytes());
     }
 
     /// The words that the keeper has sent, when there is something to read. `None`: the keeper is gone.
@@ -67,7 +67,7 @@ impl Link {
     fn whole_lines(&mut self) -> Vec<Told> {
         let end = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let lines: Vec<u8> = self.begun.drain(..end).collect();
-        String::from_utf8_lossy(&lines).lines().filter_map(Told::read).collect()
+        String::from_utf8_lossy(&lines).lines().filter_map(read).collect()
     }
 }
 

@@ -107,10 +107,12 @@ fn obey(command: Command, arguments: &[OsString]) -> u8 {
         return code;
     }
     let waits = command.lock().filter(|lock| !lock.nonblock);
-    if let Some((lock, outer)) = waits.and_then(|lock| Some((lock, lock.outer_tool()?))) {
+    let nested =
+        waits.map(|lock| (lock, lock.outer_tools())).filter(|(_, outer)| !outer.is_empty());
+    if let Some((lock, outer)) = nested {
         let (name, voice) = (printable(&lock.name), Voice::of(lock));
         if lock.wait.is_none()
-            && on_runtime(holders::of(lock)).is_ok_and(|holders| holders.has_tool(outer))
+            && on_runtime(holders::of(lock)).is_ok_and(|holders| holders.are_all(&outer))
         {
             let text =
                 format!("this already runs under {name}, and would wait for itself for ever");

@@ -1,6 +1,6 @@
 //! Connections for an operator's questions: one to each server that has locks. The library's connections are separate.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -346,7 +346,9 @@ async fn watched(Watched { sentinels, service, primary }: &Watched) -> Result<Se
     for sentinel in sentinels {
         match named_by(sentinel, service).await {
             Ok(named) => newest = newest.max(Some(named)),
-            Err(error) => failure = error,
+            // A permanent error is more useful to report.
+            Err(error) if failure.code == exit::UNAVAILABLE => failure = error,
+            Err(_) => {}
         }
     }
     let Some((_, host, port)) = newest else { return Err(failure) };
@@ -356,12 +358,22 @@ async fn watched(Watched { sentinels, service, primary }: &Watched) -> Result<Se
 
 async fn named_by(sentinel: &str, service: &str) -> Result<(u64, String, u16), Failure> {
     let sentinel = Server::connect(understood(sentinel)?, false).await?;
-    let told: std::collections::HashMap<String, String> =
-        sentinel.query(&["SENTINEL", "MASTER", service]).await?;
+    let unknown = || Failure::config(format!("unknown service: no sentinel watches {service:?}"));
+    let told = sentinel.query(&["SENTINEL", "MASTER", service]).await;
+    let told: HashMap<String, String> = told.map_err(|failure| match &failure.why {
+        why if why.contains("No such master") => unknown(),
+        why if why.contains("unknown command") => Failure::config(format!(
+            "{} is not a sentinel: the URL of a single server begins with redis:// or rediss://",
+            sentinel.address
+        )),
+        _ => failure,
+    })?;
     let epoch = told.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
     // While a sentinel leads a failover, its SENTINEL MASTER has the new epoch, but still the old address. So ask for
     // the address separately.
-    let (host, port) = sentinel.query(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", service]).await?;
+    let named: Option<(String, u16)> =
+        sentinel.query(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", service]).await?;
+    let (host, port) = named.ok_or_else(unknown)?;
     Ok((epoch, host, port))
 }
 

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpgrp, getpid};
+use tokio::signal::unix::{self, SignalKind};
 
 /// The keeper sends this to the process that becomes the command, to let the command begin. A process that does not wait for
 /// it ignores it.
@@ -108,6 +109,40 @@ pub(crate) fn stop(who: Who) {
 /// Whether a signal asks the tool to end.
 pub(crate) fn ends(signal: Signal) -> bool {
     matches!(signal, Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT)
+}
+
+/// The signals that end a tool of one process, with their numbers.
+#[derive(Debug)]
+pub(crate) struct Ends(Vec<(i32, unix::Signal)>);
+
+impl Ends {
+    /// A signal that was ignored when the tool started stays ignored, such as HUP under nohup(1).
+    pub(crate) fn new() -> Self {
+        let ignored = Ignored::now();
+        let kinds = [
+            SignalKind::interrupt(),
+            SignalKind::terminate(),
+            SignalKind::hangup(),
+            SignalKind::quit(),
+        ];
+        let heard = kinds.into_iter().filter(|kind| !ignored.has(kind.as_raw_value()));
+        let signals =
+            heard.filter_map(|kind| Some((kind.as_raw_value(), unix::signal(kind).ok()?)));
+        Self(signals.collect())
+    }
+
+    pub(crate) async fn next(&mut self) -> i32 {
+        if self.0.is_empty() {
+            return std::future::pending().await;
+        }
+        let any = self.0.iter_mut().map(|(number, signal)| {
+            Box::pin(async move {
+                signal.recv().await;
+                *number
+            })
+        });
+        futures_util::future::select_all(any).await.0
+    }
 }
 
 /// Whether the kernel discards the exit codes of this process's children.

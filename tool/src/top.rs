@@ -18,6 +18,7 @@ use crate::args::{Realm, Top};
 use crate::failure::Failure;
 use crate::inventory::{FullName, Inventory, Lock, Partial};
 use crate::servers::{Reached, Server};
+use crate::signals::Ends;
 use crate::span::short;
 use crate::top::search::Search;
 use crate::{deadlocks, exit, info, list, output, servers, text};
@@ -41,9 +42,14 @@ pub(crate) async fn top(asked: &Top) -> Result<u8, Failure> {
     }
     let realm = asked.server.realm()?;
     let reached = servers::reach(&asked.server.url()).await?.within(PATIENCE);
+    let mut ends = Ends::new();
     let mut terminal = ratatui::init();
-    let watched = watch(asked, &realm, reached, &mut terminal).await;
-    ratatui::restore();
+    let watched = tokio::select! {
+        watched = watch(asked, &realm, reached, &mut terminal) => watched,
+        number = ends.next() => Ok(exit::of_signal(number)),
+    };
+    // After HUP there may be no terminal any more.
+    let _ = ratatui::try_restore();
     watched
 }
 

@@ -98,7 +98,7 @@ impl Voice {
     /// The lock was not free in time. Returns the exit code for that.
     pub(crate) fn busy(&self, lock: &Lock, holders: &Holders) -> u8 {
         let code = lock.busy_code();
-        let is_outer = lock.outer_tool().is_some_and(|pid| holders.has_tool(pid));
+        let is_outer = lock.outer_tools().iter().any(|tool| holders.has(tool));
         let under = if is_outer { ", under which this already runs" } else { "" };
         let text = format!("{} is held by {}{under}", printable(&lock.name), holders.text);
         let say = if lock.busy_ok { Self::note } else { Self::warn };

@@ -1,13 +1,13 @@
 //! The lines that the supervisor and the keeper of a lock exchange.
 
-use std::fmt;
-use std::time::Duration;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::Moment;
 use crate::holders::Holders;
 
 /// What the keeper tells the supervisor.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Told {
     /// The client has connected to Redis.
     Connected,
@@ -32,7 +32,7 @@ pub(crate) enum Told {
 }
 
 /// What the supervisor orders.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Wait for the lock again.
     Wait,
@@ -46,79 +46,20 @@ pub(crate) enum Order {
     Now,
 }
 
-impl fmt::Display for Told {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Connected => f.write_str("connected"),
-            Self::Granted { token, until } => write!(f, "granted {token} {}", until.0.as_nanos()),
-            Self::Begun => f.write_str("begun"),
-            Self::Paused => f.write_str("paused"),
-            Self::Until(until) => write!(f, "until {}", until.0.as_nanos()),
-            Self::Gone => f.write_str("gone"),
-            Self::Busy(holders) => write!(f, "busy {holders}"),
-            Self::Failed(code, why) => write!(f, "failed {code} {}", why.replace('\n', " ")),
-            Self::Freed => f.write_str("freed"),
-            Self::Left(why) => write!(f, "left {}", why.replace('\n', " ")),
-        }
-    }
+/// The line for a word: JSON, whose texts have no line ends.
+pub(crate) fn line(word: &impl Serialize) -> String {
+    serde_json::to_string(word).unwrap_or_default() + "\n" // it can be written
 }
 
-impl Told {
-    pub(crate) fn read(line: &str) -> Option<Self> {
-        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-        Some(match word {
-            "connected" => Self::Connected,
-            "granted" => {
-                let (token, until) = rest.split_once(' ')?;
-                Self::Granted { token: token.parse().ok()?, until: moment(until)? }
-            }
-            "begun" => Self::Begun,
-            "paused" => Self::Paused,
-            "until" => Self::Until(moment(rest)?),
-            "gone" => Self::Gone,
-            "busy" => Self::Busy(Holders::read(rest)?),
-            "failed" => {
-                let (code, why) = rest.split_once(' ')?;
-                Self::Failed(code.parse().ok()?, why.to_owned())
-            }
-            "freed" => Self::Freed,
-            "left" => Self::Left(rest.to_owned()),
-            _ => return None,
-        })
-    }
-}
-
-fn moment(nanos: &str) -> Option<Moment> {
-    nanos.parse().ok().map(|nanos| Moment(Duration::from_nanos(nanos)))
-}
-
-impl fmt::Display for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Wait => f.write_str("wait"),
-            Self::Pause => f.write_str("pause"),
-            Self::Started(group) => write!(f, "started {group}"),
-            Self::Over => f.write_str("over"),
-            Self::Now => f.write_str("now"),
-        }
-    }
-}
-
-impl Order {
-    pub(crate) fn read(line: &str) -> Option<Self> {
-        match line.split_once(' ') {
-            Some(("started", group)) => group.parse().ok().map(Self::Started),
-            None if line == "wait" => Some(Self::Wait),
-            None if line == "pause" => Some(Self::Pause),
-            None if line == "over" => Some(Self::Over),
-            None if line == "now" => Some(Self::Now),
-            _ => None,
-        }
-    }
+/// The word in a line, if it is one.
+pub(crate) fn read<T: DeserializeOwned>(line: &str) -> Option<T> {
+    serde_json::from_str(line).ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -131,23 +72,27 @@ mod tests {
             Told::Paused,
             Told::Until(until),
             Told::Gone,
-            Told::Busy(Holders { text: "two\nlines".to_owned(), json: serde_json::json!([7]) }),
+            Told::Busy(Holders {
+                text: "two\nlines".to_owned(),
+                json: serde_json::json!([7]),
+                capacity: Some(2),
+            }),
             Told::Failed(69, "redis is not available: no".to_owned()),
             Told::Freed,
             Told::Left("no answer".to_owned()),
         ];
         for word in told {
-            assert_eq!(Told::read(&word.to_string()), Some(word));
+            assert_eq!(read(&line(&word)), Some(word));
         }
         let orders = [Order::Wait, Order::Pause, Order::Started(42), Order::Over, Order::Now];
         for order in orders {
-            assert_eq!(Order::read(&order.to_string()), Some(order));
+            assert_eq!(read(&line(&order)), Some(order));
         }
     }
 
     #[test]
     fn a_reason_stays_in_its_line() {
-        assert_eq!(Told::Left("two\nlines".to_owned()).to_string(), "left two lines");
-        assert_eq!((Told::read("nonsense"), Order::read("started x")), (None, None));
+        assert_eq!(line(&Told::Left("two\nlines".to_owned())).lines().count(), 1);
+        assert_eq!((read::<Told>("nonsense"), read::<Order>("")), (None, None));
     }
 }

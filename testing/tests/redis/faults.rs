@@ -62,13 +62,16 @@ async fn locks_of_all_namespaces_and_layouts_can_be_lost() {
         Config::default(),
         Config::default().namespace("billing"),
         Config::default().layout(Layout::Redisson),
+        Config::default().layout(Layout::Redisson).namespace("billing"),
     ];
     for config in configs {
         let guard = redis.client(config.clone()).await.unwrap().lock(name).lock().await.unwrap();
+        let token = guard.token();
         let other = redis.client(config).await.unwrap();
         assert!(other.lock(name).is_locked().await.unwrap());
         redis.lose(name);
         assert!(!other.lock(name).is_locked().await.unwrap());
+        assert!(other.lock(name).lock().await.unwrap().token() > token, "the counter stays");
         drop(guard);
     }
 }

@@ -82,12 +82,38 @@ async fn a_tool_that_waits_for_its_own_caller_says_so() {
     assert!(told.contains("under which this already runs"), "{told}");
     // Without a limit it would never end.
     assert_eq!(nested(&["run", "a"], &["run", "a"]).await, (64, false));
-    assert_eq!(nested(&["run", "a"], &["run", "--namespace", "other", "a"]).await, (0, true));
+    assert_eq!(nested(&["run", "a"], &["run", "--namespace", "other", "a"]).await, (0, false));
     assert_eq!(nested(&["run", "a"], &["run", "b"]).await, (0, false));
     let read = ["run", "--kind", "read", "c"];
     assert_eq!(nested(&read, &read).await, (0, false));
+    let write = ["run", "--kind", "write", "c"];
+    assert_eq!(nested(&write, &read).await, (64, false));
+    let one = ["run", "--kind", "semaphore", "s"];
+    assert_eq!(nested(&one, &one).await, (64, false));
+    let two = [&one[..], &["--permits", "2"]].concat();
+    assert_eq!(nested(&two, &two).await, (0, false));
+    let thrice = [&two[..], &["--", PROGRAM], &two].concat();
+    assert_eq!(nested(&thrice, &two).await, (64, false));
     let between = ["run", "a", "--", PROGRAM, "run", "b"];
     assert_eq!(nested(&between, &["run", "-w", "1", "a"]).await, (1, true));
+}
+
+/// The first process of each container has the pid 1.
+#[tokio::test]
+async fn a_holder_on_another_host_is_not_the_outer_tool() {
+    let server = Server::start().await;
+    let mut holder = tool(&server, &["hold", "a"]).start();
+    holder.says("token").await;
+    let outer = format!(
+        r#"PARKLOCK_OUTER=[{{"name":"a","kind":"Lock","host":"elsewhere","pid":{}}}]"#,
+        holder.pid()
+    );
+    let mut waiter = tool(&server, &["run", "a", "--", "true"]).start_by(&["env", &outer]);
+    let warned = async || waiter.complaint().contains("may wait for itself");
+    eventually(LONG, "it waits", warned).await;
+    holder.signal("TERM");
+    assert_eq!(holder.code().await, 0);
+    assert_eq!(waiter.code().await, 0);
 }
 
 #[tokio::test]

@@ -268,6 +268,11 @@ async fn a_hold_is_not_renewed_past_its_greatest_length() {
     let mut held = tool(&server, &["hold", "--lease", "1s", "c"]).start();
     assert_eq!(held.code().await, 75);
     assert!(held.complaint().contains("the lock c is lost: its lease is over"));
+    let words = ["hold", "--watchdog", "1s", "--max-hold", "1500ms", "d"];
+    let mut held = tool(&server, &words).start();
+    assert_eq!(held.code().await, 75);
+    let told = held.complaint();
+    assert!(told.contains("the lock d is lost: its --max-hold is over"), "{told}");
     let words = ["run", "--lease", "1s", "b", "--", "sleep", "60"];
     let mut fixed = tool(&server, &words).start();
     assert_eq!(fixed.code().await, 75, "a fixed lease is not renewed");

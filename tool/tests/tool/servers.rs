@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::common::authority::{Authority, is_possible};
 use crate::common::port::Port;
 use crate::common::rights::{as_user, in_a_cluster, rules, user};
+use crate::common::sentinels::SERVICE;
 use crate::common::{Cluster, Parrot, Proxy, Quote, Role, Server, Watched, eventually, timeout};
 use crate::scene::{LONG, tool_at};
 
@@ -100,6 +101,18 @@ async fn the_doctor_finds_nothing_bad_in_a_cluster_as_the_user_of_the_manual() {
 async fn a_primary_behind_sentinel_is_served() {
     let watched = Watched::start().await;
     serves(&watched.url(), &watched.servers[0], &["a", "b"]).await;
+    let refused = async |url: String, why: &str| {
+        for words in [&["ls"][..], &["run", "-n", "a", "--", "true"]] {
+            let mut tool = tool_at(&url, watched.servers[0].dir(), words).start();
+            let code = tool.code().await;
+            assert_eq!(code, 78, "{words:?}: {}", tool.complaint());
+            assert!(tool.complaint().contains(why), "{words:?}: {}", tool.complaint());
+        }
+    };
+    refused(watched.url().replace(SERVICE, "nobody"), "unknown service: no sentinel").await;
+    let server = watched.servers[0].address();
+    let why = format!("{server} is not a sentinel: the URL of a single server begins with");
+    refused(format!("redis-sentinel://{server}/{SERVICE}"), &why).await;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::common::child::{self, Child};
 use crate::common::fixture::comes_in;
 use crate::common::{Admin, Cluster, Server, eventually};
 use crate::scene::{
-    AS_IN_THE_FOREGROUND, LONG, PROGRAM, freed, has_script, held, is_free, tool, tool_at,
+    AS_IN_THE_FOREGROUND, LONG, PROGRAM, freed, has_script, held, is_free, signal, tool, tool_at,
 };
 
 const CTRL_C: &str = "\x03";
@@ -241,6 +241,23 @@ async fn top_can_be_quit_while_the_server_does_not_answer() {
     // The tool would wait this long for an answer.
     assert!(typed.elapsed() < Duration::from_secs(10), "{:?}", typed.elapsed());
     server.resume();
+}
+
+#[tokio::test]
+async fn top_leaves_the_terminal_as_it_was_when_a_signal_ends_it() {
+    let Some((server, _, mut shell)) = stage().await else { return };
+    let file = server.dir().join("pid");
+    for (name, code) in [("TERM", 143), ("HUP", 129), ("INT", 130), ("QUIT", 131)] {
+        shell.types(&format!(
+            "stty rows 24 cols 100; sh -c 'echo $$ >{}; exec {PROGRAM} top'\n",
+            file.display()
+        ));
+        shell.shows("NAME").await;
+        let pid = fs::read_to_string(&file).expect("it runs").trim().parse().expect("a number");
+        signal(pid, name);
+        shell.shows("\x1b[?1049l").await; // back from the alternate screen
+        shell.shows(&format!("[code-{code}]")).await;
+    }
 }
 
 #[tokio::test]
