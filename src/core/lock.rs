@@ -389,6 +389,21 @@ impl<P: Parts> Lock<P> {
         self.taken = self.taken.max(Some(then));
     }
 
+    /// Whether a holder was known at this time or later.
+    pub(crate) fn was_taken_since(&self, then: CompactInstant) -> bool {
+        self.taken.is_some_and(|taken| taken >= then)
+    }
+
+    /// An attempt failed. Returns since when all attempts have failed.
+    pub(crate) fn failed(&mut self, now: CompactInstant) -> CompactInstant {
+        *self.failing.get_or_insert(now)
+    }
+
+    /// A message says that somebody has lost the lock, perhaps a caller that was granted it and does not hold it yet.
+    pub(crate) fn note_loss(&mut self, now: CompactInstant) {
+        self.lost = self.lost.max(Some(now));
+    }
+
     /// Whether a message has said at this time or later that somebody has lost the lock.
     pub(crate) fn was_lost_since(&self, then: CompactInstant) -> bool {
         self.lost.is_some_and(|lost| lost >= then)

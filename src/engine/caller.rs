@@ -192,7 +192,7 @@ impl Caller {
         match attempted {
             Ok(Attempt::Granted(grant)) => self.begin(contender.granted(), grant).map(Some),
             Ok(Attempt::Other(_)) => {
-                entry.went_elsewhere();
+                entry.with(|lock| lock.elsewhere = true);
                 Ok(None)
             }
             Err(fault) => Err(self.explained(&entry, fault).await),
@@ -221,12 +221,14 @@ impl Caller {
         if let Some(is_failing) = known.is_failing() {
             return is_failing;
         }
-        if entry.is_failing() || known.has_asked() {
-            return entry.is_failing() || !entry.was_taken_since(self.started);
+        if entry.with(|lock| lock.failing.is_some()) || known.has_asked() {
+            return entry.with(|lock| lock.failing.is_some())
+                || !entry.with(|lock| lock.was_taken_since(self.started.into()));
         }
         // While this client releases the lock, nobody else holds it, unless another caller has had it since this caller
         // came.
-        let was_anothers = entry.is_taken() || entry.was_taken_since(self.started);
+        let was_anothers =
+            entry.is_taken() || entry.with(|lock| lock.was_taken_since(self.started.into()));
         let releases = &self.engine.outbox.releases;
         !was_anothers && (releases.is_under_way(&entry.keys) || releases.has_failed(&entry.keys))
     }
@@ -275,7 +277,7 @@ impl Caller {
             && tenure.note_waiter(OwnerId::current())
         {
             // It is held now, so it was held since this caller came: no need to read the clock in each turn.
-            visit.entry.note_holder_since(self.started);
+            visit.entry.with(|lock| lock.note_holder(self.started.into()));
         }
         queued
     }

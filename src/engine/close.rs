@@ -46,10 +46,10 @@ impl Engine {
         let handing_over = self.debts.tidying();
         self.debts.close();
         for entry in self.table.close() {
-            if let Some(id) = entry.leave_line() {
+            if let Some(id) = entry.with(|lock| lock.leave_line()) {
                 self.leave_line(&entry.keys, id);
             }
-            self.give_back_former(entry.take_held_back());
+            self.give_back_former(entry.with(|lock| lock.take_held_back()));
         }
         for tenure in self.outbox.timetable.close() {
             self.give_up(&tenure);

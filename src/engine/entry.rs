@@ -37,7 +37,6 @@ use std::task::Wake;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-use crate::compact_instant::CompactInstant;
 use crate::core::lock::{self, Lock, Parts};
 use crate::core::queue::Look;
 use crate::core::side_by_side::SideBySide;
@@ -128,6 +127,11 @@ impl Entry {
         self.state.lock()
     }
 
+    /// Looks at the state, or changes what wakes nobody. The result is dropped when the state is unlocked.
+    pub(crate) fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+        act(&mut self.state())
+    }
+
     /// Changes the state, and then does what that leaves to be done.
     fn change<R>(self: &Arc<Self>, change: impl FnOnce(&mut State, &mut After) -> R) -> R {
         let mut after = After::default();
@@ -175,11 +179,6 @@ impl Entry {
         self.state().side_by_side.as_deref_mut().map(act)
     }
 
-    /// See [`Lock::ahead`].
-    pub(crate) fn ahead(&self) -> usize {
-        self.state().ahead()
-    }
-
     /// The idle tenures that are reserved for nobody.
     pub(crate) fn spare(&self) -> Vec<Arc<Tenure>> {
         let state = self.state();
@@ -193,16 +192,6 @@ impl Entry {
         row.line.is_of_callers()
             && row.holders.is_handed_on()
             && self.tenure().is_some_and(|tenure| !tenure.is_over())
-    }
-
-    /// See [`Lock::was_told_to_wait`].
-    pub(crate) fn was_told_to_wait(&self) -> bool {
-        self.state().was_told_to_wait()
-    }
-
-    /// See [`Lock::is_far`].
-    pub(crate) fn is_far(&self) -> bool {
-        self.state().is_far()
     }
 
     /// Whether an event for those near the front concerns its contender, if there is one.
@@ -267,32 +256,11 @@ impl Entry {
         self.state().waiting.as_ref().is_some_and(|waiting| waiting.place() > 0)
     }
 
-    /// See [`Lock::hold_back`].
-    pub(crate) fn hold_back(&self, ghost: Ghost) {
-        // A statement of its own: what is forgotten is dropped when the state is unlocked.
-        let _forgotten = self.state().hold_back(Instant::now(), ghost);
-    }
-
     /// Removes the owner fields of the ghosts that are [held back](Self::hold_back). Returns whether there was one.
     pub(crate) fn takes_held_back_from(&self, ids: &mut BTreeSet<TenureId>) -> bool {
         let before = ids.len();
         self.state().held_back.iter().for_each(|ghost| _ = ids.remove(&ghost.id));
         ids.len() < before
-    }
-
-    /// The ghosts that were [held back](Self::hold_back). None is any more.
-    pub(crate) fn take_held_back(&self) -> Vec<Ghost> {
-        self.state().take_held_back()
-    }
-
-    /// See [`Lock::leave_line`].
-    pub(crate) fn leave_line(&self) -> Option<TenureId> {
-        self.state().leave_line()
-    }
-
-    /// Whether the client was closed, so that nobody gets the permit any more.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.state().queue.is_closed()
     }
 
     fn close(self: &Arc<Self>) {
@@ -326,11 +294,6 @@ impl Entry {
         state.may_keep = state.ears.as_ref().is_some_and(|ears| may_keep(ears, is_tried));
     }
 
-    /// See [`Lock::forbid_keeping`].
-    pub(crate) fn forbid_keeping(&self) -> bool {
-        self.state().forbid_keeping()
-    }
-
     /// The last tenure of this client, which may have ended, for a caller that has the permit; and whether the client may keep it.
     /// `keeps`: whether this caller lets it do so.
     pub(crate) fn last_tenure(&self, keeps: bool) -> Option<(Arc<Tenure>, bool)> {
@@ -347,11 +310,6 @@ impl Entry {
         self.change(State::look_out);
     }
 
-    /// The lookout is about to look. A caller that is notified from now on is for the next look.
-    pub(crate) fn leave_lookout(&self) {
-        self.state().is_on_lookout = false;
-    }
-
     /// Sets the alarm of a contender that sleeps, if there is one.
     pub(crate) fn set_alarm(self: &Arc<Self>, alarms: &mut Alarms) {
         let mut state = self.state();
@@ -366,11 +324,6 @@ impl Entry {
             state.alarm = None;
             state.look_out(after);
         });
-    }
-
-    /// See [`Lock::is_awaited`].
-    pub(crate) fn is_awaited(&self) -> bool {
-        self.state().is_awaited()
     }
 
     /// Checks whether the called caller has come.
@@ -411,35 +364,12 @@ impl Entry {
     /// another number of permits, or a lease of their own. All callers of a client share one life, so the signs of the others keep this one
     /// in line. If it does not fit in, it blocks the line.
     fn has_siblings(&self) -> bool {
-        let waits_too =
-            |entry: &Arc<Self>| !std::ptr::eq(&**entry, self) && entry.was_told_to_wait();
+        let waits_too = |entry: &Arc<Self>| {
+            !std::ptr::eq(&**entry, self) && entry.with(|lock| lock.was_told_to_wait())
+        };
         // If each caller waits separately, each wants the whole lock, so the head always fits in when it is free.
         !self.keys.row.line.is_of_callers()
             && self.table.all_of(&self.keys.channel).iter().any(waits_too)
-    }
-
-    /// An attempt failed. Returns since when all attempts have failed.
-    pub(crate) fn failed(&self, now: Instant) -> Instant {
-        self.state().failing.get_or_insert(now.into()).instant()
-    }
-
-    /// See [`Lock::granted_nothing`].
-    pub(crate) fn granted_nothing(&self, has_place: bool) -> Vec<Ghost> {
-        self.state().granted_nothing(has_place)
-    }
-
-    pub(crate) fn is_failing(&self) -> bool {
-        self.state().failing.is_some()
-    }
-
-    /// Records that another client has the lock, or is ahead.
-    pub(crate) fn went_elsewhere(&self) {
-        self.state().elsewhere = true;
-    }
-
-    /// See [`Lock::has_it`].
-    pub(crate) fn has_it(&self) -> Vec<Ghost> {
-        self.state().has_it(Instant::now())
     }
 
     /// Whether the lock is known to be taken: by a caller of this client, or by whatever makes its contender wait.
@@ -449,22 +379,6 @@ impl Entry {
             (state.elsewhere, state.tenure.clone())
         };
         elsewhere || tenure.is_some_and(|tenure| !tenure.is_over())
-    }
-
-    /// See [`Lock::note_holder`].
-    pub(crate) fn note_holder_since(&self, then: Instant) {
-        self.state().note_holder(then.into());
-    }
-
-    /// A message says that somebody has lost the lock, perhaps a caller that was granted it and does not hold it yet.
-    pub(crate) fn note_loss(&self) {
-        let mut state = self.state();
-        state.lost = state.lost.max(Some(CompactInstant::now()));
-    }
-
-    /// Whether a holder was known at this time or later.
-    pub(crate) fn was_taken_since(&self, then: Instant) -> bool {
-        self.state().taken.is_some_and(|taken| taken >= then.into())
     }
 }
 

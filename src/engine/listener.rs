@@ -70,7 +70,11 @@ impl Listener {
 
     /// How many contenders wait on this channel.
     fn waiting(&self, channel: &str) -> usize {
-        self.table.all_of(channel).iter().filter(|entry| entry.was_told_to_wait()).count()
+        self.table
+            .all_of(channel)
+            .iter()
+            .filter(|entry| entry.with(|lock| lock.was_told_to_wait()))
+            .count()
     }
 
     /// A message to this client alone.
@@ -89,7 +93,9 @@ impl Listener {
                 found.get_or_insert_with(search).get(&word.id).map(Arc::clone)
             });
             if let Some(entry) = &entry {
-                meters::woken("message", || usize::from(entry.was_told_to_wait()));
+                meters::woken("message", || {
+                    usize::from(entry.with(|lock| lock.was_told_to_wait()))
+                });
             }
             match (word.news, entry) {
                 // The grant that this is about may not have arrived yet.
@@ -155,8 +161,8 @@ impl Listener {
     /// is alive. Thousands of them may be far from the front, so one of these is enough.
     fn show_life(&self, channel: &str) {
         let entries = self.table.all_of(channel);
-        let near = entries.iter().filter(|entry| !entry.is_far());
-        let far = || entries.iter().find(|entry| entry.is_far());
+        let near = entries.iter().filter(|entry| !entry.with(|lock| lock.is_far()));
+        let far = || entries.iter().find(|entry| entry.with(|lock| lock.is_far()));
         let one_far = entries.iter().find(|entry| entry.can_speak()).or_else(far);
         near.chain(one_far).for_each(|entry| self.table.name(entry, Event::Roused, self.rules));
     }
@@ -213,7 +219,7 @@ impl Listener {
             // Perhaps a caller that has been granted the lock, and has no place: no word finds it. If its tenure begins just
             // now, either it sees this note, or the word finds it as the holder.
             if names_ours {
-                entry.note_loss();
+                entry.with(|lock| lock.note_loss(Instant::now().into()));
             }
         }
         self.hear_words(channel, message);
@@ -226,7 +232,7 @@ impl Listener {
         // just then is not checked, since that would cost a request.
         if row.line.is_ours() && row.holders != Holders::Notified {
             entry.step(Event::Lost(None), self.rules);
-            entry.note_loss();
+            entry.with(|lock| lock.note_loss(Instant::now().into()));
         }
         // If several clients hold a lock of Redisson's, the release of one says nothing about the others.
         if row.holders.is_one() || row.line.is_ours() {
@@ -502,13 +508,14 @@ mod tests {
     async fn a_grant_to_a_former_owner_field_waits_until_the_contender_has_asked_again() {
         let ((listener, mut jobs), keys) = (listener(), fair());
         let visit = listener.table.visit(&keys, 1).unwrap();
-        visit.entry.hold_back(Ghost {
+        let ghost = Ghost {
             keys: Arc::clone(&keys),
             id: FORMER,
             sent_on: 1,
             until: Instant::now() + TTL,
             debt: listener.debts.tidying(),
-        });
+        };
+        visit.entry.with(|lock| lock.hold_back(Instant::now(), ghost));
         hear_of_a_grant(&listener, &keys);
         assert!(jobs.try_recv().is_err(), "the contender gives it back after its answer");
     }

@@ -309,7 +309,7 @@ impl Engine {
     pub(crate) async fn permit_now(&self, visit: &Visit) -> Result<Option<EntryPermit>> {
         let keys = &visit.entry.keys;
         let is_held = || visit.entry.tenure().is_some_and(|tenure| tenure.lasts());
-        let is_wanted = || is_held() || visit.entry.is_awaited();
+        let is_wanted = || is_held() || visit.entry.with(|lock| lock.is_awaited());
         let until = Instant::now() + self.config.response();
         loop {
             if !is_wanted() {
@@ -318,7 +318,7 @@ impl Engine {
             if let Some(permit) = visit.try_permit() {
                 return Ok(Some(permit));
             }
-            if visit.entry.is_closed() {
+            if visit.entry.with(|lock| lock.queue.is_closed()) {
                 return Err(Error::Closed);
             }
             if is_wanted() {

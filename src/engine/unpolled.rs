@@ -43,7 +43,7 @@ async fn look(engine: Weak<Shared>) {
         for entry in entries.iter().filter_map(Weak::upgrade) {
             // A busy client asks for thousands of locks between two looks.
             consume_budget().await;
-            entry.leave_lookout();
+            entry.with(|lock| lock.is_on_lookout = false);
             if engine.look_at(&entry, now) {
                 entry.look_out();
             } else {

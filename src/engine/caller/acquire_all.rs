@@ -97,7 +97,7 @@ async fn ask_for_all(
     let grants = match attempted {
         Ok(AttemptAll::Granted(grants)) => grants,
         Ok(AttemptAll::Busy(at) | AttemptAll::Kept(at)) => {
-            contenders[at].entry().went_elsewhere();
+            contenders[at].entry().with(|lock| lock.elsewhere = true);
             return Ok(Err(at));
         }
         Ok(AttemptAll::Refused(at, fault)) => {

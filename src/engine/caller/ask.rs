@@ -41,7 +41,7 @@ impl Caller {
     pub(super) fn asks_beside(&self, entry: &Entry) -> bool {
         // Readers wait for the answer to one of them: then all of them can join that read.
         let will_join = entry.keys.row.holders == Holders::Readers && self.options.is_like_others();
-        entry.has_seats() && !will_join && entry.ahead() == 0
+        entry.has_seats() && !will_join && entry.with(|lock| lock.ahead()) == 0
     }
 
     /// Asks once, beside the contender.
@@ -109,7 +109,7 @@ impl Caller {
         let tried = self.engine.commands.tried(&entry.keys);
         let _ = within(self.engine.config.response(), pin!(tried)).await;
         // A waiter has to show signs of life meanwhile.
-        if !entry.was_told_to_wait() {
+        if !entry.with(|lock| lock.was_told_to_wait()) {
             self.engine.is_heard().await;
         }
     }
@@ -158,7 +158,8 @@ impl Caller {
                 let stands = is_in_line && entry.keys.row.line.is_ours();
                 known.into_iter().for_each(|known| known.answered(stands));
                 if !is_grant {
-                    self.engine.give_back_former(entry.granted_nothing(place > 0));
+                    self.engine
+                        .give_back_former(entry.with(|lock| lock.granted_nothing(place > 0)));
                 }
                 if let Some(offer) = offer {
                     offer.answered();
@@ -171,7 +172,8 @@ impl Caller {
                     self.engine.outages.call_fails(self.node(entry), fault);
                     // The caller noticed it late.
                     let since = self.engine.commands.down_since(&entry.keys);
-                    entry.failed(since.map_or(began, |since| since.min(began)));
+                    let began = since.map_or(began, |since| since.min(began));
+                    entry.with(|lock| lock.failed(began.into()));
                 }
             }
         }
@@ -188,7 +190,7 @@ impl Caller {
             let is_tried = || tried.is_expected_again(&entry.keys.channel, Instant::now());
             entry.allow_keeping(|| self.engine.listen(entry), is_tried);
         } else {
-            entry.forbid_keeping();
+            entry.with(|lock| lock.forbid_keeping());
         }
     }
 
@@ -215,7 +217,7 @@ impl Caller {
             Fault::Unacknowledged(_) => {
                 short.again(now.into(), longest + self.engine.config.response() * 2)
             }
-            _ => entry.failed(now).max(self.started),
+            _ => entry.with(|lock| lock.failed(now.into())).instant().max(self.started),
         };
         let left = longest.saturating_sub(now - since);
         if left.is_zero() {

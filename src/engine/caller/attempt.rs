@@ -194,7 +194,7 @@ fn worth(
         // after that. If it did so before, the place would be free in between, and the waiters behind it would be let in. A
         // caller that asks beside the contender has no place: what its request was granted is released at once.
         match fault.may_have_run() && *place > 0 && entry.has_place() {
-            true => entry.hold_back(ghost),
+            true => drop(entry.with(|lock| lock.hold_back(Instant::now(), ghost))),
             false => engine.outbox.put(Job::ghost(ghost)),
         }
     }

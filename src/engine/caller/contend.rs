@@ -72,7 +72,7 @@ impl Caller {
                         offer = None;
                         // The contender may have taken over the place of a caller that has left, without having asked itself.
                         if entry.has_place() {
-                            entry.went_elsewhere();
+                            entry.with(|lock| lock.elsewhere = true);
                         }
                         stand.begin(&entry)?;
                         let until = limit.unwrap_or(until).min(until);
@@ -131,7 +131,7 @@ impl Caller {
     /// The caller has to wait. If it waits for a condition, tells the holder that it stands in line. Tells the caller
     /// right ahead in line who comes next.
     fn has_to_wait(&self, entry: &Entry, stand: &mut Stand<'_>, answer: Acquired) -> Result<()> {
-        entry.went_elsewhere();
+        entry.with(|lock| lock.elsewhere = true);
         // From now on the caller counts as waiting. Messages may make it ask again and again before it ever parks.
         stand.begin(entry)?;
         if let (Some(lined_up), Acquired::Waits { .. }) = (&self.lined_up, answer) {
@@ -216,7 +216,7 @@ impl Contender {
     /// tenure has begun.
     pub(crate) fn granted(mut self) -> EntryPermit {
         let permit = self.permit.take().expect("it is granted once");
-        self.engine.give_back_former(permit.entry().has_it());
+        self.engine.give_back_former(permit.entry().with(|lock| lock.has_it(Instant::now())));
         permit
     }
 }

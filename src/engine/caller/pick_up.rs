@@ -55,12 +55,16 @@ impl Caller {
             // A reader that joins takes nothing from callers that wait. But it goes behind those that wait for a writer, and
             // behind those for which a read is idle.
             let expected = entry.side_by_side(|shared| shared.expected()).unwrap_or(0);
-            return if entry.was_told_to_wait() { None } else { self.share(visit, expected, None) };
+            return if entry.with(|lock| lock.was_told_to_wait()) {
+                None
+            } else {
+                self.share(visit, expected, None)
+            };
         }
         if !entry.has_seats() {
             return None;
         }
-        self.share(visit, entry.ahead(), None)
+        self.share(visit, entry.with(|lock| lock.ahead()), None)
     }
 
     /// Same as [`share_at_once`](Self::share_at_once), if more tenures are idle than are reserved for others. `ticket`: that of a
@@ -96,7 +100,7 @@ impl Caller {
             match tenure.pick_up(&mut None, self.holder(), budget, is_fresh) {
                 PickUp::Held(hand_over) => {
                     comes_in(&visit.entry, expected_by);
-                    visit.entry.note_holder_since(Instant::now());
+                    visit.entry.with(|lock| lock.note_holder(Instant::now().into()));
                     return Some(self.hold(tenure, hand_over));
                 }
                 PickUp::Nothing => {}
@@ -165,7 +169,7 @@ impl Caller {
     /// the release of the tenure takes it out.
     fn stays_in_line(&self, visit: &Visit, tenure: &Tenure) {
         visit.leave_line().into_iter().for_each(|id| tenure.serves(id));
-        self.engine.give_back_former(visit.entry.has_it());
+        self.engine.give_back_former(visit.entry.with(|lock| lock.has_it(Instant::now())));
     }
 }
 

@@ -360,7 +360,7 @@ impl Table {
     /// front of the same line, so that a lost message is discovered.
     pub(super) fn is_speaker(&self, entry: &Entry) -> bool {
         let Some(listed) = &entry.listed else { return true };
-        let is_far = entry.is_far();
+        let is_far = entry.with(|lock| lock.is_far());
         let Some(mut siblings) = self.others.get_mut(&*listed.channel) else { return true };
         if is_far {
             return *siblings.speaker.get_or_insert(listed.key) == listed.key;
@@ -375,7 +375,8 @@ impl Table {
     pub(super) fn stop_speaking(&self, entry: &Entry) {
         let Some(listed) = &entry.listed else { return };
         // The next contender of this entry may speak by now.
-        let siblings = self.others.get_mut(&*listed.channel).filter(|_| !entry.is_far());
+        let siblings =
+            self.others.get_mut(&*listed.channel).filter(|_| !entry.with(|lock| lock.is_far()));
         wake(siblings.and_then(|mut siblings| siblings.stop_speaking(listed.key)));
     }
 
@@ -385,7 +386,7 @@ impl Table {
         let next = self.others.get(&*listed.channel).and_then(|siblings| {
             let mut behind =
                 siblings.entries.range((Bound::Excluded(listed.key), Bound::Unbounded));
-            let next = behind.find(|(_, entry)| entry.was_told_to_wait());
+            let next = behind.find(|(_, entry)| entry.with(|lock| lock.was_told_to_wait()));
             next.map(|(_, entry)| Arc::clone(entry))
         });
         wake(next);

@@ -659,9 +659,9 @@ pub(crate) mod tests {
     fn a_client_that_has_the_lock_is_not_failing() {
         let permit = permit(&Arc::new(Table::default()));
         let (entry, now) = (Arc::clone(permit.entry()), Instant::now());
-        entry.failed(now);
+        entry.with(|lock| lock.failed(now.into()));
         let _tenure = permit.begin(beginning(TenureId(1), (Lease::Watched, LEASE), now));
-        assert!(!entry.is_failing());
+        assert!(!entry.with(|lock| lock.failing.is_some()));
     }
 
     #[test]
@@ -866,7 +866,7 @@ pub(crate) mod tests {
                     }
                 }
                 match step {
-                    0 => _ = entry.forbid_keeping(),
+                    0 => _ = entry.with(|lock| lock.forbid_keeping()),
                     1 => is_given_back |= hold.tenure.retire_kept().is_some(),
                     _ => {}
                 }

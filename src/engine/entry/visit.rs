@@ -120,7 +120,7 @@ impl Visit {
 
     /// Same as [`Entry::leave_line`], while other entries remain.
     pub(crate) fn leave_line(&self) -> Option<TenureId> {
-        let left = self.entry.leave_line();
+        let left = self.entry.with(|lock| lock.leave_line());
         self.stop_speaking();
         left
     }

@@ -52,7 +52,7 @@ impl Outbox {
     pub(crate) fn give_back_kept(&self, entry: &Entry) {
         // First end the permission. A holder that leaves in between either sees that, or leaves an idle tenure, which is
         // found here.
-        if entry.forbid_keeping()
+        if entry.with(|lock| lock.forbid_keeping())
             && let Some(tenure) = entry.tenure()
         {
             // A `try_lock` of this client waits for the releases that are under way.
