@@ -111,7 +111,7 @@ impl Engine {
             });
         }
         self.outbox.timetable.track_soon(tenure);
-        if lease == Lease::Watched && tenure.watch() {
+        if lease == Lease::Watched && tenure.with(|tenure| tenure.lifetime.watch()) {
             self.outbox.timetable.hasten(tenure);
         }
         let entered = tenure.enter(hold.hand_over);

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::field::{debug, display};
 
+use crate::core::tenure::Ended;
 use crate::engine::entry::Tenure;
 use crate::failures::in_ms;
 use crate::keys::TenureId;
@@ -304,7 +305,7 @@ impl Outage {
     }
 
     fn notes_loss(&mut self, tenure: &Tenure) {
-        if tenure.is_lost() {
+        if tenure.with(|tenure| tenure.ended == Some(Ended::Lost)) {
             self.lost += 1;
             if self.names.len() < NAMED {
                 self.names.push(tenure.keys.name().into_owned());

@@ -182,14 +182,15 @@ impl Watchdog {
             Ok(true) => {
                 // If the tenure is over, the next look sweeps it.
                 if tenure.prolong(sent, ttl) {
-                    tenure.counts_from(sent);
+                    tenure.with(|tenure| tenure.lifetime.counts_from(sent));
                 }
                 if tenure.is_of_former_connection() {
                     // The client has connected anew while this renewal was under way.
                     self.outbox.timetable.hasten(tenure);
                 }
                 self.outages.passes(tenure, true);
-                tenure.renew_at(self.rhythm_of(tenure).next(Instant::now()));
+                let next = self.rhythm_of(tenure).next(Instant::now());
+                tenure.with(|tenure| tenure.lifetime.renew_at(next));
                 self.look_again(tenure);
             }
             Ok(false) => {
@@ -206,7 +207,8 @@ impl Watchdog {
         log::debug!(?name, locks, %fault, "not renewed");
         self.outages.renewals_fail(self.commands.node(&tenures[0].keys), tenures, fault);
         for tenure in tenures {
-            tenure.check_again(self.rhythm_of(tenure).again(Instant::now()));
+            let again = self.rhythm_of(tenure).again(Instant::now());
+            tenure.with(|tenure| tenure.check_again(again));
             self.look_again(tenure);
         }
     }

@@ -127,7 +127,7 @@ impl Caller {
             return Coming::Permit(permit, None);
         };
         let is_latch = entry.keys.row.holders == Holders::Nobody;
-        if is_latch && tenure.was_asked_for_since(self.started) {
+        if is_latch && tenure.with(|tenure| tenure.lifetime.confirmed() >= self.started) {
             // The latch was open when that was asked.
             return self.needs_no_permit(permit, self.hold(tenure, 0));
         }
@@ -168,7 +168,8 @@ impl Caller {
     /// The caller has taken up the tenure that the caller right ahead in the line has left to it. It still stands in the line:
     /// the release of the tenure takes it out.
     fn stays_in_line(&self, visit: &Visit, tenure: &Tenure) {
-        visit.leave_line().into_iter().for_each(|id| tenure.serves(id));
+        let left = visit.leave_line();
+        tenure.with(|tenure| tenure.served.extend(left));
         self.engine.give_back_former(visit.entry.with(|lock| lock.has_it(Instant::now())));
     }
 }

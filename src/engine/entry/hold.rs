@@ -147,7 +147,7 @@ impl Hold {
     /// How often its owner has locked the lock and not yet unlocked it.
     pub(crate) fn count(&self) -> u32 {
         let now = self.now();
-        now.tenure.count_of(now.hand_over)
+        now.tenure.with(|tenure| tenure.count_of(now.hand_over))
     }
 
     pub(crate) fn described(&self, mut described: fmt::DebugStruct<'_, '_>) -> fmt::Result {

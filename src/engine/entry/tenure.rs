@@ -137,6 +137,11 @@ impl Tenure {
         self.state.lock()
     }
 
+    /// Looks at what the core knows of it, or changes what nobody is told.
+    pub(crate) fn with<R>(&self, act: impl FnOnce(&mut tenure::Tenure) -> R) -> R {
+        act(&mut self.state().tenure)
+    }
+
     pub(crate) fn token(&self, hand_over: u16) -> FencingToken {
         match self.keys.row.keys.tokens {
             TokenCounter::Shared => FencingToken::new(self.number, hand_over),
@@ -152,11 +157,6 @@ impl Tenure {
     /// Whether the tenure has ended, for all of its holds.
     pub(crate) fn is_over(&self) -> bool {
         self.state().tenure.ended.is_some()
-    }
-
-    /// Whether the tenure was lost.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.state().tenure.ended == Some(Ended::Lost)
     }
 
     /// How long it can be believed until so much earlier than its end: see [`State::believed_until_before`]. Compares clocks, so
@@ -229,11 +229,6 @@ impl Tenure {
         self.state().tenure.holds()
     }
 
-    /// See [`tenure::Tenure::count_of`].
-    pub(crate) fn count_of(&self, hand_over: u16) -> u32 {
-        self.state().tenure.count_of(hand_over)
-    }
-
     /// The owner of this hold is about to ask for another hold within it, which the server lets in beside this one. Returns what
     /// keeps other callers from taking over this tenure, as long as it exists; `None` if the hold has ended.
     pub(crate) fn shelter(&self, hand_over: u16) -> Option<Inner> {
@@ -273,16 +268,6 @@ impl Tenure {
     /// Another token of its debt, while it has one.
     pub(crate) fn debt(&self) -> Option<Debt> {
         self.state().debt.clone()
-    }
-
-    /// The caller that holds it now still stands in the server's line. The release takes it out.
-    pub(crate) fn serves(&self, id: TenureId) {
-        self.state().tenure.served.push(id);
-    }
-
-    /// Takes the callers that still stand in the server's line although they have had their turns.
-    pub(crate) fn take_served(&self) -> Box<[TenureId]> {
-        std::mem::take(&mut self.state().tenure.served).into_boxed_slice()
     }
 
     /// The owner of this hold holds it once more. Returns the new hold and the hold count, or `None` if the hold has ended.
@@ -528,11 +513,11 @@ pub(crate) mod tests {
         let again = Instant::now() + LEASE / 2;
         hold.tenure.doubt();
         assert!(matches!(due(&hold, None), Due::Renew(_)));
-        hold.tenure.check_again(again);
+        hold.tenure.with(|tenure| tenure.check_again(again));
         assert!(matches!(due(&hold, None), Due::Later));
         assert_eq!(next_look(&hold), again);
         assert!(matches!(hold.tenure.due(again, None, IDLE), Due::Renew(_)));
-        hold.tenure.check_again(again + LEASE);
+        hold.tenure.with(|tenure| tenure.check_again(again + LEASE));
         let message = hold.tenure.doubt();
         assert_eq!(message, again + CHECKS_APART, "a message does not wait for the repetition");
         assert!(matches!(hold.tenure.due(message, None, IDLE), Due::Renew(_)));
@@ -615,10 +600,10 @@ pub(crate) mod tests {
         let before = Instant::now();
         let (_table, hold) = begun();
         let after = Instant::now() + LATER;
-        let asked_since = |at| hold.tenure.was_asked_for_since(at);
+        let asked_since = |at| hold.tenure.with(|tenure| tenure.lifetime.confirmed() >= at);
         assert!(asked_since(before) && !asked_since(after));
-        hold.tenure.counts_from(after);
-        hold.tenure.counts_from(before);
+        hold.tenure.with(|tenure| tenure.lifetime.counts_from(after));
+        hold.tenure.with(|tenure| tenure.lifetime.counts_from(before));
         assert!(asked_since(after), "an earlier request changes nothing");
     }
 
@@ -739,7 +724,7 @@ pub(crate) mod tests {
     #[test]
     fn an_idle_tenure_that_nobody_takes_up_in_time_ends() {
         let (table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
-        hold.tenure.renew_at(Instant::now() + LEASE);
+        hold.tenure.with(|tenure| tenure.lifetime.renew_at(Instant::now() + LEASE));
         let visitor = visitor(&table);
         let _next = visitor.wait();
         let permit = handed_on(&hold);

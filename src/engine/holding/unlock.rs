@@ -148,7 +148,8 @@ impl Engine {
 
     /// Gives up the places of the callers that this lost tenure was handed on to: no release takes them out of the line.
     fn leave_places(&self, tenure: &Tenure) {
-        tenure.take_served().iter().for_each(|id| self.leave_line(&tenure.keys, *id));
+        let served = tenure.with(|tenure| std::mem::take(&mut tenure.served));
+        served.into_iter().for_each(|id| self.leave_line(&tenure.keys, id));
     }
 
     /// Has the watchdog look at an idle tenure after this time: if no caller takes it up, nothing else notices.

@@ -49,35 +49,9 @@ impl Tenure {
         (state.look_at > look_at).then(|| look_at.instant())
     }
 
-    /// Has the watchdog renew it from now on, unless the watchdog has done so for `max_hold`. Returns whether that is
-    /// new.
-    pub(crate) fn watch(&self) -> bool {
-        self.state().tenure.lifetime.watch()
-    }
-
-    /// Has the watchdog renew the tenure at this time.
-    pub(crate) fn renew_at(&self, at: Instant) {
-        self.state().tenure.lifetime.renew_at(at);
-    }
-
     /// See [`core::tenure::Tenure::doubt`](crate::core::tenure::Tenure::doubt).
     pub(crate) fn doubt(&self) -> Instant {
         self.state().tenure.doubt(CompactInstant::now()).instant()
-    }
-
-    /// Has the watchdog ask after this time that the server track the key. Returns when it has to look.
-    pub(super) fn track_after(&self, pause: Duration) -> Instant {
-        self.state().tenure.track_at(CompactInstant::now() + pause).instant()
-    }
-
-    /// See [`core::tenure::Tenure::takes_alarm`](crate::core::tenure::Tenure::takes_alarm).
-    pub(crate) fn takes_alarm(&self) -> bool {
-        self.state().tenure.takes_alarm(CompactInstant::now())
-    }
-
-    /// See [`core::tenure::Tenure::check_again`](crate::core::tenure::Tenure::check_again).
-    pub(crate) fn check_again(&self, at: Instant) {
-        self.state().tenure.check_again(at);
     }
 
     /// The TTL that a renewal has to ask for: this much from now, or what was asked for before if that ends later. So a
@@ -118,16 +92,6 @@ impl Tenure {
         drop(state);
         self.changed.notify_waiters();
         true
-    }
-
-    /// The same, for a renewal after which nobody has noted that the client does not listen. See `wire/session.rs`.
-    pub(crate) fn counts_from(&self, sent: Instant) {
-        self.state().tenure.lifetime.counts_from(sent);
-    }
-
-    /// Whether the last request by which it counts was sent at this time or later.
-    pub(crate) fn was_asked_for_since(&self, at: Instant) -> bool {
-        self.state().tenure.lifetime.confirmed() >= at
     }
 
     /// Whether its client has connected anew since the last request by which it counts: it has to be renewed.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::compact_instant::CompactInstant;
 use crate::core::budget::Idle;
 use crate::core::wheel::Wheel;
 use crate::engine::entry::tenure::renewal::{TRACK_AGAIN, WORTH_TRACKING};
@@ -114,7 +115,7 @@ impl Timetable {
 
     /// The server says that the key of a tenure has changed, and tracks it no more.
     pub(crate) fn alarm(&self, tenure: &Arc<Tenure>) {
-        if tenure.takes_alarm() {
+        if tenure.with(|tenure| tenure.takes_alarm(CompactInstant::now())) {
             self.hasten(tenure);
         } else {
             self.track_after(tenure, TRACK_AGAIN);
@@ -129,7 +130,8 @@ impl Timetable {
     /// The same, after a pause in which asking would be in vain.
     pub(crate) fn track_after(&self, tenure: &Arc<Tenure>, pause: Duration) {
         if tenure.keys.row.is_tracked() {
-            self.enter(tenure, tenure.track_after(pause));
+            let look_at = tenure.with(|tenure| tenure.track_at(CompactInstant::now() + pause));
+            self.enter(tenure, look_at.instant());
         }
     }
 
@@ -291,7 +293,7 @@ mod tests {
     async fn a_look_that_is_urgent_waits_for_no_tick_and_alarms_cause_four_at_the_most() {
         let timetable = Timetable::new(Instant::now());
         let tenure = begun().1.tenure;
-        tenure.renew_at(Instant::now() + A_WHILE * 100);
+        tenure.with(|tenure| tenure.lifetime.renew_at(Instant::now() + A_WHILE * 100));
         assert!(timetable.enter(&tenure, Instant::now() + A_WHILE * 100));
         for _ in 0..4 {
             let asked = Instant::now();
