@@ -48,6 +48,8 @@ pub struct Call {
     pub caller: String,
     /// Which names of the plan: one, or those of a lock on several.
     pub names: Vec<usize>,
+    /// Whether it is that of a `MultiLock`, perhaps of one name.
+    pub is_of_several: bool,
     pub patience: Patience,
     pub since: u64,
     /// What came before it, and what after, also at the same moment.

@@ -196,6 +196,7 @@ impl Home {
             seat: seat.id,
             caller: wanted.owner.clone(),
             names: wanted.names.clone(),
+            is_of_several: matches!(wanted.handle, Handle::Several(_)),
             patience,
             since: clock::now(),
             order: board::with(|board| board.next_id()),
@@ -380,7 +381,7 @@ impl Home {
             _ => (24, 300 * MILLI),
         };
         let come = call.since + ways * self.setup().way.1 + slack;
-        let comes_once = call.names.len() == 1 && !matches!(manner, Manner::Unpolled(..));
+        let comes_once = !call.is_of_several && !matches!(manner, Manner::Unpolled(..));
         if comes_once && clock::now() > come && board::with(|board| board.calm_since(call.since)) {
             let waited = (clock::now() - call.since) / MILLI;
             board::wrong(
