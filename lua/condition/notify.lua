@@ -12,13 +12,13 @@
 
 local request, keep, whom = ARGV[7], tonumber(ARGV[8]), ARGV[9]
 if not (request or ''):match(':%d+$') or not keep or keep < 1 then return redis.error_reply('ERR request out of range') end
-redis.call('zcard', requests) -- a key of another type is refused here, before the first write
+redis.call('zcard', requests) -- keys of another type are refused here, before the first write
+local notified = redis.call('zcard', line)
 
 check_writable()
 if is_done(request, keep) then return { 0 } end
 done(request, keep)
 let_go()
-local notified = redis.call('zcard', line)
 if whom == 'all' then
   used = capacity
   -- An expiry of zero deletes the key: see settle().

@@ -16,7 +16,10 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 -- Read before the first write: a key of another type is refused here.
 local count = redis.call('get', latch)
 redis.call('zcard', requests)
-if count and not count:match('^%-?%d+$') then return redis.error_reply('CONFLICT value that is no number') end
+-- Redis refuses to count down what only Lua takes for a number, such as 007.
+if count and count ~= '0' and (#count > 16 or not count:match('^%-?[1-9]%d*$')) then
+  return redis.error_reply('CONFLICT value that is no number')
+end
 count = tonumber(count)
 if count and count <= 0 then count = 0 end
 

@@ -1,7 +1,7 @@
 -- The line: the waiters of a name in their order of arrival. The line lets in its head when there is room for what the
 -- head wants (a lock, or so many permits), waits for silent waiters, and removes dead ones. The client's half is
--- src/core/waiting.rs. acquire_line_up.lua, plain_release_to_head.lua and zset_release_to_head.lua do the usual turn
--- of a lock with one holder without these functions.
+-- src/core/waiting.rs. acquire_line_up.lua and release_to_head.lua do the usual turn of a lock with one holder without
+-- these functions.
 --
 -- Line    owner field -> its place: when it came, in microseconds of the server's clock. No two clients have equal places; two
 --         owner fields of one client may, if a request was cut off and asked again. In the line of a read-write lock, each

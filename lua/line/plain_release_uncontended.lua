@@ -1,5 +1,5 @@
 -- Release plain locks, whatever their hold counts, and leave their lines. The next client in line gets the lock, and is
--- notified. The script continues in plain_release_to_head.lua and plain_release.lua.
+-- notified. The script continues in release_to_head.lua and plain_release.lua.
 --
 -- KEYS   the token counter, then for each lock: the lock, its line, its notes
 -- ARGV   four words with blanks between them: see release_terms.lua. Then for each lock: owner field
@@ -10,7 +10,7 @@
 -- publish, that must not turn a successful release into an error.
 
 -- The uncontended path for one lock that nobody waits for. It runs before any function is created.
-local is_one = #KEYS == 4
+local is_plain, is_one = true, #KEYS == 4
 local is_waited_for = is_one and redis.pcall('exists', KEYS[3]) ~= 0
 if is_one and not is_waited_for then
   local gone = redis.pcall('hdel', KEYS[2], ARGV[2])

@@ -57,8 +57,12 @@ impl Listener {
     /// The server says what has changed, and no more: the lock may be lost, or may have gained a waiter.
     pub(crate) fn hear_change(&self, changed: Changed<'_>) {
         let alarm = |tenure: &Arc<Tenure>| self.outbox.timetable.alarm(tenure);
-        let Changed::Key(key) = changed else {
-            return self.outbox.timetable.tenures().iter().for_each(alarm);
+        let key = match changed {
+            Changed::Key(key) => key,
+            Changed::All(concerns) => {
+                let tenures = self.outbox.timetable.tenures();
+                return tenures.iter().filter(|tenure| concerns(&tenure.keys)).for_each(alarm);
+            }
         };
         let (prefix, layout) = (&self.config.prefix, self.config.layout);
         let Some(channel) = Keys::channel_of_holders(self.space, prefix, layout, key) else {

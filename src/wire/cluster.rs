@@ -41,7 +41,7 @@ use crate::wire::node::Node;
 use crate::wire::replies::strange;
 use crate::wire::shard::{CommandDuty, NO_CLUSTER, Quorum, ServerClock, Shard};
 use crate::wire::socket::Socket;
-use crate::wire::tracking::OnChange;
+use crate::wire::tracking::{Changed, OnChange};
 
 pub(crate) use map::SlotMap;
 pub(crate) use redirect::{MOST_HOPS, next_hop};
@@ -181,7 +181,7 @@ impl Cluster {
         }
         let clock = ServerClock::with(Arc::clone(&self.beyond));
         let (changes, lost) = (self.changes.clone(), Arc::clone(&self.stale));
-        let on_change = Arc::clone(&self.on_change);
+        let on_change = self.on_change_at(node.clone());
         let expected = self.expected();
         let duty = CommandDuty::new(self.layout, clock, expected, changes, lost, on_change, None);
         let destination = Destination::Fixed(Arc::new(self.addresses.of(node)));
@@ -198,6 +198,21 @@ impl Cluster {
         }
         (self.crew.spawn)(Box::pin(task.run(stop)));
         shard
+    }
+
+    /// What a node may have lost concerns its own locks, and those whose node is unknown. If every holder looked, a node that is
+    /// lost often would use up what the holders at other nodes may be told of (`core/tenure.rs`). A lock whose slot has
+    /// moved away meanwhile is looked at with its next renewal.
+    fn on_change_at(&self, node: Node) -> OnChange {
+        let (on_change, map) = (Arc::clone(&self.on_change), self.map());
+        Arc::new(move |changed| match changed {
+            Changed::Key(_) => on_change(changed),
+            Changed::All(_) => {
+                let map = Arc::clone(&map.borrow());
+                let owner = |keys: &Keys| keys.slot.and_then(|slot| map.owner(slot));
+                on_change(Changed::All(&|keys| owner(keys).is_none_or(|owner| *owner == node)));
+            }
+        })
     }
 
     /// A node reported that `node` has the slot.

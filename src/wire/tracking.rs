@@ -7,7 +7,7 @@
 //! 3. Only what a command behind `CLIENT CACHING YES` reads is tracked (`OPTIN`), so no other request costs anything. It is no script:
 //!    until Redis 7.0, each read of a script has the server note all keys of the script.
 //! 4. The server is silent about changes that the same connection makes (`NOLOOP`).
-//! 5. It tells nothing while the connection is away. So a client that connects again looks at all that it holds, whether or not its
+//! 5. It tells nothing while the connection is away. So a client that connects again looks at all that it holds there, whether or not its
 //!    user may ask for this.
 //! 6. While the connection lives, a user that may not ask for this learns of a loss from the next renewal.
 
@@ -20,11 +20,11 @@ use crate::keys::Keys;
 use crate::wire::args::Words;
 
 /// What has changed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) enum Changed<'a> {
     Key(&'a str),
-    /// Perhaps every key.
-    All,
+    /// Perhaps every key of one server. Says of a lock whether that server may have it.
+    All(&'a dyn Fn(&Keys) -> bool),
 }
 
 /// Hears of changes, on the task that reads the connection. It must not block.
@@ -63,8 +63,13 @@ impl Tracking {
     /// or be another one.
     pub(crate) fn comes_up(&self) {
         if self.was_up.swap(true, Ordering::Relaxed) {
-            (self.on_change)(Changed::All);
+            self.all_may_have_changed();
         }
+    }
+
+    /// `Cluster::shard` leaves out the locks of other nodes.
+    fn all_may_have_changed(&self) {
+        (self.on_change)(Changed::All(&|_| true));
     }
 
     /// Writes two commands that have the server track the keys of these holders. The second one's answer is how many there are.
@@ -85,7 +90,7 @@ impl Tracking {
                 Value::Array(keys) => keys.iter().filter_map(text).for_each(|key| {
                     (self.on_change)(Changed::Key(key));
                 }),
-                Value::Nil => (self.on_change)(Changed::All),
+                Value::Nil => self.all_may_have_changed(),
                 _ => {}
             }
         }
@@ -110,7 +115,10 @@ mod tests {
         let heard = Arc::<Mutex<Vec<String>>>::default();
         let noted = Arc::clone(&heard);
         let tracking = Tracking::new(Arc::new(move |changed| {
-            noted.lock().unwrap().push(format!("{changed:?}"))
+            noted.lock().unwrap().push(match changed {
+                Changed::Key(key) => key.to_owned(),
+                Changed::All(_) => "all".to_owned(),
+            })
         }));
         let keys =
             [&b"lock:{a}"[..], b"\xff", b"lock:{b}"].map(|key| Value::BulkString(key.to_vec()));
@@ -121,6 +129,6 @@ mod tests {
         ] {
             tracking.hear(PushInfo { kind, data });
         }
-        assert_eq!(*heard.lock().unwrap(), ["Key(\"lock:{a}\")", "Key(\"lock:{b}\")", "All"]);
+        assert_eq!(*heard.lock().unwrap(), ["lock:{a}", "lock:{b}", "all"]);
     }
 }

@@ -285,6 +285,35 @@ async fn in_a_cluster_a_holder_is_told_by_the_node_to_which_its_slot_has_moved()
     is_lost_at_once(&guard).await;
 }
 
+/// What a holder of one node would look for in vain uses up what it may be told of in ten seconds.
+#[tokio::test]
+async fn in_a_cluster_what_one_node_may_have_lost_makes_no_holder_of_another_look() {
+    let cluster = Cluster::start_as(2, 2, Server::builder).await;
+    let client = comes_in(cluster.url(), patient()).await;
+    let (here, there) = (cluster.admin(0).await, cluster.admin(1).await);
+    let [emptied, kept] = &cluster.names_at(0, "", 2)[..] else { unreachable!() };
+    let name = &cluster.names_at(1, "", 1)[0];
+    let (emptied, guard) =
+        (client.lock(emptied).lock().await.unwrap(), client.lock(name).lock().await.unwrap());
+    watches(&here, 1).await;
+    watches(&there, 1).await;
+    let before = settled(&there).await;
+    here.cmd::<()>(&["FLUSHALL"]).await;
+    is_lost_at_once(&emptied).await;
+    let _kept = client.lock(kept).lock().await.unwrap();
+    watches(&here, 1).await;
+    for _ in 0..6 {
+        let asked = here.command_calls("exists").await;
+        assert!(here.client_kill("normal").await > 0);
+        let asks = async || here.command_calls("exists").await > asked;
+        eventually(SOON, "it has the key watched", asks).await;
+    }
+    assert_eq!(settled(&there).await, before);
+    watches(&there, 1).await;
+    there.cmd::<i64>(&["DEL", &key(name)]).await;
+    is_lost_at_once(&guard).await;
+}
+
 /// The hold that ends has its hold count written in the background, since its guard is dropped.
 #[tokio::test]
 async fn a_nested_hold_that_ends_and_finds_no_lock_tells_the_holds_that_are_left() {

@@ -656,6 +656,17 @@ async fn a_sorted_set_of_another_program_is_a_conflict_and_left_alone() {
     assert_eq!(admin.cmd::<u32>(&["ZCARD", "lock:{c}"]).await, 2);
 }
 
+#[tokio::test]
+async fn a_line_of_another_type_is_a_conflict_and_no_request_to_it_is_recorded() {
+    let server = Site::start().await;
+    let (client, admin) = (client(&server).await, server.admin().await);
+    admin.cmd::<()>(&["SET", LINE, "theirs"]).await;
+    let is_conflict = |error: Error| matches!(error, Error::Conflict { .. });
+    assert!(client.condition("c").notify_one().await.is_err_and(is_conflict));
+    assert!(client.condition("c").notify_all().await.is_err_and(is_conflict));
+    assert_eq!(lock_keys(&admin).await, [LINE]);
+}
+
 /// A task asks for a plain lock of the condition's name, and is cancelled before it hears of the conflict. Its client then
 /// gives back what it may have got.
 #[tokio::test]

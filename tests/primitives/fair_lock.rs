@@ -1326,3 +1326,38 @@ async fn in_redissons_layout_deadlines_follow_the_threads_of_java_before_and_aft
     })
     .await;
 }
+
+/// The thread of Java at the head came before the holder: its deadline does not count from the end of the lease.
+#[tokio::test]
+async fn in_redissons_layout_a_head_that_waits_for_an_hour_costs_nobody_behind_it_its_place() {
+    const AN_HOUR: f64 = 3_600_000.0;
+    let scene = JavaHolds::begin().await;
+    let deadline = (scene.now().await + AN_HOUR).to_string();
+    scene.admin.cmd::<()>(&["RPUSH", REDISSONS_QUEUE, JAVA[0]]).await;
+    scene.admin.cmd::<()>(&["ZADD", REDISSONS_DEADLINES, &deadline, JAVA[0]]).await;
+    let waiting = scene.ours_come(1).await;
+    let ours = scene.waiters().await.pop().expect("a waiter");
+    let deadline: f64 = scene.admin.cmd(&["ZSCORE", REDISSONS_DEADLINES, &ours]).await;
+    assert!(deadline - AN_HOUR > scene.now().await, "it lives when the thread gives up");
+    waiting.iter().for_each(JoinHandle::abort);
+}
+
+/// Another program's value stands where Redisson has the queue or the deadlines.
+#[tokio::test]
+async fn in_redissons_layout_a_queue_of_another_type_leaves_the_lock_as_it_is() {
+    let server = Site::start().await;
+    let admin = server.admin().await;
+    let client = comes_in(server.url(), Config::default().layout(Layout::Redisson)).await;
+    let (lock, is_conflict) =
+        (client.fair_lock("a"), |error| matches!(error, Error::Conflict { .. }));
+    for key in [REDISSONS_QUEUE, REDISSONS_DEADLINES] {
+        let guard = lock.lock().await.unwrap();
+        admin.cmd::<()>(&["SET", key, "theirs"]).await;
+        assert!(lock.force_unlock().await.is_err_and(is_conflict));
+        assert!(admin.cmd::<bool>(&["EXISTS", "a"]).await, "it is held");
+        guard.unlock().await.unwrap();
+        assert!(lock.try_lock().await.is_err_and(is_conflict));
+        assert_eq!(lock_keys(&admin).await, [key]);
+        assert_eq!(admin.cmd::<String>(&["GETDEL", key]).await, "theirs");
+    }
+}

@@ -17,6 +17,10 @@ const LAYOUTS: [Layout; 2] = [Layout::Native, Layout::Redisson];
 /// The script that sets, counts down and deletes.
 const ORDER: &str = include_str!("../../lua/latch/order.lua");
 
+/// Texts that Redis takes for no number, or for a greater one than Lua has. Most of them are numbers for Lua.
+pub(crate) const NO_NUMBERS: [&str; 9] =
+    ["1.5", "0x3", "nan", "007", "-0", " 5", "inf", "1e3", "99999999999999999999"];
+
 async fn client_of(url: &str, layout: Layout) -> Client {
     let config = Config::default().layout(layout).max_park(LONG);
     comes_in(url, config).await
@@ -435,10 +439,11 @@ async fn a_name_of_another_kind_is_a_conflict() {
     let admin = server.admin().await;
     admin.cmd::<()>(&["SET", "lock:{c}", "text"]).await;
     assert!(matches!(client.count_down_latch("c").count_down().await, Err(Error::Conflict { .. })));
-    for number in ["1.5", "0x3", "nan"] {
+    for number in NO_NUMBERS {
         admin.cmd::<()>(&["SET", "lock:{d}", number]).await;
         let counted = client.count_down_latch("d").count_down().await;
         assert!(matches!(counted, Err(Error::Conflict { .. })), "{number}: {counted:?}");
+        assert!(!admin.cmd::<bool>(&["EXISTS", "lock_notes:{d}:requests"]).await, "{number}");
     }
     // Another program may write anything into the notes.
     for (noted, known) in [("semaphore 3", "semaphore of 3 permits"), ("any\tthing", "line")] {

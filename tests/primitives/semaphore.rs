@@ -17,6 +17,8 @@ use parklock::{Client, Config, Ended, Error, Guard, HandOff, Layout, Result, Sem
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 
+use crate::latch::NO_NUMBERS;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Of {
     /// Ours.
@@ -180,6 +182,25 @@ async fn several_permits_are_taken_at_once_or_none() {
         three.unlock().await.unwrap();
         another.unlock().await.unwrap();
         assert_eq!(permits.available_permits().await.unwrap(), 4);
+    }
+}
+
+/// Redis counts with the number, so a text that only Lua takes for one is a conflict before anything is written.
+#[tokio::test]
+async fn in_redissons_layout_a_text_that_redis_takes_for_no_number_is_a_conflict() {
+    let server = Site::start().await;
+    let admin = server.admin().await;
+    for of in [Plain, Expirable] {
+        let permits = of.permits(&of.client(&server.url(), quick()).await, 3);
+        for number in NO_NUMBERS {
+            admin.cmd::<()>(&["SET", "a", number]).await;
+            let taken = permits.try_acquire().await;
+            assert!(matches!(taken, Err(Error::Conflict { .. })), "{of:?} {number}: {taken:?}");
+            assert_eq!(lock_keys(&admin).await, ["a"], "{of:?} {number}");
+        }
+        admin.cmd::<()>(&["SET", "a", "3"]).await;
+        permits.try_acquire().await.unwrap().expect("three are free").unlock().await.unwrap();
+        admin.cmd::<()>(&["DEL", "a"]).await;
     }
 }
 

@@ -308,23 +308,33 @@ fn is_of_java(field: &str) -> bool {
 /// A `tryLock` of an hour takes an hour off the deadlines of those behind it.
 #[tokio::test]
 async fn a_long_wait_of_java_costs_nobody_its_place() {
-    let Some(scene) = Scene::begin(USUAL).await else { return };
-    let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
-    let first = lock.lock().await.unwrap();
-    java.order("fairtrylock a 3600000").await;
-    scene.comes(0).await;
-    let rust = scene.rust_comes(&lock).await;
-    let last = scene.java_comes(scene.thread("last")).await;
-    let places = scene.queue().await;
-    first.unlock().await.unwrap();
-    assert_eq!(java.answer().await.result, "true");
-    let deadline = scene.deadline(&places[1]).await;
-    assert!(deadline > scene.now().await, "it lives");
-    java.ask("fairunlock a").await;
-    let rust = rust.granted().await;
-    assert_eq!(scene.queue().await, places[2..]);
-    rust.unlock().await;
-    last.granted().await.unlock().await;
+    for stands_behind in [0, 1] {
+        let Some(scene) = Scene::begin(USUAL).await else { return };
+        let (lock, mut java) = (scene.fair_lock().await, scene.thread("java"));
+        let mut holder = Holder::Rust(lock.lock().await.unwrap());
+        let mut ahead = Vec::new();
+        for _ in 0..stands_behind {
+            ahead.push(scene.rust_comes(&lock).await);
+        }
+        java.order("fairtrylock a 3600000").await;
+        scene.comes(stands_behind).await;
+        let rust = scene.rust_comes(&lock).await;
+        let last = scene.java_comes(scene.thread("last")).await;
+        let places = scene.queue().await.split_off(stands_behind);
+        for waiter in ahead {
+            holder.unlock().await;
+            holder = waiter.granted().await;
+        }
+        holder.unlock().await;
+        assert_eq!(java.answer().await.result, "true");
+        let deadline = scene.deadline(&places[1]).await;
+        assert!(deadline > scene.now().await, "it lives, behind {stands_behind}");
+        java.ask("fairunlock a").await;
+        let rust = rust.granted().await;
+        assert_eq!(scene.queue().await, places[2..]);
+        rust.unlock().await;
+        last.granted().await.unlock().await;
+    }
 }
 
 /// Java waits two seconds for each that stands before it, and the ten of ours hold the lock for twelve.

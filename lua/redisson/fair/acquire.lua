@@ -17,6 +17,8 @@ local PLACES, TIMES = 2 ^ 20, 2 ^ 32 -- a mark has one of each; the times are ms
 
 if out_of_range(lease) then return redis.error_reply('ERR lease out of range') end
 if redis.call('hexists', lock, 'mode') == 1 then return redis.error_reply('CONFLICT rw') end
+redis.call('llen', queue) -- keys of another type are refused here, before the first write
+redis.call('zcard', deadlines)
 
 -- `before`: for how long the caller already holds the lock, in ms.
 local function take(before)
@@ -31,15 +33,22 @@ local function take(before)
 end
 
 -- How much Redisson's clients ahead of us may subtract from our deadline before it is our turn: the default wait of
--- each, or more if they wait longer, which the deadline of the last of them shows.
-local function taken_off(place, ttl)
-  local theirs, last = 0, nil
-  for _, who in ipairs(place > 0 and redis.call('lrange', queue, 0, place - 1) or {}) do
-    if not is_ours(who) then theirs, last = theirs + 1, who end
+-- each, or more if they wait longer. For how long those that stand together wait, the deadline of their last one shows.
+local function taken_off(place)
+  local ahead, off, first = place > 0 and redis.call('lrange', queue, 0, place - 1) or {}, 0, nil
+  for i, who in ipairs(ahead) do
+    if not is_ours(who) then
+      first = first or i
+      if not ahead[i + 1] or is_ours(ahead[i + 1]) then
+        local deadline, usual = redis.call('zscore', deadlines, who) or 0, (i - first + 1) * THEIR_WAIT
+        local wait = deadline - base(first - 1)
+        -- If the head came before the holder, its deadline does not count from the end of the lease.
+        if first == 1 and wait > usual + SKEW then wait = deadline - now end
+        off, first = off + math.max(usual, wait), nil
+      end
+    end
   end
-  local off = theirs * THEIR_WAIT
-  local deadline = last and ttl > 0 and redis.call('zscore', deadlines, last)
-  return deadline and math.max(off, deadline - now - ttl) or off
+  return off
 end
 
 -- A mark contains the place of a waiter at the last reply, and the time of that reply. The waiter sends it back with
@@ -56,20 +65,20 @@ local function marked()
 end
 
 -- The caller's place and its new deadline. For a newcomer the place is nil: it goes to the end.
-local function stand(before, ttl)
+local function stand(before)
   local was, passed = marked()
   if before and redis.call('lindex', queue, was) == field then return was, before + passed end
   local place = redis.call('lpos', queue, field)
   -- Far from the head, a waiter keeps what its deadline had beyond its patience. When it comes near, the script checks
   -- which waiters ahead of it have left, and how.
   if before and place and place >= FRONT then return place, before + passed end
-  return place, now + patience + SKEW + taken_off(place or redis.call('llen', queue), ttl)
+  return place, now + patience + SKEW + taken_off(place or redis.call('llen', queue))
 end
 
 -- The caller's place now.
-local function queue_up(ttl)
+local function queue_up()
   local before = tonumber(redis.call('zscore', deadlines, field) or nil)
-  local place, deadline = stand(before, ttl)
+  local place, deadline = stand(before)
   redis.call('zadd', deadlines, string.format('%.0f', deadline), field)
   if place and before then pcall(move, place + 1, deadline - before) end
   place = place or redis.call('rpush', queue, field) - 1
@@ -92,7 +101,7 @@ local function attempt()
     redis.call('hdel', lock, 'parklock:nobody') -- changes nothing; a replica refuses it
     return { HELD, ttl == -2 and patience or ttl }
   end
-  local place = queue_up(ttl)
+  local place = queue_up()
   -- The head may have missed its message: Redisson's clients check only when they believe that the lease is over.
   if ttl == -2 then tell(head) end
   return { HELD, ttl == -2 and patience or ttl, mark(place) }

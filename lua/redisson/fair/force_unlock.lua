@@ -6,6 +6,8 @@
 
 redis.call('hdel', lock, 'parklock:nobody') -- fails on another type, and on a replica
 if redis.call('hexists', lock, 'mode') == 1 then return redis.error_reply('CONFLICT rw') end
+redis.call('llen', queue) -- keys of another type are refused here, before the first write
+redis.call('zcard', deadlines)
 local holders, rest = redis.call('hkeys', lock), redis.call('pttl', lock)
 local gone = redis.call('del', lock)
 for _, field in ipairs(holders) do

@@ -11,8 +11,10 @@ local field = ARGV[7]
 
 local rest = redis.call('pttl', lock)
 local held = redis.pcall('hdel', lock, field)
-local waits = redis.call('zscore', deadlines, field)
-local waited = (held ~= 1 or waits) and leave(field)
+-- The lock is released, even if a key beside it is of another type.
+local _, waited = pcall(function()
+  return (held ~= 1 or redis.call('zscore', deadlines, field)) and leave(field)
+end)
 
 local function tell_next()
   -- The rest of the lease is not used: the deadline of the first waiter in the queue counts from now on.

@@ -27,7 +27,8 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 -- Read before the first write: a key of another type is refused here.
 local available = redis.call('get', free)
 local are_leases, are_notes = redis.call('zcard', leases) > 0, redis.call('hlen', notes) > 0
-if available and not tonumber(available) then
+-- Redis refuses to count with what only Lua takes for a number, such as 007.
+if available and available ~= '0' and (#available > 16 or not available:match('^%-?[1-9]%d*$')) then
   return redis.error_reply('CONFLICT value that is no number')
 end
 available = tonumber(available)

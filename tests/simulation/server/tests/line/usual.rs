@@ -31,9 +31,8 @@ const ZSET_UNCONTENDED: [&str; 4] = [
 ];
 const LINE_UP: &str =
     concat!(part!("line/acquire_line_up.lua"), part!("line/acquire_one_line_up.lua"));
-const PLAIN_TURN: &str = part!("line/plain_release_to_head.lua");
 const RELEASE_UNCONTENDED: &str = part!("line/zset_release_uncontended.lua");
-const TURN: &str = part!("line/zset_release_to_head.lua");
+const TURN: &str = part!("line/release_to_head.lua");
 const ONE_PERMIT: (&str, u32) = ("semaphore", 1);
 
 const BEGIN: u64 = 1_700_000_000_000_000;
@@ -87,7 +86,7 @@ impl World {
         let (acquire, release) = if kind == "lock" {
             (
                 Forms::new(&s::LOCK_ACQUIRE, &PLAIN_UNCONTENDED, LINE_UP),
-                Forms::new(&s::LOCK_RELEASE, &[], PLAIN_TURN),
+                Forms::new(&s::LOCK_RELEASE, &[], TURN),
             )
         } else {
             (
