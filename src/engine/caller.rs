@@ -103,8 +103,8 @@ impl Caller {
     /// Dropping the future gives up the place in the queue. If Redis grants the lock to an attempt in flight, the client
     /// releases it in the background.
     pub(crate) async fn acquire(&mut self, keys: &Arc<Keys>) -> Result<Option<Hold>> {
-        let Wish { owner, lease, permits } = self.options.wish;
-        let mut patience = self.options.patience;
+        let (Wish { owner, lease, permits }, patience) = (self.options.wish, self.options.patience);
+        let mut spent = Duration::ZERO;
         if let Patience::For(_) = patience {
             let was_refused = matches!(self.options.past, Past::Refused);
             // If the limit cuts the call off, `Known` says what the caller may believe.
@@ -120,7 +120,7 @@ impl Caller {
                 return Ok(Some(nested));
             }
             // Its owner has released it meanwhile.
-            patience = patience.after(asked.elapsed());
+            spent = asked.elapsed();
         }
         // A nested request does not queue behind other callers of this client: they may be waiting for its owner.
         let visit = self.engine.visit(keys, permits, self.options.waits_alone(keys))?;
@@ -133,7 +133,7 @@ impl Caller {
             Patience::None => Box::pin(self.once(visit)).await,
             Patience::Endless => self.wait(&visit).await.map(Some),
             // Boxed: callers that wait without a limit need no space for a timer.
-            Patience::For(limit) => Box::pin(self.wait_for(&visit, limit)).await,
+            Patience::For(limit) => Box::pin(self.wait_for(&visit, (limit, spent))).await,
         }
     }
 
@@ -199,8 +199,13 @@ impl Caller {
         }
     }
 
-    async fn wait_for(&self, visit: &Visit, limit: Duration) -> Result<Option<Hold>> {
-        match timeout(limit, self.wait(visit)).await {
+    /// Waits for what is left of this limit.
+    async fn wait_for(
+        &self,
+        visit: &Visit,
+        (limit, spent): (Duration, Duration),
+    ) -> Result<Option<Hold>> {
+        match timeout(limit.saturating_sub(spent), self.wait(visit)).await {
             Ok(hold) => hold.map(Some),
             // `None` would say "held by another caller", and that would be a guess.
             Err(_) if self.is_failing(&visit.entry) => {

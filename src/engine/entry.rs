@@ -256,7 +256,7 @@ impl Entry {
         self.state().waiting.as_ref().is_some_and(|waiting| waiting.place() > 0)
     }
 
-    /// Removes the owner fields of the ghosts that are [held back](Self::hold_back). Returns whether there was one.
+    /// Removes the owner fields of the ghosts that are [held back](Lock::hold_back). Returns whether there was one.
     pub(crate) fn takes_held_back_from(&self, ids: &mut BTreeSet<TenureId>) -> bool {
         let before = ids.len();
         self.state().held_back.iter().for_each(|ghost| _ = ids.remove(&ghost.id));

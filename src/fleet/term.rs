@@ -1,14 +1,15 @@
 //! One term: the time from an election to the loss or the end of the leadership.
 
 use std::fmt;
+use std::pin::pin;
 use std::time::Duration;
 
-use tokio::pin;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Hold;
 use crate::token::FencingToken;
+use crate::wakers::guarding;
 
 /// A view of a leader's term. It does not keep the leadership: the [`Leadership`](crate::Leadership) does.
 ///
@@ -83,8 +84,7 @@ impl Term {
     pub fn ended(&self) -> impl Future<Output = ()> + Send + 'static {
         let term = self.clone();
         async move {
-            let gone = term.hold.ended();
-            pin!(gone);
+            let mut gone = pin!(term.hold.ended());
             loop {
                 let left = term.remaining();
                 if left.is_zero() {
@@ -93,7 +93,7 @@ impl Term {
                 // A renewal moves the end: so after that time, check again.
                 tokio::select! {
                     _ = &mut gone => term.end(),
-                    () = term.over.cancelled() => {}
+                    () = async { guarding(pin!(term.over.cancelled())).await } => {}
                     () = sleep(left) => {}
                 }
             }

@@ -129,6 +129,8 @@ impl Guard {
             engine::wait_at(&engine, hold, former, condition, limit).await?;
         let mut guard = Self::owning(engine, hold);
         guard.notice = notice.map(Box::new);
+        // Its span closes now, and the new guard has a name: see `acquire`.
+        drop(self);
         Ok((guard.granted(), woken))
     }
 

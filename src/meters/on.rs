@@ -78,15 +78,17 @@ metrics! {
 
 /// Describes each metric, and starts the counters at zero. Recorders allow repeated descriptions.
 pub(crate) fn describe() {
-    with_recorder(|recorder| {
-        for Metric { name, sort, unit, says, .. } in ALL {
-            let (name, unit, says) = ((*name).into(), Some(*unit), (*says).into());
-            match sort {
-                Sort::Counter => recorder.describe_counter(name, unit, says),
-                Sort::Gauge => recorder.describe_gauge(name, unit, says),
-                Sort::Histogram => recorder.describe_histogram(name, unit, says),
+    guarded(|| {
+        with_recorder(|recorder| {
+            for Metric { name, sort, unit, says, .. } in ALL {
+                let (name, unit, says) = ((*name).into(), Some(*unit), (*says).into());
+                match sort {
+                    Sort::Counter => recorder.describe_counter(name, unit, says),
+                    Sort::Gauge => recorder.describe_gauge(name, unit, says),
+                    Sort::Histogram => recorder.describe_histogram(name, unit, says),
+                }
             }
-        }
+        })
     });
     begin_counters();
 }

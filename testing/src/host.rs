@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use parklock::operator::{Part, part_of, within};
-use parklock_simulated_server::{Batch, Conn, Server, Version};
+use parklock_simulated_server::{Batch, Conn, Content, Entry, Server, Version};
 
 use crate::near::Near;
 
@@ -184,8 +184,8 @@ impl Host {
     /// Returns whether there was anything to lose.
     pub(crate) fn lose(&mut self, name: &str) -> bool {
         let mut is_lost = false;
-        for key in self.server.dump(self.time()).into_iter().map(|entry| entry.key) {
-            if std::str::from_utf8(&key).is_ok_and(|key| holds(key, name)) {
+        for Entry { key, content, .. } in self.server.dump(self.time()) {
+            if std::str::from_utf8(&key).is_ok_and(|key| holds(key, &content, name)) {
                 self.server.execute(self.time(), &[b"DEL", &key]);
                 is_lost = true;
             }
@@ -218,13 +218,16 @@ impl Host {
 }
 
 /// Whether this is the key of the holders of this name: in parklock's layout, in any namespace, or in Redisson's.
-fn holds(key: &str, name: &str) -> bool {
+fn holds(key: &str, content: &Content, name: &str) -> bool {
     let (_, native) = within(key);
     let namespaced = |prefix: &str| prefix.ends_with(':') && !prefix.starts_with("redisson_");
     key == name
         || match part_of(native) {
             Some((part, of)) => part == Part::Lock && of == name,
-            // In Redisson's layout the key is the name, behind a namespace. Its other keys may end with the name too.
-            None => key.strip_suffix(name).is_some_and(namespaced),
+            // In Redisson's layout the key is the name, behind a namespace. Other keys may end with the name too.
+            None => {
+                matches!(content, Content::Hash(_))
+                    && key.strip_suffix(name).is_some_and(namespaced)
+            }
         }
 }

@@ -105,7 +105,8 @@ impl Redis {
         format!("redis://{}", self.port.get_or_init(open).address)
     }
 
-    /// The holders of this name are gone, in all namespaces. In production: an eviction, or somebody's `DEL`.
+    /// The holders of this name are gone, in all namespaces. In production: an eviction, or somebody's `DEL`. In Redisson's layout, whose keys
+    /// are names, a lock `orders:42` is taken for `42` in the namespace `orders`, too.
     ///
     /// A holder learns of it when it renews: after a third of its lease, it is [lost](parklock::Ended::Lost). Until then
     /// another client may hold the lock, too. Nobody tells the waiters: the first of them gets the lock when it asks again.

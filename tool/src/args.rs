@@ -430,7 +430,7 @@ impl Lock {
     }
 
     /// The tools under whose lock of the same name this process runs, if they leave no room in it: then it waits for itself, unless
-    /// that lock was given back, or lies on another server.
+    /// that lock was given back, or lies on another server or in the other layout.
     pub(crate) fn outer_tools(&self) -> Vec<Outer> {
         let namespace = self.server.namespace();
         let keeps_us_out = |outer: &Outer| match self.kind {

@@ -23,14 +23,6 @@ impl Patience {
         matches!(self, Self::None)
     }
 
-    /// What is left of it after this time. A limit that is over is not the same as one attempt.
-    pub(super) fn after(self, time: Duration) -> Self {
-        match self {
-            Self::For(limit) => Self::For(limit.saturating_sub(time)),
-            other => other,
-        }
-    }
-
     /// A limit of zero means one attempt.
     pub(crate) fn limited(limit: Duration) -> Self {
         if limit.is_zero() { Self::None } else { Self::For(limit) }
@@ -109,19 +101,5 @@ impl AcquireOptions {
     pub(super) fn waits_alone(&self, keys: &Keys) -> bool {
         let has_several = keys.row.line.is_ours() && keys.row.holders.are_several();
         self.outer().is_some() || has_several && !self.is_like_others()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_limit_that_is_over_is_no_single_attempt() {
-        let [limit, longer] = [1, 2].map(Duration::from_secs);
-        assert!(matches!(Patience::For(longer).after(limit), Patience::For(left) if left == limit));
-        let over = Patience::limited(limit).after(longer);
-        assert!(matches!(over, Patience::For(Duration::ZERO)));
-        assert!(Patience::None.after(longer).is_none());
     }
 }

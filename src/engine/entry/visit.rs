@@ -118,7 +118,7 @@ impl Visit {
         Some((left, permit))
     }
 
-    /// Same as [`Entry::leave_line`], while other entries remain.
+    /// Same as [`Lock::leave_line`](lock::Lock::leave_line), while other entries remain.
     pub(crate) fn leave_line(&self) -> Option<TenureId> {
         let left = self.entry.with(|lock| lock.leave_line());
         self.stop_speaking();

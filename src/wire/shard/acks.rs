@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use crate::config::{Config, Replicas};
 use crate::error::said;
 use crate::mutex::Mutex;
+use crate::wakers::guarded;
 use crate::wire::args::{Words, millis};
 use crate::wire::fault::{self, Fault};
 use crate::wire::link::{Link, Live};
@@ -195,7 +196,7 @@ impl Pipes {
                 Err(fault) => Err(fault.clone()),
             };
             // A caller that has left meanwhile releases what it may have been granted.
-            let _ = told.send(answer);
+            guarded(|| _ = told.send(answer));
         }
     }
 
@@ -308,6 +309,6 @@ fn refuse(requests: Vec<Request>) {
     let fault =
         Fault::NotSent(said("the client gave the connection up before it sent the request"));
     for Request { told, .. } in requests {
-        let _ = told.send(Err(fault.clone()));
+        guarded(|| _ = told.send(Err(fault.clone())));
     }
 }

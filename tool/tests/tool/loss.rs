@@ -268,7 +268,7 @@ async fn a_hold_is_not_renewed_past_its_greatest_length() {
     let mut held = tool(&server, &["hold", "--lease", "1s", "c"]).start();
     assert_eq!(held.code().await, 75);
     assert!(held.complaint().contains("the lock c is lost: its lease is over"));
-    let words = ["hold", "--watchdog", "1s", "--max-hold", "1500ms", "d"];
+    let words = ["hold", "--watchdog", "3s", "--max-hold", "3s", "d"];
     let mut held = tool(&server, &words).start();
     assert_eq!(held.code().await, 75);
     let told = held.complaint();

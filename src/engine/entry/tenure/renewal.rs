@@ -54,8 +54,8 @@ impl Tenure {
         self.state().tenure.doubt(CompactInstant::now()).instant()
     }
 
-    /// The TTL that a renewal has to ask for: this much from now, or what was asked for before if that ends later. So a
-    /// renewal never shortens the TTL.
+    /// The TTL that a request asks for: this much from now, or what Redis has agreed to if that ends later. So it never shortens the
+    /// TTL. The releaser counts on what was asked for.
     pub(crate) fn at_least(&self, wanted: Duration) -> Duration {
         let now = Instant::now();
         self.state().tenure.lifetime.ask(wanted, now)
