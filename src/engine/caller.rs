@@ -226,14 +226,15 @@ impl Caller {
         if let Some(is_failing) = known.is_failing() {
             return is_failing;
         }
-        if entry.with(|lock| lock.failing.is_some()) || known.has_asked() {
-            return entry.with(|lock| lock.failing.is_some())
-                || !entry.with(|lock| lock.was_taken_since(self.started.into()));
+        let came = self.started.into();
+        let (is_failing, was_taken) =
+            entry.with(|lock| (lock.failing.is_some(), lock.was_taken_since(came)));
+        if is_failing || known.has_asked() {
+            return is_failing || !was_taken;
         }
         // While this client releases the lock, nobody else holds it, unless another caller has had it since this caller
         // came.
-        let was_anothers =
-            entry.is_taken() || entry.with(|lock| lock.was_taken_since(self.started.into()));
+        let was_anothers = entry.is_taken() || was_taken;
         let releases = &self.engine.outbox.releases;
         !was_anothers && (releases.is_under_way(&entry.keys) || releases.has_failed(&entry.keys))
     }

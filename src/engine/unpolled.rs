@@ -43,6 +43,7 @@ async fn look(engine: Weak<Shared>) {
         for entry in entries.iter().filter_map(Weak::upgrade) {
             // A busy client asks for thousands of locks between two looks.
             consume_budget().await;
+            // Before the look: a caller that is notified from now on is for the next one.
             entry.with(|lock| lock.is_on_lookout = false);
             if engine.look_at(&entry, now) {
                 entry.look_out();
