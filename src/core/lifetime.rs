@@ -37,8 +37,6 @@ pub(crate) struct Lifetime {
     asked: CompactInstant,
     renew_at: CompactInstant,
     watched: bool,
-    /// The watchdog has renewed it for `max_hold`, and does not renew it again.
-    overdue: bool,
     /// A message granted it, for no longer than a sign of life lasts. The watchdog has to confirm it after a third of that time, even
     /// if the lease is fixed.
     unconfirmed: bool,
@@ -65,7 +63,6 @@ impl Lifetime {
             asked: expiry,
             renew_at: renew_at.min(confirm_at).into(),
             watched,
-            overdue: false,
             unconfirmed: unconfirmed.is_some(),
             confirmed: sent.into(),
         }
@@ -86,20 +83,13 @@ impl Lifetime {
         self.watched
     }
 
-    /// Whether it was renewed for `max_hold`.
-    pub(crate) fn is_overdue(&self) -> bool {
-        self.overdue
-    }
-
-    /// Has the watchdog renew it from now on, unless the watchdog has done so for `max_hold`. Returns whether that is
-    /// new.
+    /// Has the watchdog renew it from now on. Returns whether that is new.
     pub(crate) fn watch(&mut self) -> bool {
-        !self.overdue && !std::mem::replace(&mut self.watched, true)
+        !std::mem::replace(&mut self.watched, true)
     }
 
-    /// Stops renewal after `max_hold`.
     pub(crate) fn stop_watching(&mut self) {
-        (self.watched, self.overdue) = (false, true);
+        self.watched = false;
     }
 
     pub(crate) fn renew_at(&mut self, at: Instant) {

@@ -157,10 +157,11 @@ impl Tenure {
         if left { Some(Ended::Released) } else { self.ended }
     }
 
-    /// The hold count of a hold: how often its owner has nested, or one for a caller that has joined.
+    /// The hold count of a hold: how often its owner has nested, or one for a caller that has joined. 0 if it has ended.
     pub(crate) fn count_of(&self, hand_over: u16) -> u32 {
         match &self.shared_read {
-            Some(read) => u32::from(read.contains(&hand_over)),
+            _ if self.ended(hand_over).is_some() => 0,
+            Some(_) => 1,
             None => self.holds,
         }
     }
@@ -385,12 +386,14 @@ impl Tenure {
         stops
     }
 
-    /// Whether a watched hold gets no more time: it has had `max_hold`.
-    pub(crate) fn is_overdue(&self, max_hold: Option<Duration>, now: Instant) -> bool {
-        self.lifetime.is_overdue() || self.is_held_for(max_hold, now)
+    /// Has the watchdog renew it from now on, unless it was held for `max_hold`. Returns whether that is new.
+    pub(crate) fn watch(&mut self, now: Instant, max_hold: Option<Duration>) -> bool {
+        !self.is_held_for(max_hold, now) && self.lifetime.watch()
     }
 
-    fn is_held_for(&self, max_hold: Option<Duration>, now: Instant) -> bool {
+    /// Whether a watched hold gets no more time: it has had `max_hold`. That stays so, since nobody else gets a tenure that is not
+    /// watched.
+    pub(crate) fn is_held_for(&self, max_hold: Option<Duration>, now: Instant) -> bool {
         max_hold.is_some_and(|most| now - self.since.instant() >= most)
     }
 

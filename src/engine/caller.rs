@@ -113,14 +113,16 @@ impl Caller {
         let _call = self.engine.call();
         if let Some(owner) = owner
             && !self.options.comes_back()
-            && let Some(hold) = self.engine.held_by(owner, keys)
         {
-            let asked = Instant::now();
-            if let Some(nested) = Box::pin(self.engine.nest(&hold, lease, patience)).await? {
-                return Ok(Some(nested));
+            while let Some(hold) = self.engine.held_by(owner, keys) {
+                let asked = Instant::now();
+                let nesting = self.engine.nest(&hold, lease, patience.less(spent));
+                if let Some(nested) = Box::pin(nesting).await? {
+                    return Ok(Some(nested));
+                }
+                // Its owner has released it meanwhile, and may have the lock anew, after a wait for a condition.
+                spent += asked.elapsed();
             }
-            // Its owner has released it meanwhile.
-            spent = asked.elapsed();
         }
         // A nested request does not queue behind other callers of this client: they may be waiting for its owner.
         let visit = self.engine.visit(keys, permits, self.options.waits_alone(keys))?;
@@ -159,7 +161,7 @@ impl Caller {
                 Coming::Held(hold) => return Ok(Some(hold)),
                 Coming::Permit(permit, offer) => (permit, offer),
             };
-            // `None`: the lookout has cancelled it because it was not polled. It has not made an attempt yet.
+            // `None`: the lookout has cancelled it because it was not polled. What an attempt of it is granted is given back.
             if let Some(attempted) =
                 self.contest(&visit, self.clone().try_once(permit, offer)).await
             {

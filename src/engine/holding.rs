@@ -111,7 +111,7 @@ impl Engine {
             });
         }
         self.outbox.timetable.track_soon(tenure);
-        if lease == Lease::Watched && tenure.with(|tenure| tenure.lifetime.watch()) {
+        if lease == Lease::Watched && tenure.with(|tenure| tenure.watch(Instant::now(), max_hold)) {
             self.outbox.timetable.hasten(tenure);
         }
         let entered = tenure.enter(hold.hand_over);

@@ -442,6 +442,34 @@ async fn the_other_holds_of_an_owner_are_lost_if_its_wait_is_dropped() {
     lined_up(&admin, 0).await;
 }
 
+/// While a nested call is under way, another guard of its owner gives the lock up, waits, and gets it again.
+#[tokio::test]
+async fn a_nested_call_finds_the_lock_that_its_owner_has_brought_back() {
+    let server = Site::start().await;
+    let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+    proxy.name_script("count", include_str!("../../lua/lock/count.lua"));
+    let client = comes_in(proxy.url(), patient()).await;
+    let lock = client.reentrant_lock("a").owned_by(&Owner::new());
+    let outer = lock.lock().await.unwrap();
+    let (token, condition) = (outer.token(), client.condition("c"));
+    let mut waits = Box::pin(async move { outer.wait(&condition).await });
+    assert!(waits.as_mut().now_or_never().is_none(), "its request is on its way");
+
+    let held = proxy.script("count").nth(1).hold_reply();
+    let mut nests = Box::pin(lock.lock());
+    assert!(nests.as_mut().now_or_never().is_none(), "its request is on its way");
+    held.happened().await;
+    let waits = tokio::spawn(waits);
+    lined_up(&admin, 1).await;
+    soon(client.lock("a").lock()).await.unwrap().unlock().await.unwrap();
+    client.condition("c").notify_one().await.unwrap();
+    held.lift();
+    let outer = comes_back(waits).await;
+    assert!(outer.token() > token);
+    let inner = soon(nests).await.unwrap();
+    assert_eq!((outer.hold_count(), inner.token()), (2, outer.token()));
+}
+
 /// The first guard returns just before the second one would release the lock, which has another tenure by then.
 #[tokio::test]
 async fn a_guard_waits_although_another_guard_of_its_owner_has_just_brought_the_lock_back() {
@@ -535,6 +563,7 @@ async fn an_extension_is_refused_when_another_guard_of_the_owner_has_released_th
     let waits = tokio::spawn(waits);
     let next = soon(next).await.unwrap();
     assert_eq!(next.token().get(), token.get() + 1, "it has the same tenure");
+    assert_eq!((next.hold_count(), inner.hold_count()), (1, 0));
     held.lift();
     assert!(matches!(soon(extends).await, Err(Error::Lost { .. })));
     assert!(next.is_valid());

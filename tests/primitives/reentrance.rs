@@ -74,6 +74,16 @@ async fn the_owner_enters_through_another_handle_and_only_the_last_unlock_frees_
 }
 
 #[tokio::test]
+async fn an_owner_that_has_lost_the_lock_has_no_holds() {
+    let (_server, client) = server_and_client().await;
+    let lock = client.reentrant_lock("a");
+    let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
+    assert!(lock.force_unlock().await.unwrap());
+    assert_eq!(timeout(SOON, outer.ended()).await.expect("it is told"), Ended::Lost);
+    assert_eq!((outer.hold_count(), inner.hold_count()), (0, 0));
+}
+
+#[tokio::test]
 async fn try_lock_enters_too_and_costs_one_script() {
     let (server, client) = server_and_client().await;
     let lock = client.reentrant_lock("a");

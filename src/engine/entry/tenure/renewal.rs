@@ -71,7 +71,7 @@ impl Tenure {
         max_hold: Option<Duration>,
     ) -> Duration {
         let (mut state, now) = (self.state(), Instant::now());
-        let gives_none = lease == Lease::Watched && state.tenure.is_overdue(max_hold, now);
+        let gives_none = lease == Lease::Watched && state.tenure.is_held_for(max_hold, now);
         state.tenure.lifetime.ask(if gives_none { Duration::ZERO } else { length }, now)
     }
 
