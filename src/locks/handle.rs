@@ -310,10 +310,14 @@ impl Handle {
             .is_ok_and(|keys| keys.row.holders == Holders::Plain && keys.slot.is_none())
     }
 
+    pub(crate) fn is_of_same_client(&self, other: &Self) -> bool {
+        self.engine.is_of_same_client(&other.engine)
+    }
+
     /// Whether both are the same lock, as far as one client can know.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let kind = |handle: &Self| handle.keys.as_ref().ok().map(|keys| keys.kind);
-        self.engine.is_of_same_client(&other.engine)
+        self.is_of_same_client(other)
             && kind(self) == kind(other)
             && self.full_name() == other.full_name()
     }

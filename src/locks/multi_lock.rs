@@ -72,6 +72,8 @@ pub struct MultiLock {
     locks: Arc<[Lock]>,
     /// The same locks, ordered by name and namespace, and then by position in the list.
     order: Arc<[usize]>,
+    /// A name is there in two kinds. In Redisson's layout these have the same key, so the caller would wait for itself.
+    is_of_two_kinds: bool,
 }
 
 /// The guards in the sorted order, or the index of a lock that is held.
@@ -95,16 +97,20 @@ impl MultiLock {
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
         let mut distinct: Vec<Lock> = Vec::new();
         let mut named: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        let mut is_of_two_kinds = false;
         for lock in locks {
             let (name, namespace) = lock.handle.full_name();
             let name = (name.into_owned(), namespace.map(str::to_owned));
             let namesakes = named.entry(name).or_default();
-            if !namesakes.iter().any(|at| distinct[*at].handle.is_same(&lock.handle)) {
+            let mut others = namesakes.iter().map(|at| &distinct[*at].handle);
+            if !others.clone().any(|other| other.is_same(&lock.handle)) {
+                is_of_two_kinds |= others.any(|other| other.is_of_same_client(&lock.handle));
                 namesakes.push(distinct.len());
                 distinct.push(lock.kept_by(Keepers::Others));
             }
         }
-        Self { locks: distinct.into(), order: named.into_values().flatten().collect() }
+        let order = named.into_values().flatten().collect();
+        Self { locks: distinct.into(), order, is_of_two_kinds }
     }
 
     /// Holds the locks for a fixed time, between 10 ms and 24 h, instead of renewing them: see [`Lock::lease`].
@@ -119,7 +125,7 @@ impl MultiLock {
     ///
     /// # Errors
     /// Same as [`Lock::lock`], for whichever lock fails; the call then holds none of them. [`Error::InvalidLocks`] if
-    /// the list has no lock, or more than 1,000.
+    /// the list has no lock, or more than 1,000, or one name in two kinds.
     ///
     /// # Panics
     /// Outside a Tokio runtime with time enabled.
@@ -251,6 +257,9 @@ impl MultiLock {
     fn check(&self) -> Result<()> {
         match self.locks.len() {
             0 => Err(Error::InvalidLocks { reason: "it needs at least one lock" }),
+            _ if self.is_of_two_kinds => {
+                Err(Error::InvalidLocks { reason: "a name is on the list in two kinds" })
+            }
             1..=MOST => self.locks.iter().try_for_each(|lock| lock.handle.check()),
             _ => Err(Error::InvalidLocks { reason: "a MultiLock holds at most 1,000 locks" }),
         }

@@ -599,6 +599,19 @@ async fn the_watchdog_keeps_all_of_them() {
     guard.unlock().await.unwrap();
 }
 
+/// In Redisson's layout both kinds have one key, so the caller would wait for itself.
+#[tokio::test]
+async fn one_name_in_two_kinds_is_refused() {
+    let server = Site::start().await;
+    for layout in [Layout::Native, Layout::Redisson] {
+        let client = client_with(&server, Config::default().layout(layout)).await;
+        let both = MultiLock::new([client.lock("a"), client.lock("b"), client.fair_lock("a")]);
+        let refused = in_time(both.lock()).await.map(drop);
+        assert!(matches!(refused, Err(Error::InvalidLocks { .. })), "{layout:?}: {refused:?}");
+        assert!(!client.lock("a").is_locked().await.unwrap());
+    }
+}
+
 /// Redisson's read-write lock is a hash too. It is no holder that will go away.
 #[tokio::test]
 async fn a_name_of_another_kind_is_a_conflict_as_for_a_lock_alone() {
