@@ -188,13 +188,14 @@ impl Client {
     #[cfg(feature = "streams")]
     #[doc(hidden)]
     pub async fn connect_over(
-        dial: crate::wire::Dial,
+        dial: crate::streams::Dial,
         url: &str,
         id: Option<String>,
-        config: Config,
+        mut config: Config,
     ) -> Result<Self> {
-        let engine = Engine::connect_over(dial, url, id, config).await?;
-        Ok(Self { engine })
+        config.dial = Some(dial);
+        let endpoint = crate::wire::Endpoint::Url(url.to_owned());
+        Ok(Self { engine: Engine::connect(&endpoint, id, config).await? })
     }
 
     /// An exclusive lock: one guard holds it at a time. Making the handle does no I/O.

@@ -14,6 +14,8 @@ use std::time::Duration;
 use crate::credentials::{Credentials, Provider};
 use crate::error::{Error, Result};
 use crate::meters::Labels;
+#[cfg(feature = "streams")]
+use crate::streams::Dial;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
 
@@ -93,6 +95,9 @@ pub struct Config {
     pub(crate) labels: Labels,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
+    /// What opens streams in place of sockets.
+    #[cfg(feature = "streams")]
+    pub(crate) dial: Option<Dial>,
 }
 
 impl Default for Config {
@@ -123,6 +128,8 @@ impl Default for Config {
             labels: Labels::default(),
             #[cfg(feature = "tls")]
             tls: None,
+            #[cfg(feature = "streams")]
+            dial: None,
         }
     }
 }

@@ -157,9 +157,7 @@ pub mod operator;
 /// same process. It is not part of the API: any version may change it.
 #[cfg(feature = "streams")]
 #[doc(hidden)]
-pub mod streams {
-    pub use crate::wire::{Dial, Stream};
-}
+pub mod streams;
 
 /// The Rust blocks of these pages are compiled with the examples of the documentation.
 #[cfg(doctest)]

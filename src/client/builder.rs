@@ -72,7 +72,7 @@ impl ClientBuilder {
     /// Outside a Tokio runtime with time and I/O enabled.
     pub async fn connect(self) -> Result<Client> {
         let (endpoint, config) = self.complete()?;
-        Ok(Client { engine: Engine::connect(&endpoint, config).await? })
+        Ok(Client { engine: Engine::connect(&endpoint, None, config).await? })
     }
 
     /// Makes the client without waiting for its first connection: see [`Client::connect_lazy`].

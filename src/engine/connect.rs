@@ -42,11 +42,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const WARNINGS_APART: Duration = Duration::from_secs(5);
 
 impl Engine {
-    /// Connects, and starts the client's tasks on the current runtime.
-    pub(crate) async fn connect(endpoint: &Endpoint, config: Config) -> Result<Arc<Self>> {
-        Self::connect_patiently(|config| To::of(endpoint, config), client_id(), config).await
-    }
-
     /// Starts the client's tasks on the current runtime, which connect.
     pub(crate) fn connect_lazy(endpoint: &Endpoint, config: Config) -> Result<Arc<Self>> {
         config.check()?;
@@ -55,34 +50,22 @@ impl Engine {
         connecting.now_or_never().expect("it waits for no connection")
     }
 
-    /// Connects over streams that `dial` opens, as a client with this id, or with one of its own.
-    #[cfg(feature = "streams")]
-    pub(crate) async fn connect_over(
-        dial: crate::wire::Dial,
-        url: &str,
-        client: Option<String>,
-        config: Config,
-    ) -> Result<Arc<Self>> {
-        let client = client.unwrap_or_else(client_id);
-        let endpoint = Endpoint::Url(url.to_owned());
-        let to = |config: &Config| Ok(To::of(&endpoint, config)?.over(&dial));
-        Self::connect_patiently(to, client, config).await
-    }
-
-    /// Connects, and tries again for [`Config::start_timeout`] while no server is there.
-    async fn connect_patiently(
-        to: impl Fn(&Config) -> Result<To>,
-        client: String,
+    /// Connects, and starts the client's tasks on the current runtime. Tries again for [`Config::start_timeout`] while no server is
+    /// there. The client has this id, or one of its own.
+    pub(crate) async fn connect(
+        endpoint: &Endpoint,
+        id: Option<String>,
         config: Config,
     ) -> Result<Arc<Self>> {
         config.check()?;
+        let client = id.unwrap_or_else(client_id);
         let began = Instant::now();
         let (mut pause, mut warn_at) = (SHORTEST_PAUSE, began);
         loop {
             // Boxed: otherwise the compiler looks into the futures of all layers wherever a program connects, and may find
             // them too deep.
             let connecting: BoxFuture<'_, _> = Box::pin(Self::connect_to(
-                to(&config)?,
+                To::of(endpoint, &config)?,
                 client.clone(),
                 config.clone(),
                 First::Now,
@@ -228,15 +211,6 @@ impl To {
             Target::Cluster(urls) => Self::Cluster(Box::new(Addresses::new(&urls, config)?)),
             Target::Sentinel(watched) => Self::Sentinel(Box::new(Sentinels::new(watched, config)?)),
         })
-    }
-
-    #[cfg(feature = "streams")]
-    fn over(self, dial: &crate::wire::Dial) -> Self {
-        match self {
-            Self::One(address) => Self::One(Box::new(address.over(dial))),
-            Self::Cluster(addresses) => Self::Cluster(Box::new(addresses.over(dial))),
-            Self::Sentinel(sentinels) => Self::Sentinel(Box::new(sentinels.over(dial))),
-        }
     }
 
     fn space(&self) -> Space {

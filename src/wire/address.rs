@@ -18,11 +18,9 @@ use crate::credentials::Credentials;
 use crate::error::{Error, Result, Source, said};
 use crate::wire::fault::{self, Fault};
 use crate::wire::node::Node;
-use crate::wire::passwords::{Password, shown};
+use crate::wire::passwords::Password;
 use crate::wire::socket::{Hear, OnEnd, Socket};
 
-#[cfg(feature = "streams")]
-pub use dial::{Dial, Stream};
 pub(crate) use hello::{Expected, Hello};
 
 use dial::Dialler;
@@ -47,9 +45,9 @@ const UNVERIFIED: &str = "#insecure is not accepted: the server must be verified
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.info.addr() {
-            ConnectionAddr::Tcp(host, port) => write!(f, "redis://{}:{port}", shown(host)),
+            ConnectionAddr::Tcp(host, port) => write!(f, "redis://{}", Node::new(host, *port)),
             ConnectionAddr::TcpTls { host, port, .. } => {
-                write!(f, "rediss://{}:{port}", shown(host))
+                write!(f, "rediss://{}", Node::new(host, *port))
             }
             ConnectionAddr::Unix(path) => write!(f, "redis+unix://{}", path.display()),
             _ => f.write_str("redis"),
@@ -108,27 +106,9 @@ impl Address {
         Ok(Self { info, password, dialler, config: config.clone() })
     }
 
-    /// What this server is expected to be, with the URLs that it may require instead.
-    pub(crate) fn alone(&self) -> Expected {
-        let url = self.to_string();
-        let url = url.trim_end_matches("/0");
-        let renamed = |scheme: &str| {
-            let (plain, encrypted) = (format!("redis-{scheme}://"), format!("rediss-{scheme}://"));
-            url.replacen("redis://", &plain, 1).replacen("rediss://", &encrypted, 1)
-        };
-        let sentinel = format!("{}/<service>", renamed("sentinel"));
-        Expected::Alone { cluster: renamed("cluster"), sentinel }
-    }
-
     /// The database number.
     pub(crate) fn database(&self) -> i64 {
         self.info.redis_settings().db()
-    }
-
-    /// The same address, reached over streams that `dial` opens.
-    #[cfg(feature = "streams")]
-    pub(crate) fn over(self, dial: &Dial) -> Self {
-        Self { dialler: Dialler::over(dial), ..self }
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {
@@ -175,8 +155,10 @@ impl Address {
         // RESP3, since pushes and replies share a connection.
         let mut hello = cmd("HELLO");
         hello.arg(3);
-        if let Some(password) = password {
-            hello.arg("AUTH").arg(user.unwrap_or("default")).arg(password);
+        // A user without a password: the server knows whether it needs one.
+        if user.is_some() || password.is_some() {
+            let (user, password) = (user.unwrap_or("default"), password.unwrap_or_default());
+            hello.arg("AUTH").arg(user).arg(password);
         }
         let (mut pipe, database) = (pipe(), self.database());
         if database != 0 {
@@ -191,7 +173,8 @@ impl Address {
         }
         let (hello, others) = (Hello::read(&hello)?, others.map_err(Fault::connecting)?);
         match others.first() {
-            Some(Value::ServerError(error)) if database != 0 => {
+            // A sentinel has no databases. Whoever uses the connection says what is wrong with a sentinel.
+            Some(Value::ServerError(error)) if database != 0 && hello.is_sentinel().is_err() => {
                 Err(self.not_selected(error, &hello))
             }
             _ => Ok(hello),
@@ -299,12 +282,6 @@ impl Addresses {
     /// The database number.
     pub(crate) fn database(&self) -> i64 {
         self.like.database()
-    }
-
-    /// The same servers, reached over streams that `dial` opens.
-    #[cfg(feature = "streams")]
-    pub(crate) fn over(self, dial: &Dial) -> Self {
-        Self { like: self.like.over(dial), ..self }
     }
 
     /// How to reach the one at this node.
@@ -425,9 +402,8 @@ mod tests {
         assert_eq!(addresses.seeds, [Node::new("a", 7000), Node::new("::1", 6379)]);
         let other = addresses.of(&Node::new("b", 7001));
         assert_eq!(other.to_string(), "redis://b:7001/0");
-        let Expected::Alone { cluster, sentinel } = other.alone() else { panic!("it is alone") };
-        assert_eq!(cluster, "redis-cluster://b:7001");
-        assert_eq!(sentinel, "redis-sentinel://b:7001/<service>");
+        let ipv6 = addresses.of(&Node::new("::1", 6379));
+        assert_eq!(ipv6.to_string(), "redis://[::1]:6379/0");
         let settings = other.info.redis_settings();
         assert_eq!(settings.username(), Some("user"));
         assert!(!format!("{other:?}").contains("secret"));

@@ -1,4 +1,4 @@
-//! Each script as one typed call. No call has a time limit here: `address.rs` limits each answer, and `engine/caller.rs`
+//! Each script as one typed call. No call has a time limit here: `socket.rs` limits each answer, and `engine/caller.rs`
 //! how long a caller waits.
 
 mod company;

@@ -278,7 +278,7 @@ impl<'a> Connection<'a> {
         let (now, shard) = (Instant::now(), &self.peer.shard);
         let (command, floor) =
             (("EVALSHA", script.hash(shard.dialect())), shard.reign.clock.floor(now));
-        // Until the answer has come, the connection stays, and so do the passwords that the answer must not show.
+        // Until the answer has come, the connection stays, and so does the password with which it began: the answer must not show it.
         let peer = self.peer.clone();
         self.peer.live.socket.send(|bytes| {
             write_call(bytes, command, &|words, floor| fill(&request, words, floor), floor);

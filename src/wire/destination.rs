@@ -29,7 +29,7 @@ impl Destination {
     /// What the client expects to find there.
     pub(crate) fn expected(&self) -> Expected {
         match self {
-            Self::Fixed(address) => address.alone(),
+            Self::Fixed(_) => Expected::Alone,
             Self::Primary(_) | Self::Sentinel(_) => Expected::Watched,
         }
     }

@@ -5,7 +5,7 @@
 //!
 //! 1. Other tasks see a connection only after its first requests have succeeded (`Duty::greet`).
 //! 2. Each connection has its own generation. So a late answer from an older connection is recognized.
-//! 3. Only the task ends a connection, by dropping it.
+//! 3. Only the task gives a connection up. It ends with the last request that still waits for its answer.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -87,7 +87,7 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 pub(crate) struct Live {
     pub(crate) generation: u64,
     pub(crate) socket: Socket,
-    /// Whoever waits for an answer may read it after the link has ended.
+    /// The one with which the connection began. Whoever waits for an answer may read it after the link has ended.
     login: Login,
 }
 

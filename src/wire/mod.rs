@@ -47,8 +47,6 @@ mod tracking;
 #[cfg(feature = "operator")]
 pub(crate) use address::understood;
 pub(crate) use address::{Address, Addresses};
-#[cfg(feature = "streams")]
-pub use address::{Dial, Stream};
 pub(crate) use calls::{
     Acquire, Acquired, Answer, Answered, Batch, Claim, Gathering, Manner, Order, Release, Renewal,
     Requests, Status, result_of_each,

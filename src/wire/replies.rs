@@ -1,4 +1,5 @@
-//! How replies are taken apart. That of a script is an array with one or two items for each lock, or a single number.
+//! How replies are taken apart. That of a script is a single number, or an array: some items about one lock, or one or two for each
+//! of several.
 
 use std::fmt::{self, Debug, Write};
 use std::time::Duration;

@@ -110,13 +110,6 @@ impl Sentinels {
         })
     }
 
-    /// The same sentinels and primaries, reached over streams that `dial` opens.
-    #[cfg(feature = "streams")]
-    pub(crate) fn over(self, dial: &crate::wire::address::Dial) -> Self {
-        let (primaries, sentinels) = (self.primaries.over(dial), self.sentinels.over(dial));
-        Self { primaries, sentinels, ..self }
-    }
-
     pub(crate) fn service(&self) -> &str {
         &self.service
     }

@@ -137,8 +137,8 @@ impl Facts {
     }
 
     /// Records what a server reports about itself. On a server that is not a node of a cluster, all channels are plain.
-    pub(crate) fn learn(&self, hello: &Hello, expected: &Expected) {
-        let Expected::Node { plain_channels } = *expected else { return };
+    pub(crate) fn learn(&self, hello: &Hello, expected: Expected) {
+        let Expected::Node { plain_channels } = expected else { return };
         self.tells_both.store(plain_channels, Ordering::Relaxed);
         self.is_sharded.store(hello.is_sharded(), Ordering::Relaxed);
     }
@@ -221,12 +221,12 @@ impl Duty for CommandDuty {
 
     fn greet<'a>(&'a self, socket: &'a Socket, hello: &'a Hello, generation: u64) -> Greeted<'a> {
         Box::pin(async move {
-            hello.accepted(&self.expected)?;
+            hello.accepted(self.expected)?;
             let is_node = matches!(self.expected, Expected::Node { .. });
             if is_node && !hello.is_node() {
                 has_slots(socket).await?;
             }
-            self.facts.learn(hello, &self.expected);
+            self.facts.learn(hello, self.expected);
             if let Some(session) = &self.session {
                 session.runs_scripts_on(socket).await?;
             }
@@ -248,7 +248,7 @@ impl Duty for CommandDuty {
                 self.tracking.learn(answers.next());
             }
             load(socket, &library.load_missing(known)).await?;
-            if !matches!(self.expected, Expected::Alone { .. }) {
+            if !matches!(self.expected, Expected::Alone) {
                 // There may be another server than before.
                 self.reign.clock.hand_on(Instant::now());
             }

@@ -67,7 +67,7 @@ impl Tracking {
         }
     }
 
-    /// `Cluster::shard` leaves out the locks of other nodes.
+    /// `Cluster::on_change_at` leaves out the locks of other nodes.
     fn all_may_have_changed(&self) {
         (self.on_change)(Changed::All(&|_| true));
     }

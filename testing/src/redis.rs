@@ -78,10 +78,10 @@ impl Redis {
     /// Outside a Tokio runtime with time enabled.
     pub async fn client(&self, config: Config) -> Result<Client> {
         let process = self.process.clone();
-        let dial: Dial = Arc::new(move |_, _| {
+        let dial = Dial(Arc::new(move |_, _| {
             let stream = Stream::open(&process);
             Box::pin(async move { Ok(Box::new(stream?) as Box<_>) })
-        });
+        }));
         Client::connect_over(dial, IN_PROCESS, None, config).await
     }
 

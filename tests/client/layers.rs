@@ -28,6 +28,7 @@ const LAYERS: [&[&str]; 12] = [
         "mutex",
         "owner",
         "pause",
+        "streams",
         "token",
         "tls",
         "wakers",

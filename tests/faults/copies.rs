@@ -11,12 +11,12 @@ use crate::{LEASE, SOON, connect, patient};
 
 /// Clients as copies of one process have them: they share an id and count on from one number, and have connections of their own.
 async fn copies(server: &Server, config: &Config) -> [Client; 2] {
-    let dial: Dial = Arc::new(|host, port| {
+    let dial = Dial(Arc::new(|host: &str, port| {
         let to = (host.to_owned(), port);
         Box::pin(async move { Ok(Box::new(TcpStream::connect(to).await?) as Box<dyn Stream>) })
-    });
+    }));
     let (url, id) = (server.url(), uuid::Uuid::new_v4().to_string());
-    let copy = || Client::connect_over(Arc::clone(&dial), &url, Some(id.clone()), config.clone());
+    let copy = || Client::connect_over(dial.clone(), &url, Some(id.clone()), config.clone());
     let connected = [copy().await, copy().await];
     connected.map(|client| client.expect("the server is there"))
 }

@@ -222,6 +222,27 @@ async fn a_refusal_that_the_server_leaves_out_shifts_no_answer() {
     }
 }
 
+/// A URL may name a user without a password: the client acts as that user, and not as the default one.
+#[tokio::test]
+async fn a_user_without_a_password_is_that_user() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    admin.cmd::<()>(&["ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all"]).await;
+    let url = |user: &str| server.url().replace("redis://", &format!("redis://{user}@"));
+    let client = client(&url("app"), patient()).await;
+    let guard = client.lock("a").lock().await.expect("it is free");
+    let clients: String = admin.cmd(&["CLIENT", "LIST"]).await;
+    let ours = clients.lines().filter(|line| line.contains(" resp=3"));
+    assert!(
+        ours.clone().count() >= 2 && ours.clone().all(|line| line.contains(" user=app ")),
+        "{clients}"
+    );
+    guard.unlock().await.expect("it is ours");
+
+    let error = Client::connect_with(url("stranger"), patient()).await.expect_err("no such user");
+    assert!(matches!(error, Error::Permission { .. }), "{error}");
+}
+
 /// A provider that panics has failed: the client tells its callers so, and asks again.
 #[tokio::test]
 async fn a_provider_that_panics_does_not_close_the_client() {

@@ -266,8 +266,8 @@ async fn a_service_or_a_url_that_does_not_fit_is_named() {
     };
     refused(watched.url().replace(SERVICE, "nobody"), "unknown service").await;
     let sentinel = watched.sentinels[0].address();
-    let url = format!("redis-sentinel://{sentinel}/<service>");
-    refused(watched.sentinels[0].url(), &url).await;
+    refused(watched.sentinels[0].url(), "write redis-sentinel://").await;
+    refused(format!("redis://{sentinel}/3"), "write redis-sentinel://").await;
     let server = watched.servers[0].address();
     refused(format!("redis-sentinel://{server}/{SERVICE}"), "is not a sentinel").await;
     refused(format!("redis-sentinel://{sentinel}"), "no service").await;

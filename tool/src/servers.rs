@@ -286,7 +286,13 @@ fn encrypt() {
 
 /// A server's URL, with the certificates of the environment.
 fn understood(url: &str) -> Result<ConnectionInfo, Failure> {
-    let info = url.into_connection_info()?;
+    let mut info = url.into_connection_info()?;
+    let settings = info.redis_settings();
+    // As the library does: the redis crate ignores a user without a password.
+    if settings.username().is_some() && settings.password().is_none() {
+        let settings = settings.clone().set_password("");
+        info = info.set_redis_settings(settings);
+    }
     if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
         return Ok(info);
     }

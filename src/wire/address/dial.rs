@@ -13,12 +13,11 @@ use tokio::net::{TcpStream, lookup_host};
 
 use crate::config::Config;
 use crate::error::Result;
+#[cfg(feature = "streams")]
+use crate::streams::Dial;
 #[cfg(feature = "tls")]
 use crate::wire::address::encryption::Encryption;
 use crate::wire::socket::{Broken, Halves};
-
-#[cfg(feature = "streams")]
-pub use streams::{Dial, Stream};
 
 /// The heartbeat detects a peer that vanished silently. These two settings also free the socket.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -30,7 +29,7 @@ const USER_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Dialler {
     #[cfg(feature = "tls")]
     tls: Option<Encryption>,
-    /// In place of sockets.
+    /// See [`Config::dial`].
     #[cfg(feature = "streams")]
     dial: Option<Dial>,
 }
@@ -53,14 +52,21 @@ impl Dialler {
         Ok(Self {
             tls,
             #[cfg(feature = "streams")]
-            dial: None,
+            dial: config.dial.clone(),
         })
     }
 
     /// Dials servers at such an address.
     #[cfg(not(feature = "tls"))]
-    pub(super) fn of(_: &ConnectionAddr, _: &Config) -> Result<Self> {
-        Ok(Self::default())
+    #[cfg_attr(
+        not(feature = "streams"),
+        expect(unused_variables, reason = "the feature has a setting")
+    )]
+    pub(super) fn of(_: &ConnectionAddr, config: &Config) -> Result<Self> {
+        Ok(Self {
+            #[cfg(feature = "streams")]
+            dial: config.dial.clone(),
+        })
     }
 
     pub(super) async fn dial(
@@ -68,8 +74,11 @@ impl Dialler {
         address: &ConnectionAddr,
     ) -> std::result::Result<Halves, Broken> {
         #[cfg(feature = "streams")]
-        if let Some(dial) = &self.dial {
-            return streams::dialled(dial, address).await;
+        if let Some(Dial(open)) = &self.dial {
+            let ConnectionAddr::Tcp(host, port) = address else {
+                return Err(io::Error::from(io::ErrorKind::NetworkUnreachable).into());
+            };
+            return Ok(halves(tokio::io::split(open(host, *port).await?)));
         }
         match address {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -127,43 +136,4 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     (Box::new(reads), Box::new(writes))
-}
-
-#[cfg(feature = "streams")]
-mod streams {
-    use std::io;
-    use std::sync::Arc;
-
-    use futures_util::future::BoxFuture;
-    use redis::ConnectionAddr;
-    use tokio::io::{AsyncRead, AsyncWrite};
-
-    use crate::wire::address::dial::{Dialler, halves};
-    use crate::wire::socket::{Broken, Halves};
-
-    /// A stream of bytes.
-    pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-    impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
-
-    /// Opens one stream to the server at this host and port.
-    pub type Dial =
-        Arc<dyn Fn(&str, u16) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>;
-
-    impl Dialler {
-        pub(crate) fn over(dial: &Dial) -> Self {
-            Self {
-                #[cfg(feature = "tls")]
-                tls: None,
-                dial: Some(dial.clone()),
-            }
-        }
-    }
-
-    pub(super) async fn dialled(dial: &Dial, address: &ConnectionAddr) -> Result<Halves, Broken> {
-        let ConnectionAddr::Tcp(host, port) = address else {
-            return Err(io::Error::from(io::ErrorKind::NetworkUnreachable).into());
-        };
-        Ok(halves(tokio::io::split(dial(host, *port).await?)))
-    }
 }

@@ -7,10 +7,10 @@ use crate::wire::fault::Fault;
 use crate::wire::replies::{named, strange};
 
 /// What the client expects a server to be.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Expected {
-    /// The only server. If it is a node of a cluster, or a sentinel, this is the URL to use instead.
-    Alone { cluster: String, sentinel: String },
+    /// The only server.
+    Alone,
     /// The primary that sentinels name.
     Watched,
     /// A node of a cluster. See [`Config::plain_channels`](crate::Config::plain_channels).
@@ -53,14 +53,15 @@ impl Hello {
     }
 
     /// Whether the server can be trusted: it must be a primary, and of the kind that the URL says.
-    pub(crate) fn accepted(&self, expected: &Expected) -> Result<(), Fault> {
+    pub(crate) fn accepted(&self, expected: Expected) -> Result<(), Fault> {
         match (expected, self.mode.as_str()) {
-            (Expected::Alone { cluster, .. }, "cluster") => Err(Fault::Config(format!(
-                "the server is a node of a cluster: connect to {cluster} instead"
-            ))),
-            (Expected::Alone { sentinel, .. }, "sentinel") => Err(Fault::Config(format!(
-                "the server is a sentinel: connect to {sentinel} instead"
-            ))),
+            (Expected::Alone, "cluster") => Err(Fault::Config(
+                "the server is a node of a cluster: write redis-cluster:// instead of redis://".to_owned(),
+            )),
+            (Expected::Alone, "sentinel") => Err(Fault::Config(
+                "the server is a sentinel: write redis-sentinel://host:port/<service> instead of redis://host:port"
+                    .to_owned(),
+            )),
             (Expected::Watched, "cluster") => {
                 Err(Fault::Config("the sentinels watch a node of a cluster".to_owned()))
             }
@@ -106,17 +107,12 @@ mod tests {
         Expected::Node { plain_channels: false }
     }
 
-    fn alone() -> Expected {
-        let [cluster, sentinel] = ["redis-cluster://h:1", "redis-sentinel://h:1/<service>"];
-        Expected::Alone { cluster: cluster.to_owned(), sentinel: sentinel.to_owned() }
-    }
-
     #[test]
     fn only_a_primary_is_accepted() {
         let primary = hello(&[("role", "master"), ("mode", "standalone"), ("version", "6.2.14")]);
-        assert!(primary.accepted(&alone()).is_ok() && !primary.is_sharded());
+        assert!(primary.accepted(Expected::Alone).is_ok() && !primary.is_sharded());
         for other in [hello(&[("role", "replica"), ("mode", "cluster")]), hello(&[])] {
-            assert!(matches!(other.accepted(&node_of_cluster()), Err(Fault::Distrusted(_))));
+            assert!(matches!(other.accepted(node_of_cluster()), Err(Fault::Distrusted(_))));
         }
         assert!(Hello::read(&Value::Nil).is_err());
     }
@@ -125,23 +121,23 @@ mod tests {
     fn a_server_that_is_too_old_is_refused_at_once() {
         let server = |version| hello(&[("role", "master"), ("version", version)]);
         for version in ["5.0.14", "6.0.20", "6.1.240"] {
-            let refused = server(version).accepted(&alone());
+            let refused = server(version).accepted(Expected::Alone);
             assert!(matches!(refused, Err(Fault::Config(why)) if why.contains("6.2 or later")));
         }
         for version in ["6.2.0", "7.0.15", "255.255.255", "unstable", ""] {
-            assert!(server(version).accepted(&alone()).is_ok(), "{version}");
+            assert!(server(version).accepted(Expected::Alone).is_ok(), "{version}");
         }
     }
 
     #[test]
     fn a_node_of_a_cluster_is_no_server_of_its_own() {
         let node = hello(&[("role", "master"), ("mode", "cluster"), ("version", "7.0.15")]);
-        assert!(node.accepted(&node_of_cluster()).is_ok() && node.is_sharded());
-        let refused = node.accepted(&alone());
-        assert!(matches!(refused, Err(Fault::Config(why)) if why.contains("redis-cluster://h:1")));
+        assert!(node.accepted(node_of_cluster()).is_ok() && node.is_sharded());
+        let refused = node.accepted(Expected::Alone);
+        assert!(matches!(refused, Err(Fault::Config(why)) if why.contains("redis-cluster://")));
         let sentinel = hello(&[("mode", "sentinel"), ("version", "9.1.2")]);
-        let refused = sentinel.accepted(&alone());
-        assert!(matches!(refused, Err(Fault::Config(why)) if why.contains("redis-sentinel://h:1")));
+        let refused = sentinel.accepted(Expected::Alone);
+        assert!(matches!(refused, Err(Fault::Config(why)) if why.contains("redis-sentinel://")));
         assert!(sentinel.is_sentinel().is_ok() && node.is_sentinel().is_err());
         assert!(sentinel.is_sharded());
     }

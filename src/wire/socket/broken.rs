@@ -8,7 +8,9 @@ use std::time::Duration;
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum Broken {
     /// The server has not got the whole request: it will not carry it out.
-    #[error("the connection ended before the request was sent")]
+    #[error(
+        "the request was not sent: the connection has ended, or has too many unanswered requests"
+    )]
     Unsent,
     #[error("the server did not answer in {0:?}")]
     Late(Duration),

@@ -233,8 +233,8 @@ impl Duty for ChannelLink {
 
     fn greet<'a>(&'a self, socket: &'a Socket, hello: &'a Hello, generation: u64) -> Greeted<'a> {
         Box::pin(async move {
-            hello.accepted(&self.expected)?;
-            self.link.facts.learn(hello, &self.expected);
+            hello.accepted(self.expected)?;
+            self.link.facts.learn(hello, self.expected);
             if let Some(session) = &self.inner.session {
                 session.begin(socket, generation).await?;
             }
@@ -251,7 +251,7 @@ impl Duty for ChannelLink {
         Box::pin(async {
             // Do not use PING: a replica answers it too, and a subscriber of a replica would learn of releases too late.
             let answer = fault::answered(socket.ask(&cmd("HELLO")).await);
-            fault::alive(answer.and_then(|hello| Hello::read(&hello)?.accepted(&self.expected)))
+            fault::alive(answer.and_then(|hello| Hello::read(&hello)?.accepted(self.expected)))
         })
     }
 

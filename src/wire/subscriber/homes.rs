@@ -119,7 +119,7 @@ mod tests {
         let at = homes.open(home);
         let version = [Value::SimpleString("version".into()), Value::SimpleString("7.0.0".into())];
         let hello = Hello::read(&Value::Map(vec![version.into()])).unwrap();
-        at.link.facts.learn(&hello, &Expected::Node { plain_channels: false });
+        at.link.facts.learn(&hello, Expected::Node { plain_channels: false });
         at.link.generation.store(1, Ordering::Release);
         homes
     }

@@ -156,7 +156,7 @@ impl Dialling {
     /// What the library is given to connect with.
     pub fn dial(&self) -> Dial {
         let dialling = self.clone();
-        Arc::new(move |host, _| {
+        Dial(Arc::new(move |host: &str, _| {
             let (near, (answer, answered)) = (Near::default(), oneshot::channel());
             let dialled = Dialled { near: near.clone(), host: host.to_owned(), answer };
             dialling.0.lock().unwrap_or_else(PoisonError::into_inner).push(dialled);
@@ -168,6 +168,6 @@ impl Dialling {
                 }
             }
             .boxed()
-        })
+        }))
     }
 }
