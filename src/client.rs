@@ -357,8 +357,8 @@ impl Client {
     }
 
     /// Waits until no caller of this client holds or waits for anything, but not longer than `limit`, and then
-    /// [closes](Self::close) the client. Returns whether all holders and waiters had ended by themselves; whether the server has
-    /// confirmed the last releases, only the log says.
+    /// [closes](Self::close) the client. Returns whether all holders and waiters had ended by themselves.
+    /// Only the log says whether the server has confirmed the last releases.
     ///
     /// It is the end of a service: first stop what brings new work (as `axum::serve(..).with_graceful_shutdown(..)` does), then call
     /// `drain`. A request that was accepted is served to its end, even if it still waits for its lock, or takes another one. So `drain`

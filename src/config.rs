@@ -209,12 +209,12 @@ impl Config {
     ///   that locks many names once each. The client keeps a lock only if the channels were live before it asked, so never
     ///   at the first use of a name. All its channels linger for this time or for
     ///   [`subscription_linger`](Self::subscription_linger), whichever is longer.
-    /// - If the server forgets a lock silently, for example by `FLUSHALL`, the client notices that when the watchdog
+    /// - If the server forgets a lock and does not say so, for example in a failover of a cluster, the client notices that when the watchdog
     ///   renews the lock, at most a third of [`watchdog_timeout`](Self::watchdog_timeout) later. Until then it grants the
     ///   kept lock to its callers, and their `unlock` is `Ok`. A client that does not keep locks asks the server each time.
     ///
     /// While no other client wants a lock, the limits of [`hand_off`](Self::hand_off) do not apply: callers of this client
-    /// pass the lock on until a token cannot count more hand-overs, 1,023 times for each grant.
+    /// hand the lock over until a token cannot count more hand-overs, 1,023 times for each grant.
     ///
     /// These are never kept: a lock with a fixed lease; a lock that `extend` has lengthened, as long as more than
     /// `watchdog_timeout` is left; fair locks, semaphores, read-write locks; the locks of a `MultiLock` or a `RedLock`;
@@ -242,8 +242,8 @@ impl Config {
         Self { keep: time, ..self }
     }
 
-    /// Has locks end with the process of this client, this time after its death at the latest. Default: they end when their leases
-    /// are over. A good grace is 3 s.
+    /// Frees this client's locks soon after its process dies: this long after at most. Default: none. Without it, they are free when
+    /// their leases end. A good grace is 3 s.
     ///
     /// Redis knows at once when a process dies: the connection on which the client listens for messages ends. With a
     /// session, the first waiter in line looks whether the holder's client still listens. If it has not listened for five sixths of the
@@ -262,8 +262,9 @@ impl Config {
     ///
     /// - Only a waiter in line looks. A [`try_lock`](crate::Lock::try_lock) alone finds the lock held until its lease is over.
     /// - This client publishes one message each second or more often, and hears it.
-    /// - The first waiter in line for a lock of such a client asks six times within the grace, however long it waits. So if ten
-    ///   thousand locks are held and waited for, a grace of 3 s costs twenty thousand requests a second.
+    /// - The first waiter in line for a lock of such a client asks six times within the grace once it rests, however long it waits:
+    ///   with a grace of 3 s, up to twenty times in ten seconds, in place of once. So if ten thousand locks are held and waited for,
+    ///   that costs twenty thousand requests a second.
     /// - A client that loses its connection for messages for longer than the grace may lose its locks. Without a session it keeps them. A
     ///   call that begins meanwhile waits up to [`response_timeout`](Self::response_timeout) for the connection. Then it may be
     ///   granted a lock that is suspended.
@@ -662,7 +663,7 @@ impl From<u32> for Replicas {
     }
 }
 
-/// How often and for how long a client may pass a lock on among its own callers: see [`Config::hand_off`].
+/// How often and for how long a client may hand a lock over among its own callers: see [`Config::hand_off`].
 ///
 /// If a caller of the same client waits, a release needs no request. The limits let other clients have their turns. This
 /// is lock cohorting (David Dice, Virendra Marathe and Nir Shavit, *Lock Cohorting*, 2012), with clients as cohorts.
@@ -676,7 +677,7 @@ impl From<u32> for Replicas {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandOff {
-    /// The most hand-overs in a row, at most 1,023. A fair lock is handed on at most 64 times in a row, even if this
+    /// The most hand-overs in a row, at most 1,023. A fair lock is handed over at most 64 times in a row, even if this
     /// number is greater. With 0, every holder releases the lock to Redis. Default 256.
     ///
     /// A greater number is faster, but other clients wait longer.

@@ -1,4 +1,4 @@
-//! Redisson-style pub/sub waiting locks for Tokio.
+//! Distributed locks for Tokio on Redis and Valkey. Waiters sleep until they are notified; they do not poll.
 //!
 //! Several processes share a lock through Redis. A waiter parks until Redis wakes it. It does not poll, except while no
 //! message can reach its client: then it asks every 250 ms. The client renews a lock while you hold it, and tells you
@@ -65,12 +65,9 @@
 //!
 //! # What a lease cannot promise
 //!
-//! A process can pause for longer than its lease: it is stopped, or its executor is blocked. When it resumes, it still
-//! believes that it holds the lock, until it checks. If the whole machine was suspended, even a check is not enough,
-//! because the monotonic clock of Linux stops during a suspend: only the next renewal reveals the loss. A failover from
-//! a primary to a replica may forget a lock that the primary granted. A server whose clock is set forward expires locks
-//! early. Where two holders at once would do damage, pass [`Guard::token`] to the protected resource, and let the
-//! resource reject any token smaller than the greatest that it has seen.
+//! A lock may be lost while its holder works under it, and no guard can stop a write that is already on its way. Where two
+//! holders at once would do damage, pass [`Guard::token`] to the protected resource, and let the resource reject any token
+//! smaller than the greatest that it has seen. `docs/loss.md` says when a lock is lost, and how its holder learns of it.
 //!
 //! # Features
 //!

@@ -32,6 +32,12 @@ need_cargo() {
     have cargo || PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
     have cargo || die "cargo is missing; https://rustup.rs installs a Rust toolchain."
     have cc || die "a C compiler is missing, and Rust links with it. On Debian: apt-get install gcc libc6-dev"
+    local needed has major minor
+    needed=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+    has=$(rustc --version | cut -d ' ' -f 2)
+    IFS=. read -r major minor _ <<<"$has"
+    [ "$major" -gt 1 ] || [ "$minor" -ge "${needed#1.}" ] ||
+        die "rustc is $has, but parklock needs Rust $needed or later. With rustup: rustup update stable"
 }
 
 # --- A redis-server on the PATH ------------------------------------------------------------------------------------

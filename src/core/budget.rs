@@ -1,5 +1,5 @@
-//! How often and for how long a client may hand a lock on among its own callers before other clients get it. The defaults
-//! are in `config.rs`. `tenure.rs` hands the lock on, and `queue.rs` says which caller gets it.
+//! How often and for how long a client may hand a lock over among its own callers before other clients get it. The defaults
+//! are in `config.rs`. `tenure.rs` hands the lock over, and `queue.rs` says which caller gets it.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::token::MOST_HAND_OVERS;
 /// and a script does no more than this in one call.
 const MOST_IN_LINE: u32 = 64;
 
-/// How long a tenure may be handed on before Redis is asked.
+/// How long a tenure may be handed over before Redis is asked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
     pub(crate) hand_overs: u32,
     pub(crate) time: Duration,
-    /// A tenure with less than this left before its deadline is not handed on.
+    /// A tenure with less than this left before its deadline is not handed over.
     pub(crate) reserve: Duration,
-    /// A tenure with more than this left is not handed on either: a holder has extended it, and the next holder may
+    /// A tenure with more than this left is not handed over either: a holder has extended it, and the next holder may
     /// die.
     pub(crate) lease: Duration,
 }

@@ -3,7 +3,7 @@
 //!
 //! Plain state. It reads no clock.
 //!
-//! 1. The deadline only moves outwards, and only for an answer: it is the time before the request was sent, plus the
+//! 1. The deadline only moves outwards, and only for an answer: it is the moment just before the request was sent, plus the
 //!    requested TTL, minus drift.
 //! 2. A request never asks for an earlier expiry than Redis has agreed to. If a longer request got no answer, the scripts
 //!    see to it that the next one does not shorten the TTL in Redis.
@@ -144,7 +144,7 @@ impl Lifetime {
     /// Whether the next holder may have it without asking Redis.
     pub(crate) fn allows(&self, budget: Budget, now: CompactInstant) -> bool {
         // A grant by message has a short lease until it is confirmed. If the reserve were longer than a third of that, such a tenure would
-        // never be handed on.
+        // never be handed over.
         let first = self.deadline.saturating_duration_since(self.confirmed);
         let reserve = if self.unconfirmed { budget.reserve.min(first / 3) } else { budget.reserve };
         self.watched && now + reserve < self.deadline && self.deadline <= now + budget.lease

@@ -42,7 +42,7 @@ pub(crate) trait Parts {
 
 /// What a caller of a fair lock knows of the caller of the same client that stands right behind it in the server's line. Only in a
 /// fair lock does each caller stand in the line, and the server says so to a caller that has lined up right behind another one of its
-/// client. No newcomer comes between the two, since each of them goes to the end. So the holder may hand the lock on to that caller, and
+/// client. No newcomer comes between the two, since each of them goes to the end. So the holder may hand the lock over to that caller, and
 /// the order stays exact. Only a caller of another client that had a place between them before, and lost it, may get it back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Behind {

@@ -9,7 +9,7 @@
 //! | [`contest`] | whether the contender is polled when it is woken |
 //! | [`waiting`] | what a contender does next, and for how long it parks |
 //! | [`side_by_side`] | which readers and permits of a client share a tenure |
-//! | [`budget`] | how often and for how long a client may hand a lock on |
+//! | [`budget`] | how often and for how long a client may hand a lock over |
 //! | [`tenure`] | who holds one grant by Redis, how it goes from holder to holder, and when the watchdog has to look at it |
 //! | [`lifetime`] | until when a client believes in a tenure |
 //! | [`rhythm`] | when the watchdog renews, so that renewals share requests |

@@ -87,7 +87,7 @@ enum Mutation {
     TheIdleIsSoughtFirst,
     TheLiveChannelIsNotHeeded,
     PickingUpProlongs,
-    // Of a lock that is handed on in line.
+    // Of a lock that is handed over in line.
     AnyOneAheadIsSaid,
     TheServedStay,
     TheMovedAreHandedOnTo,
@@ -997,7 +997,7 @@ mod tests {
         holds(&tried(keeping((2, 1, 1), 1, ANY)));
     }
 
-    /// A fair lock: a client hands it on to its caller right behind in the line. Callers come at any time.
+    /// A fair lock: a client hands it over to its caller right behind in the line. Callers come at any time.
     fn in_line(size: (u8, usize, u8), faults: Faults) -> Setting {
         let setting = setting("in line", size, 2, faults);
         let terms = Terms { hands_on_in_line: true, ..setting.terms };

@@ -47,7 +47,7 @@ pub(crate) struct Tenure {
     /// The numbers of the holds that have not ended, once a second caller has joined.
     #[expect(clippy::box_collection, reason = "few tenures are shared, and each has space for it")]
     shared_read: Option<Box<BTreeSet<u16>>>,
-    /// The callers that it was handed on to, and that still stand in the server's line under these owner fields.
+    /// The callers that it was handed over to, and that still stand in the server's line under these owner fields.
     pub(crate) served: Vec<TenureId>,
     /// When the current holder began; if idle, when the last holder left.
     pub(crate) since: CompactInstant,
@@ -102,7 +102,7 @@ pub(crate) enum Heir {
 pub(crate) enum PickUp<E> {
     /// The caller now holds it, after this many hand-overs.
     Held(u16),
-    /// It may not be handed on. It has ended, and has to be released.
+    /// It may not be handed over. It has ended, and has to be released.
     Ended(E),
     /// Another caller has it, or it is over.
     Nothing,

@@ -8,7 +8,7 @@
 //! 3. In a kind in which each caller waits separately, each caller has its own entry, and gets its permit at once.
 //! 4. If several callers may hold a lock side by side, they hold it without the permit. Each tenure has a seat, which
 //!    keeps the entry in the table. `side_by_side.rs` knows the tenures inside.
-//! 5. A caller that takes the permit picks up an idle tenure, if there is one. A caller that hands a tenure on, or leaves
+//! 5. A caller that takes the permit picks up an idle tenure, if there is one. A caller that hands a tenure over, or leaves
 //!    the queue, checks afterwards whether a caller still waits for it. If none does, it releases the tenure
 //!    (`Engine::look_after`).
 //!

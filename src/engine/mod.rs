@@ -16,7 +16,7 @@
 //! | a waiter shows a sign of life | when: `core/waiting.rs`; sent: `caller/ask.rs`; its secret: `wire/proof.rs`. The server's half is `lua/line/acquire.lua` |
 //! | a message arrives | `listener.rs` finds whom it concerns; `wire/proof.rs` checks a grant. A message to all clients, or of Redisson, makes every contender on its channel ask: `hear_of_all` there |
 //! | a message is lost | `Waiting::next` in `core/waiting.rs` limits each park: `max_park`, `DEAF`, `ENDLESS`. In `entry/table.rs`, one far contender asks for all |
-//! | the lock is passed on within the client | `entry/tenure/hand_over.rs`, within the budget of `core/budget.rs`; side by side: `core/side_by_side.rs` |
+//! | the lock is handed over within the client | `entry/tenure/hand_over.rs`, within the budget of `core/budget.rs`; side by side: `core/side_by_side.rs` |
 //! | an idle lock is kept for the next caller | `keep.rs` says whether it may be; `left_with_permit` in `entry/tenure/hand_over.rs` decides when the holder leaves; `releaser/outbox.rs` gives it back when another client wants it |
 //! | a lock is renewed, or lost | `watchdog.rs` renews many locks in one request, as `entry/tenure/renewal.rs` says; when: `core/rhythm.rs`, `entry/tenure/timetable.rs`, `core/wheel.rs`; `entry/tenure/ending.rs` ends it and tells the guards |
 //! | readers of one client join a read | who joins: `caller/pick_up.rs`; which read: `core/side_by_side.rs`; `Tenure::join` in `entry/tenure/hand_over.rs` |

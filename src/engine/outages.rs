@@ -1,4 +1,4 @@
-//! What the log says while a server fails: a line when that begins, one each few seconds, and one when it is over. Their number
+//! What the log says while a server fails: a log line when that begins, one each few seconds, and one when it is over. Their number
 //! depends neither on how many locks are held nor on how many callers wait.
 //!
 //! A server fails while locks that are held are not renewed there, or when its requests for locks have failed for a second.
@@ -29,13 +29,13 @@ pub(crate) const LONG_OUTAGE: Duration = Duration::from_secs(1);
 /// The least time between two lines that say that a server still fails.
 const APART: Duration = Duration::from_secs(5);
 
-/// The first line about locks waits so long, so that it counts all that are due at the same time.
+/// The first log line about locks waits so long, so that it counts all that are due at the same time.
 const GATHER: Duration = Duration::from_millis(100);
 
 /// A node of a cluster at which nothing has failed for so long is out of use: its slots have moved.
 const OUT_OF_USE: Duration = Duration::from_secs(30);
 
-/// How many lost locks the last line names. The log has named each of them already.
+/// How many lost locks the last log line names. The log has named each of them already.
 const NAMED: usize = 5;
 
 /// The servers of one client that fail now.
@@ -59,7 +59,7 @@ struct Outage {
     /// When something last failed, and how.
     failed: Instant,
     fault: Fault,
-    /// When the last line was written, if there was one.
+    /// When the last log line was written, if there was one.
     said: Option<Instant>,
     /// Since when requests for locks fail, if they do.
     calls: Option<Instant>,
@@ -252,7 +252,7 @@ impl Outage {
         }
     }
 
-    /// Whether the server did not answer, and nobody has asked it since the last line.
+    /// Whether the server did not answer, and nobody has asked it since the last log line.
     fn is_silent(&self) -> bool {
         let is_unanswered = matches!(self.fault, Fault::NotSent(_) | Fault::Unanswered(_));
         is_unanswered && self.unrenewed.is_empty() && self.said.is_some_and(|at| at >= self.failed)

@@ -41,7 +41,7 @@ impl Owned {
     pub(crate) fn find(&self, owner: OwnerId, keys: &Keys) -> Option<Arc<Tenure>> {
         let state = self.0.lock();
         let tenures = state.tenures.get(&key(owner, keys))?;
-        // A tenure that was handed on is alive, but belongs to another owner.
+        // A tenure that was handed over is alive, but belongs to another owner.
         let is_held = |tenure: &Arc<Tenure>| tenure.hold_of(owner).is_some();
         tenures.iter().filter_map(live).find(is_held)
     }

@@ -24,9 +24,9 @@ use crate::token::FencingToken;
 /// and reports the outcome.
 ///
 /// # What a guard cannot promise
-/// A lease is a promise about time. If this process is stopped for longer than its lease, another holder may have the
-/// lock when it resumes, and the resumed code does not know. Check [`is_valid`](Self::is_valid) before each critical
-/// step, and let the protected resource check the [`token`](Self::token).
+/// If this process is stopped for longer than its lease, another holder may have the lock when it resumes. So check
+/// [`is_valid`](Self::is_valid) before each critical step, and let the protected resource check the [`token`](Self::token):
+/// see `docs/loss.md`.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

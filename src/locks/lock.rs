@@ -17,9 +17,9 @@ use crate::locks::handle::Handle;
 /// under `join!`, `select!` and `for_each_concurrent`. For nested calls, use [`ReentrantLock`](crate::ReentrantLock). A
 /// `Lock` and a `ReentrantLock` of the same name exclude each other.
 ///
-/// A client serves its callers in the order in which they asked. A waiting caller parks until Redis wakes it, or until
-/// the holder's lease expires. Only near the front of the line does its client send an occasional request to show that
-/// it is alive.
+/// A client serves its callers in the order in which they asked. A waiting caller parks until Redis wakes it. Near
+/// the front of the line, its client sends a request now and then to show that it is alive. And one caller of each client
+/// asks when the holder's lease or [`Config::max_park`](crate::Config::max_park) is over, in case a message was lost.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -187,8 +187,9 @@ impl Lock {
 
     /// Takes the lock away from its holder. Returns whether there was one.
     ///
-    /// This call is for operators. The holder learns of the loss at its next renewal at the latest; with a fixed lease,
-    /// perhaps only at its deadline. Its work continues unprotected until then.
+    /// This call is for operators. Redis usually tells the holder's client at once. Readers, holders of permits, and a
+    /// client whose user has no rights to `CLIENT TRACKING` learn of the loss at the next renewal at the latest; with a
+    /// fixed lease, at the deadline. The holder's work continues unprotected until then.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -175,7 +175,7 @@ impl Library {
 
     /// Loads those that the server does not know, after its answer. Loads all of them if the user may not ask.
     ///
-    /// The texts are half a megabyte. After a failover many clients connect at the same time: if each of them sent all
+    /// The texts are nine tenths of a megabyte. After a failover many clients connect at the same time: if each of them sent all
     /// texts, they could all exceed their time to connect, again and again. And Redis 6.2 also replicates what it
     /// loads.
     pub(crate) fn load_missing(&self, known: Option<&Value>) -> Pipeline {

@@ -183,7 +183,7 @@ async fn a_user_of_all_but_latches_needs_less() {
 #[test]
 fn the_manual_names_the_user_of_plain_locks_as_the_faults_do() {
     let (named, _) = rules_of("| `lock`, ");
-    let tested = rules("docs/faults-2.md");
+    let tested = rules("docs/faults.md");
     assert_eq!(BTreeSet::from_iter(named), BTreeSet::from_iter(tested));
 }
 

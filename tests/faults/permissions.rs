@@ -96,15 +96,15 @@ async fn a_holder_that_loses_its_permission_is_told_and_its_lock_freed_by_the_le
     .await;
 }
 
-/// What the user of a service needs: see docs/faults-2.md. Without DEL it cannot take locks away.
+/// What the user of a service needs: see docs/faults.md. Without DEL it cannot take locks away.
 fn least_privilege() -> String {
-    format!("resetchannels {}", rules("docs/faults-2.md").join(" "))
+    format!("resetchannels {}", rules("docs/faults.md").join(" "))
 }
 
 /// F87: also what only a rare case calls.
 #[test]
 fn the_least_privileged_user_may_call_what_the_scripts_of_plain_locks_call() {
-    let rules = rules("docs/faults-2.md");
+    let rules = rules("docs/faults.md");
     let allowed = |command: &String| rules.contains(&format!("+{command}"));
     let mut called = commands_in_scripts("lock");
     called.extend(commands_in_scripts("line"));

@@ -23,7 +23,7 @@ pub(crate) const TICK: Duration = Duration::from_millis(300);
 /// After so many signs of life, the pause of a contender that rests is `max_park`.
 const MOST_SIGNS: u32 = SIGNS + PARK.unsigned_abs().next_power_of_two().ilog2();
 
-/// Whether a tenure is handed on or offered to other clients is drawn. A tenure that is almost over is not handed on.
+/// Whether a tenure is handed over or offered to other clients is drawn. A tenure that is almost over is not handed over.
 pub(crate) const BUDGET: Budget =
     Budget { hand_overs: u32::MAX, time: Duration::MAX, reserve: TICK, lease: Duration::MAX };
 
@@ -112,7 +112,7 @@ pub(crate) struct Granted {
     /// No caller holds it.
     pub(crate) is_idle: bool,
     is_kept: bool,
-    /// The callers that it was handed on to, and that still stand in line.
+    /// The callers that it was handed over to, and that still stand in line.
     pub(crate) served: Ids,
 }
 

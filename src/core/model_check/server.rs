@@ -120,7 +120,7 @@ pub(crate) struct Terms {
     /// So many clients keep idle locks, and for so long.
     pub(crate) keepers: u8,
     pub(crate) keep: i8,
-    /// A client hands the lock on to its caller right behind in the line, as for a fair lock.
+    /// A client hands the lock over to its caller right behind in the line, as for a fair lock.
     pub(crate) hands_on_in_line: bool,
     /// The callers of this client do not wait.
     pub(crate) trier: Option<u8>,

@@ -24,7 +24,7 @@ pub struct Held {
     /// The kind, by the same word as in the metrics: `lock`, `fair`, `read`, `write`, `semaphore`, `fenced` or `expirable`.
     pub kind: &'static str,
     /// How many guards hold it: several if an owner has nested, or if readers of this client share a read. 0: the client has it
-    /// for its next caller, since it keeps it ([`Config::keep`](crate::Config::keep)), or hands it on at this moment.
+    /// for its next caller, since it keeps it ([`Config::keep`](crate::Config::keep)), or hands it over at this moment.
     pub guards: u32,
     /// How many permits of a semaphore; 1 for every other kind.
     pub permits: u32,

@@ -358,7 +358,7 @@ pub(crate) mod tests {
     use crate::engine::grant::{Grant, Loss, Wish};
     use crate::kinds::Kind;
 
-    /// With this budget, no tenure is handed on.
+    /// With this budget, no tenure is handed over.
     pub(crate) const NO_BUDGET: Budget = Budget {
         hand_overs: 0,
         time: Duration::ZERO,

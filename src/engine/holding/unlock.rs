@@ -146,7 +146,7 @@ impl Engine {
         None
     }
 
-    /// Gives up the places of the callers that this lost tenure was handed on to: no release takes them out of the line.
+    /// Gives up the places of the callers that this lost tenure was handed over to: no release takes them out of the line.
     fn leave_places(&self, tenure: &Tenure) {
         let served = tenure.with(|tenure| std::mem::take(&mut tenure.served));
         served.into_iter().for_each(|id| self.leave_line(&tenure.keys, id));

@@ -137,7 +137,7 @@ impl Job {
     }
 
     /// What remains to be done for a tenure that was lost without a release, by a release that finds nothing. Perhaps
-    /// nobody has notified the waiters. It also takes the callers out of the line that the tenure was handed on to: if the tenure was
+    /// nobody has notified the waiters. It also takes the callers out of the line that the tenure was handed over to: if the tenure was
     /// idle, no holder is left to do that. The loss of a notification leaves nothing to do.
     pub(crate) fn after_loss(ending: Ending) -> Option<Self> {
         let is_lock = ending.keys.row.holders != Holders::Notified;

@@ -25,7 +25,7 @@ pub(crate) struct Ending {
     /// The permit or the seat, to be given up when the release is answered.
     pub(crate) stay: Option<Stay>,
     pub(crate) debt: Debt,
-    /// The callers that it was handed on to, and that still stand in the server's line.
+    /// The callers that it was handed over to, and that still stand in the server's line.
     pub(crate) served: Box<[TenureId]>,
     /// Until when the client believed in it.
     pub(crate) deadline: Instant,

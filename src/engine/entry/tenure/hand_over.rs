@@ -28,7 +28,7 @@ pub(crate) enum Left {
 }
 
 impl Tenure {
-    /// Takes one off the hold count. When the last holder leaves a tenure that was not lost, the tenure is handed on if
+    /// Takes one off the hold count. When the last holder leaves a tenure that was not lost, the tenure is handed over if
     /// a caller waits for it. Otherwise its client keeps it or leaves it idle, if that is allowed, or releases it.
     pub(crate) fn leave(&self, hand_over: u16, budget: Budget) -> Left {
         self.leave_with(hand_over, 1, budget).1
