@@ -61,7 +61,8 @@ pub(crate) async fn locks(
     let listening: BTreeMap<String, u64> = pairs(listening);
     let mut locks = Vec::new();
     for (name, place) in places {
-        let kind = operator::shown_type(needed(answers.next())?.unwrap_or_default());
+        // A node of a cluster that does not have the slot knows of no key.
+        let kind = needed(answers.next())?.map_or("none".to_owned(), operator::shown_type);
         let pttl: i64 = needed(answers.next())?.unwrap_or(-2);
         let mut lock = Lock::outline(server, name, &place.lock, &kind, pttl);
         lock.is_strange = !matches!(kind.as_str(), "hash" | "zset" | "string" | "none");

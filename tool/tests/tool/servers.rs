@@ -20,21 +20,35 @@ async fn serves(url: &str, server: &Server, names: &[&str]) {
     let call = |words: &[&str]| tool_at(url, server.dir(), words);
     let mut holders = Vec::new();
     for name in names {
+        let mut holder = call(&["hold", name]).start();
+        holder.says("token").await;
+        assert_eq!(call(&["unlock", "--force", "--yes", name]).code().await, 0, "{name}");
+        assert_eq!(holder.code().await, 75, "{name}");
         let holder = call(&["run", name, "--", "sh", "-c", "echo held; exec sleep 60"]).start();
         holder.says("held").await;
         holders.push(holder);
-        assert_eq!(call(&["run", "-n", "-q", name, "--", "true"]).code().await, 1, "{name}");
+        let mut busy = call(&["run", "-n", name, "--", "true"]).start();
+        assert_eq!(busy.code().await, 1, "{name}");
+        assert!(!busy.complaint().contains("somebody else"), "{}", busy.complaint());
     }
     let mut listed = Vec::new();
     let named = async || {
         let text = call(&["ls", "--json"]).output().await;
         let all = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-        let named = all.filter(|lock| lock["holders"][0]["who"]["app"] == "sh");
-        listed = named.map(|lock| lock["name"].as_str().expect("a name").to_owned()).collect();
-        listed == names
+        listed = all.filter(|lock| lock["holders"][0]["who"]["app"] == "sh").collect();
+        listed.iter().map(|lock| lock["name"].as_str().expect("a name")).eq(names.iter().copied())
     };
     eventually(LONG, "all are listed, each with its holder", named).await;
-    assert_eq!(call(&["info", names[0]]).code().await, 0);
+    let facts = |lock: &Value| {
+        let owner = lock["holders"][0]["owner"].clone();
+        (owner, ["kind", "key", "server", "held_by"].map(|fact| lock[fact].clone()))
+    };
+    for lock in &listed {
+        let name = lock["name"].as_str().expect("a name");
+        let info = call(&["info", "--json", name]).output().await;
+        assert_eq!(facts(&serde_json::from_str(&info).expect("JSON")), facts(lock), "{info}");
+    }
+    assert_eq!(call(&["info", "nobody"]).code().await, 1);
     for holder in &mut holders {
         holder.signal("TERM");
         assert_eq!(holder.code().await, 143);
