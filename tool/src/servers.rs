@@ -401,7 +401,14 @@ async fn connect_all(seed: &ConnectionInfo) -> Result<Reached, Failure> {
     let reach_node = async |((host, port), slots): ((String, u16), Slots)| {
         let info = seed.clone().set_addr(beside(seed.addr(), &host, port));
         let address = address(&info);
-        connect_node(info).await.map_err(|failure| Missing { address, slots, failure })
+        let connected = match host.as_str() {
+            // As in the library, this is no address.
+            "?" => Err(Failure::unavailable(format!(
+                "{address}: the cluster does not say where it is"
+            ))),
+            _ => connect_node(info).await,
+        };
+        connected.map_err(|failure| Missing { address, slots, failure })
     };
     let mut reached = Reached::all(Vec::new());
     for connected in join_all(nodes.into_iter().map(reach_node)).await {
@@ -440,7 +447,7 @@ async fn nodes(seed: &ConnectionInfo) -> Result<BTreeMap<(String, u16), Slots>, 
         let host: Option<String> = value(node.next());
         let port: u16 = value(node.next())?;
         // A node without a host is the node that answers.
-        let host = host.filter(|host| !host.is_empty() && host != "?");
+        let host = host.filter(|host| !host.is_empty());
         Some(((host.unwrap_or_else(|| host_of(seed.addr())), port), first..=last))
     };
     let mut nodes = BTreeMap::<_, Slots>::new();

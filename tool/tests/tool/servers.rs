@@ -168,6 +168,35 @@ async fn one_primary_that_is_away_does_not_hide_the_locks_of_the_others() {
     drop(holder);
 }
 
+#[tokio::test]
+async fn a_node_without_an_address_is_a_primary_that_does_not_answer() {
+    let cluster = Cluster::start().await;
+    for (at, node) in cluster.nodes.iter().enumerate() {
+        let admin = node.admin().await;
+        let by_name = ["CONFIG", "SET", "cluster-preferred-endpoint-type", "hostname"];
+        if admin.try_cmd::<()>(&by_name).await.is_err() {
+            return; // before Redis 7, nodes have no names
+        }
+        if at > 0 {
+            admin.config_set("cluster-announce-hostname", "localhost").await;
+        }
+    }
+    let admin = cluster.admin(1).await;
+    let told = async || {
+        let slots: redis::Value = admin.cmd(&["CLUSTER", "SLOTS"]).await;
+        format!("{slots:?}").matches("localhost").count() == 2
+    };
+    eventually(LONG, "two nodes have a name, and one has none", told).await;
+    let url = cluster.url_of(1);
+    let call = |words: &[&str]| tool_at(&url, cluster.nodes[1].dir(), words);
+    let [away, here] = [0, 2].map(|at| cluster.names_at(at, "n:", 1).remove(0));
+    assert_eq!(call(&["info", &here]).code().await, 1, "nobody holds it");
+    assert_eq!(call(&["info", &away]).code().await, 69, "nobody knows");
+    let mut list = call(&["ls"]).start();
+    assert_eq!(list.code().await, 69, "{}", list.output());
+    assert!(list.complaint().contains("does not say where"), "{}", list.complaint());
+}
+
 /// What the doctor finds, one JSON object for each check, and its exit code.
 async fn examined(url: &str, node: &Server) -> (i32, Vec<Value>) {
     let mut doctor = tool_at(url, node.dir(), &["doctor", "--json"]).start();
