@@ -71,6 +71,21 @@ async fn a_hold_whose_line_cannot_be_written_is_given_back() {
 }
 
 #[tokio::test]
+async fn a_hold_whose_reader_has_gone_is_given_back() {
+    let server = Server::start().await;
+    let pipe = server.dir().join("pipe");
+    let pipe = pipe.display();
+    // The reader opens the pipe, and has gone before the tool starts.
+    let line = format!(
+        "mkfifo {pipe}; : <{pipe} & exec 3>{pipe}; wait; timeout 60 $parklock hold a 2>&1 >&3"
+    );
+    let (code, complaint) = shell(&server, &line).await;
+    assert_eq!(code, 71, "{complaint}");
+    assert!(complaint.starts_with("parklock: could not write"), "{complaint}");
+    assert!(is_free(&server.admin().await, "a").await);
+}
+
+#[tokio::test]
 async fn the_tool_needs_no_environment_variables() {
     let server = Server::start().await;
     let line = "env -i $parklock run --url $PARKLOCK_URL a -- /usr/bin/env";
