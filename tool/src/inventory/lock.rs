@@ -123,3 +123,12 @@ impl Lock {
 pub(crate) fn millis(ms: i64) -> Option<Duration> {
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
+
+/// Whether the field of a hash is an owner: a client's id, which is a UUID, and a number, which may be negative for a thread of
+/// Java. The id of a client with a session ends with `+` and its patience.
+pub(crate) fn is_owner(field: &str) -> bool {
+    let Some((client, rest)) = field.split_once(':') else { return false };
+    let uuid = client.split_once('+').map_or(client, |(uuid, _)| uuid);
+    let is_uuid = uuid.len() == 36 && uuid.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit());
+    is_uuid && rest.strip_prefix('-').unwrap_or(rest).starts_with(|c: char| c.is_ascii_digit())
+}

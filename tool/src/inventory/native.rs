@@ -8,7 +8,7 @@ use parklock::operator::{self, Namespaces, Part, Place};
 use redis::{Pipeline, Value, pipe};
 
 use crate::failure::Failure;
-use crate::inventory::lock::{FullName, Holder, Lock, MOST_HOLDERS, Waiter, millis};
+use crate::inventory::lock::{FullName, Holder, Lock, MOST_HOLDERS, Waiter, is_owner, millis};
 use crate::inventory::scan::{pairs, scan, scored};
 use crate::servers::{Server, needed, time, value};
 
@@ -135,7 +135,7 @@ async fn read_holders(
     let mut answers = server.ask(&asked).await?.into_iter();
     for (lock, kind) in locks {
         match kind.as_str() {
-            "hash" => lock.take_fields(needed(answers.next())?.unwrap_or_default()),
+            "hash" => lock.take_hash(needed(answers.next())?.unwrap_or_default()),
             "string" => lock.take_count(needed(answers.next())?),
             "zset" => {
                 lock.held_by = needed(answers.next())?.unwrap_or(0);
@@ -153,9 +153,22 @@ impl Lock {
     fn take_count(&mut self, count: Option<u64>) {
         self.used = count;
         if count.is_none() {
-            self.is_strange = true;
-            "string".clone_into(&mut self.kind);
+            self.is_of_another_program("string");
         }
+    }
+
+    /// The fields of a hash. If one of them is no owner, another program wrote it.
+    fn take_hash(&mut self, fields: BTreeMap<String, String>) {
+        if fields.keys().all(|field| is_owner(field)) {
+            self.take_fields(fields);
+        } else {
+            self.is_of_another_program("hash");
+        }
+    }
+
+    fn is_of_another_program(&mut self, kind: &str) {
+        self.is_strange = true;
+        kind.clone_into(&mut self.kind);
     }
 
     /// The fields of a hash: owners and their hold counts.

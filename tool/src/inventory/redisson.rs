@@ -9,7 +9,7 @@ use redis::{Value, pipe};
 
 use crate::failure::Failure;
 use crate::inventory::glob::fits;
-use crate::inventory::lock::{FullName, Holder, Lock, MOST_HOLDERS, millis};
+use crate::inventory::lock::{FullName, Holder, Lock, MOST_HOLDERS, is_owner, millis};
 use crate::inventory::scan::{pairs, scan, scored};
 use crate::servers::{Server, needed, value};
 
@@ -247,14 +247,6 @@ impl Lock {
 fn are_owners<'a>(fields: impl Iterator<Item = &'a str>) -> bool {
     let mut owners = fields.filter(|field| *field != MODE).peekable();
     owners.peek().is_some() && owners.all(is_owner)
-}
-
-/// Whether a field is an owner: a client's id, which is a UUID, and a number, which may be negative for a thread of
-/// Java.
-fn is_owner(field: &str) -> bool {
-    let Some((client, rest)) = field.split_once(':') else { return false };
-    let is_uuid = client.len() == 36 && client.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit());
-    is_uuid && rest.strip_prefix('-').unwrap_or(rest).starts_with(|c: char| c.is_ascii_digit())
 }
 
 #[cfg(test)]

@@ -31,7 +31,10 @@ async fn redisson(server: &Server) -> Client {
 async fn each_kind_is_listed_with_its_holder() {
     let server = Server::start().await;
     let (client, admin) = (client(&server).await, server.admin().await);
+    let session = Config::default().session(Duration::from_secs(30));
+    let session = Client::connect_with(server.url(), session).await.expect("the server is there");
     let guards = (
+        session.lock("session").lock().await.expect("free"),
         client.lock("plain").lock().await.expect("free"),
         client.fair_lock("fair").lock().await.expect("free"),
         client.rw_lock("read").read().await.expect("free"),
@@ -54,6 +57,7 @@ async fn each_kind_is_listed_with_its_holder() {
         ["permits", "semaphore"],
         ["plain", "lock"],
         ["read", "rw"],
+        ["session", "lock"],
         ["written", "rw"],
     ];
     assert_eq!(told, all);
@@ -160,12 +164,14 @@ async fn a_key_of_somebody_else_is_shown_as_what_it_is() {
     admin.cmd::<()>(&["SADD", "lock:{set}", "x"]).await;
     admin.cmd::<()>(&["SET", "lock:{word}", "x"]).await;
     admin.cmd::<()>(&["ZADD", "lock:{members}", "1", "x"]).await;
-    for (name, kind) in [("set", "set"), ("word", "string"), ("members", "zset")] {
+    admin.cmd::<()>(&["HSET", "lock:{fields}", "name", "bob", "age", "3"]).await;
+    let kinds = [("fields", "hash"), ("set", "set"), ("word", "string"), ("members", "zset")];
+    for (name, kind) in kinds {
         let info = tool(&server, &["info", name]).output().await;
         assert!(info.contains(&format!("kind       {kind}, which parklock has not")), "{info}");
         assert_eq!(tool(&server, &["unlock", "--force", "--yes", name]).code().await, 78);
     }
-    assert_eq!(lines(&server, &["ls", "--json"]).await.len(), 3);
+    assert_eq!(lines(&server, &["ls", "--json"]).await.len(), kinds.len());
 }
 
 #[tokio::test]
