@@ -331,7 +331,10 @@ fn usable(bundle: &[u8]) -> Result<Vec<u8>, Failure> {
 }
 
 async fn alone(url: &str) -> Result<Server, Failure> {
-    let server = Server::connect(understood(url)?, false).await?;
+    let info = understood(url)?;
+    // The redis crate chooses the database when it connects. A node of a cluster and a sentinel have none.
+    let in_database_0 = info.redis_settings().clone().set_db(0);
+    let server = Server::connect(info.clone().set_redis_settings(in_database_0), false).await?;
     // If it does not answer, the next question says so.
     match server.info("server").await.unwrap_or_default().get("redis_mode") {
         Some("cluster") => Err(Failure::config(
@@ -340,6 +343,7 @@ async fn alone(url: &str) -> Result<Server, Failure> {
         Some("sentinel") => Err(Failure::config(
             "the server is a sentinel: write redis-sentinel://host/service instead of redis://host",
         )),
+        _ if info.redis_settings().db() != 0 => Server::connect(info, false).await,
         _ => Ok(server),
     }
 }

@@ -69,8 +69,12 @@ async fn a_cluster_is_served() {
     }
     let list = tool_at(&url, cluster.nodes[0].dir(), &["ls", "--layout", "redisson"]);
     assert_eq!(list.output().await.lines().count(), 1, "no lock can have this name");
-    let alone = tool_at(&cluster.nodes[0].url(), cluster.nodes[0].dir(), &["ls"]);
-    assert_eq!(alone.code().await, 78, "it says which URL is right");
+    for database in ["", "/3"] {
+        let url = cluster.nodes[0].url() + database;
+        let mut alone = tool_at(&url, cluster.nodes[0].dir(), &["ls"]).start();
+        assert_eq!(alone.code().await, 78, "{}", alone.complaint());
+        assert!(alone.complaint().contains("write redis-cluster://"), "{}", alone.complaint());
+    }
 }
 
 /// Valkey has them from version 9 on.
@@ -127,12 +131,26 @@ async fn a_primary_behind_sentinel_is_served() {
     let server = watched.servers[0].address();
     let why = format!("{server} is not a sentinel: the URL of a single server begins with");
     refused(format!("redis-sentinel://{server}/{SERVICE}"), &why).await;
+    for database in ["", "/3"] {
+        let url = format!("redis://{}{database}", watched.sentinels[0].address());
+        refused(url, "the server is a sentinel").await;
+    }
 }
 
 #[tokio::test]
 async fn a_unix_socket_is_served() {
     let server = Server::builder().unix_socket().start().await;
     serves(&server.unix_url(), &server, &["a"]).await;
+}
+
+#[tokio::test]
+async fn a_database_of_a_server_is_served() {
+    let server = Server::start().await;
+    serves(&(server.url() + "/3"), &server, &["a"]).await;
+    let zero = tool_at(&server.url(), server.dir(), &["info", "a"]);
+    let holder = tool_at(&(server.url() + "/3"), server.dir(), &["hold", "a"]).start();
+    holder.says("token").await;
+    assert_eq!(zero.code().await, 1, "it lies in another database");
 }
 
 #[tokio::test]
