@@ -67,8 +67,7 @@ mod tests {
         assert_eq!(Slot::of("123456789").number(), 0x31C3);
         assert_eq!(Slot::of("foo").number(), 12_182);
         assert_eq!(Slot::of("user:{42}:x"), Slot::of("42"));
-        assert_eq!(Slot::of("{}x{y}").number(), Slot::of("{}x{y}").number());
-        assert_ne!(Slot::of("{}x{y}"), Slot::of("y"), "an empty tag is none");
+        assert_eq!(Slot::of("{}x{y}").number(), 2_166, "an empty tag is none");
         assert_eq!(Slot::of("a{b}{c}"), Slot::of("b"));
     }
 

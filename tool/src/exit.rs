@@ -3,8 +3,9 @@
 use parklock::Error;
 
 pub(crate) const OK: u8 = 0;
-/// Another caller holds the lock, or it was not free in time. For `info`: nobody holds it. For `doctor`: a check is
-/// bad.
+/// Another caller holds the lock, or it was not free in time. For `info`: nobody holds it or waits for it, and no job has used its
+/// interval. For `unlock`: nobody held it, others hold it now, or the user said no. For `top --deadlocks`: there is a circle. For
+/// `doctor`: a check is bad.
 pub(crate) const BUSY: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const UNAVAILABLE: u8 = 69;

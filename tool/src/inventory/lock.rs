@@ -15,9 +15,10 @@ pub(crate) const MOST_HOLDERS: usize = 200;
 pub(crate) struct Lock {
     pub(crate) name: String,
     pub(crate) namespace: Option<String>,
-    /// `lock`, `fair`, `rw`, `semaphore`, `latch`, or the type of the key if another program wrote it.
+    /// `lock`, `fair`, `fenced`, `rw`, `semaphore`, `condition`, `latch`, `free` if the key does not exist and its line does not say
+    /// more, or the type of the key if another program wrote it.
     pub(crate) kind: String,
-    /// Another program wrote the key.
+    /// Another program wrote the key. In Redisson's layout, such a key is no lock, and is left out.
     pub(crate) is_strange: bool,
     /// The first holders.
     pub(crate) holders: Vec<Holder>,
