@@ -47,39 +47,21 @@ pub(crate) async fn acquire(
     wait: Option<Duration>,
 ) -> Result<Option<Guard>> {
     // To the library, a limit of zero means one attempt.
-    let wait = if asked.nonblock { Some(Duration::ZERO) } else { wait };
+    let wait = if asked.nonblock { Duration::ZERO } else { wait.unwrap_or(Duration::MAX) };
     let (name, lease) = (asked.name.as_str(), asked.lease.into_iter());
     match asked.kind {
-        Kind::Lock | Kind::Fair => {
-            let is_fair = asked.kind == Kind::Fair;
-            let lock = if is_fair { client.fair_lock(name) } else { client.lock(name) };
-            let lock = lease.fold(lock, parklock::Lock::lease);
-            match wait {
-                Some(wait) => lock.try_lock_for(wait).await,
-                None => lock.lock().await.map(Some),
-            }
+        Kind::Lock => lease.fold(client.lock(name), parklock::Lock::lease).try_lock_for(wait).await,
+        Kind::Fair => {
+            lease.fold(client.fair_lock(name), parklock::Lock::lease).try_lock_for(wait).await
         }
-        Kind::Read => {
-            let lock = lease.fold(client.rw_lock(name), RwLock::lease);
-            match wait {
-                Some(wait) => lock.try_read_for(wait).await,
-                None => lock.read().await.map(Some),
-            }
-        }
+        Kind::Read => lease.fold(client.rw_lock(name), RwLock::lease).try_read_for(wait).await,
         Kind::Write => {
             let lock = lease.fold(client.rw_lock(name), RwLock::lease);
-            let guard = match wait {
-                Some(wait) => lock.try_write_for(wait).await?,
-                None => Some(lock.write().await?),
-            };
-            Ok(guard.map(WriteGuard::into_guard))
+            Ok(lock.try_write_for(wait).await?.map(WriteGuard::into_guard))
         }
         Kind::Semaphore => {
             let semaphore = lease.fold(client.semaphore(name, asked.permits()), Semaphore::lease);
-            match wait {
-                Some(wait) => semaphore.try_acquire_for(wait).await,
-                None => semaphore.acquire().await.map(Some),
-            }
+            semaphore.try_acquire_for(wait).await
         }
     }
 }
