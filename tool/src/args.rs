@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::NonEmptyStringValueParser;
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use parklock::operator::{self, Namespaces};
-use parklock::{Config, Tls};
+use parklock::{Config, Layout, Tls};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{CONNECTING, Failure};
@@ -91,7 +91,7 @@ pub(crate) struct Server {
     #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) url: Option<String>,
     /// Whose keys: parklock's, or those of Redisson (Java)
-    #[arg(long, value_enum, default_value_t, value_name = "LAYOUT")]
+    #[arg(long, default_value = "native", value_name = "LAYOUT", value_parser = layout())]
     pub(crate) layout: Layout,
     /// The part of the key space: that of Config::namespace; '*' is all of them, for ls, top and doctor [default:
     /// PARKLOCK_NAMESPACE, or none]
@@ -99,21 +99,20 @@ pub(crate) struct Server {
     pub(crate) namespace: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Layout {
-    #[default]
-    Native,
-    Redisson,
+fn layout() -> impl TypedValueParser<Value = Layout> {
+    let of = |word: String| if word == "redisson" { Layout::Redisson } else { Layout::Native };
+    PossibleValuesParser::new(["native", "redisson"]).map(of)
 }
 
 /// Whose keys a question is about.
 #[derive(Debug, Clone)]
 pub(crate) struct Realm {
-    pub(crate) layout: parklock::Layout,
+    pub(crate) layout: Layout,
     pub(crate) namespaces: Namespaces,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
     /// One at a time
     #[default]
@@ -342,7 +341,7 @@ impl Server {
             Some(all) if all == ALL => Namespaces::All,
             Some(name) => Namespaces::one(name)?,
         };
-        Ok(Realm { layout: self.layout(), namespaces })
+        Ok(Realm { layout: self.layout, namespaces })
     }
 
     /// The same, for a command about one lock.
@@ -356,7 +355,7 @@ impl Server {
 
     /// The settings of a client that takes locks. If the question is about all namespaces, the client is in none.
     pub(crate) fn config(&self) -> Config {
-        let config = Config::default().layout(self.layout()).connect_timeout(CONNECTING);
+        let config = Config::default().layout(self.layout).connect_timeout(CONNECTING);
         let namespace = self.namespace().filter(|name| name != ALL);
         let config = namespace.iter().fold(config, Config::namespace);
         if !self.url().starts_with("rediss") {
@@ -365,13 +364,6 @@ impl Server {
         let TlsFiles { authorities, identity } = TlsFiles::of_environment();
         let tls = authorities.into_iter().fold(Tls::new(), Tls::ca_file);
         config.tls(identity.into_iter().fold(tls, |tls, (cert, key)| tls.identity_files(cert, key)))
-    }
-
-    pub(crate) fn layout(&self) -> parklock::Layout {
-        match self.layout {
-            Layout::Native => parklock::Layout::Native,
-            Layout::Redisson => parklock::Layout::Redisson,
-        }
     }
 }
 
@@ -491,18 +483,6 @@ impl Lock {
     /// The exit code if the lock was not free in time.
     pub(crate) fn busy_code(&self) -> u8 {
         if self.busy_ok { exit::OK } else { self.conflict_exit_code }
-    }
-}
-
-impl Kind {
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Lock => "lock",
-            Self::Fair => "fair",
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Semaphore => "semaphore",
-        }
     }
 }
 

@@ -103,7 +103,7 @@ impl Finding {
 }
 
 pub(crate) async fn doctor(asked: &Doctor) -> Result<u8, Failure> {
-    if asked.plain_channels && asked.server.layout() != Layout::Redisson {
+    if asked.plain_channels && asked.server.layout != Layout::Redisson {
         return Err(Failure::config("--plain-channels is only for --layout redisson"));
     }
     let reached = servers::reach(&asked.server.url()).await?;

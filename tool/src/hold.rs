@@ -49,7 +49,7 @@ async fn stay(guard: Guard, lock: &Lock, voice: &Voice, ends: &mut Ends) -> u8 {
     let since = Instant::now();
     let line = json!({
         "name": lock.name,
-        "kind": lock.kind.word(),
+        "kind": lock.kind,
         "token": guard.token().to_string(),
         "lease_ms": u64::try_from(lock.lease().as_millis()).unwrap_or(u64::MAX),
     });

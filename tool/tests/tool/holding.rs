@@ -105,7 +105,7 @@ async fn a_holder_on_another_host_is_not_the_outer_tool() {
     let mut holder = tool(&server, &["hold", "a"]).start();
     holder.says("token").await;
     let outer = format!(
-        r#"PARKLOCK_OUTER=[{{"name":"a","kind":"Lock","host":"elsewhere","pid":{}}}]"#,
+        r#"PARKLOCK_OUTER=[{{"name":"a","kind":"lock","host":"elsewhere","pid":{}}}]"#,
         holder.pid()
     );
     let mut waiter = tool(&server, &["run", "a", "--", "true"]).start_by(&["env", &outer]);
