@@ -242,8 +242,8 @@ impl Config {
         Self { keep: time, ..self }
     }
 
-    /// Frees this client's locks soon after its process dies: this long after at most. Default: none. Without it, they are free when
-    /// their leases end. A good grace is 3 s.
+    /// Frees this client's locks soon after its process dies: within this grace, if somebody waits in line. Default: none. Without it,
+    /// they are free when their leases end. A good grace is 3 s.
     ///
     /// Redis knows at once when a process dies: the connection on which the client listens for messages ends. With a
     /// session, the first waiter in line looks whether the holder's client still listens. If it has not listened for five sixths of the

@@ -386,13 +386,12 @@ impl Tenure {
         stops
     }
 
-    /// Has the watchdog renew it from now on, unless it was held for `max_hold`. Returns whether that is new.
+    /// Has the watchdog renew it from now on, as long as it is held, but not past `max_hold`. Returns whether that is new.
     pub(crate) fn watch(&mut self, now: Instant, max_hold: Option<Duration>) -> bool {
-        !self.is_held_for(max_hold, now) && self.lifetime.watch()
+        self.holds > 0 && !self.is_held_for(max_hold, now) && self.lifetime.watch()
     }
 
-    /// Whether a watched hold gets no more time: it has had `max_hold`. That stays so, since nobody else gets a tenure that is not
-    /// watched.
+    /// Whether a watched hold gets no more time: it has had `max_hold`.
     pub(crate) fn is_held_for(&self, max_hold: Option<Duration>, now: Instant) -> bool {
         max_hold.is_some_and(|most| now - self.since.instant() >= most)
     }

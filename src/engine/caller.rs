@@ -116,7 +116,7 @@ impl Caller {
         {
             while let Some(hold) = self.engine.held_by(owner, keys) {
                 let asked = Instant::now();
-                let nesting = self.engine.nest(&hold, lease, patience.less(spent));
+                let nesting = self.engine.nest(&hold, lease, (patience, spent));
                 if let Some(nested) = Box::pin(nesting).await? {
                     return Ok(Some(nested));
                 }

@@ -29,7 +29,8 @@ pub(crate) use condition::{Notice, wait_at};
 const MOST_HOLDS: u32 = 65_535;
 
 impl Engine {
-    /// Adds a hold to a tenure. Returns the new hold, or `None` if the tenure has just been released.
+    /// Adds a hold to a tenure. Returns the new hold, or `None` if the tenure has just been released. The caller has spent so much of
+    /// its patience.
     ///
     /// # Cancel safety
     /// A dropped future has not added a hold.
@@ -37,7 +38,7 @@ impl Engine {
         &self,
         hold: &Hold,
         lease: Lease,
-        patience: Patience,
+        (patience, spent): (Patience, Duration),
     ) -> Result<Option<Hold>> {
         // A nested call waits for nobody. So `ride_out` and the time of one answer limit the whole call.
         let response = self.config.response();
@@ -47,7 +48,7 @@ impl Engine {
             Patience::For(limit) => limit.min(longest),
             Patience::Endless => longest,
         };
-        match timeout(limit, self.nest_again(hold, lease, patience)).await {
+        match timeout(limit.saturating_sub(spent), self.nest_again(hold, lease, patience)).await {
             Ok(nested) => nested,
             Err(_) if hold.outcome() == Some(Ended::Lost) => Err(hold.lost()),
             Err(_) => Err(Error::unanswered(limit)),

@@ -32,7 +32,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 ///
 /// One guard holds them all. Each is the [`Lock`] of its name, and excludes every other caller that locks that name,
 /// alone or with others. The order in which you name them does not matter. A lock that is named twice counts once, with
-/// the lease that was named first. There may be at most 1,000 locks.
+/// the lease that was named first. A name may be there in one kind only. There may be at most 1,000 locks.
 ///
 /// # Locks of one client
 /// One script takes all of them on the server. So no other caller ever sees only a part of them held, and callers

@@ -19,7 +19,7 @@ use crate::error::{Error, Result, Source, said};
 use crate::wire::fault::{self, Fault};
 use crate::wire::node::Node;
 use crate::wire::passwords::Password;
-use crate::wire::socket::{Hear, OnEnd, Socket};
+use crate::wire::socket::{Broken, Halves, Hear, OnEnd, Socket};
 
 pub(crate) use hello::{Expected, Hello};
 
@@ -134,10 +134,19 @@ impl Address {
                 (login, credentials.user, Some(credentials.password))
             }
         };
-        let halves = self.dialler.dial(self.info.addr()).await.map_err(Fault::connecting)?;
+        let halves = self.dial().await.map_err(Fault::connecting)?;
         let socket = Socket::new(halves, self.response_timeout(), hear, on_end);
         let hello = self.greet(&socket, user.as_deref(), password.as_deref()).await?;
         Ok(Dialled { socket, hello, login })
+    }
+
+    async fn dial(&self) -> Result<Halves, Broken> {
+        let address = self.info.addr();
+        #[cfg(feature = "streams")]
+        if let Some(dial) = &self.config.dial {
+            return dial::over(dial, address).await;
+        }
+        self.dialler.dial(address).await
     }
 
     /// A connection for a few requests. Nobody listens to it.

@@ -53,7 +53,7 @@ pub(crate) enum Command {
     Ls(Ls),
     /// Show all that Redis knows of one lock
     ///
-    /// Exit code 1 if nobody holds it, nobody waits for it, and no job has used its interval.
+    /// Exit code 1 if nobody holds it, nobody waits for it, and no job has claimed its interval.
     Info(Info),
     /// Watch the list
     ///

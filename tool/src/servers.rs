@@ -11,7 +11,7 @@ use parklock::operator::{self, Password, Space, Target, Watched};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, FromRedisValue,
-    IntoConnectionInfo, Pipeline, ProtocolVersion, RedisError, TlsCertificates, Value, cmd,
+    IntoConnectionInfo, Pipeline, ProtocolVersion, RedisError, TlsCertificates, Value, cmd, pipe,
 };
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -38,12 +38,24 @@ pub(crate) struct Server {
 impl Server {
     /// Asks all questions at once. A single answer may be a refusal. If the cluster is down, it refuses all of them,
     /// and the call fails.
-    pub(crate) async fn ask(&self, pipe: &Pipeline) -> Result<Vec<Value>, Failure> {
-        if pipe.is_empty() {
+    pub(crate) async fn ask(&self, questions: &Pipeline) -> Result<Vec<Value>, Failure> {
+        if questions.is_empty() {
             return Ok(Vec::new());
         }
-        let answers: Vec<Value> =
-            self.conn.clone().send_packed_commands(pipe, 0, pipe.len()).await?;
+        // While a slot moves, a key may lie at either node, and the new one answers only after ASKING.
+        let asks_twice = matches!(self.space, Space::Cluster(_));
+        let mut asked = pipe();
+        for question in questions.cmd_iter() {
+            if asks_twice {
+                asked.cmd("ASKING");
+            }
+            asked.add_command(question.clone());
+        }
+        let mut answers: Vec<Value> =
+            self.conn.clone().send_packed_commands(&asked, 0, asked.len()).await?;
+        if asks_twice {
+            answers = answers.into_iter().skip(1).step_by(2).collect();
+        }
         if answers.iter().any(is_of_cluster_that_is_down) {
             let why = "the cluster is down: some of its slots are not served";
             return Err(Failure { is_answer: true, ..Failure::unavailable(why) });
@@ -338,10 +350,10 @@ async fn alone(url: &str) -> Result<Server, Failure> {
     // If it does not answer, the next question says so.
     match server.info("server").await.unwrap_or_default().get("redis_mode") {
         Some("cluster") => Err(Failure::config(
-            "the server is a node of a cluster: write redis-cluster:// instead of redis://",
+            "the server is a node of a cluster: write redis-cluster:// (with TLS: rediss-cluster://)",
         )),
         Some("sentinel") => Err(Failure::config(
-            "the server is a sentinel: write redis-sentinel://host/service instead of redis://host",
+            "the server is a sentinel: write redis-sentinel://host/service (with TLS: rediss-sentinel://)",
         )),
         _ if info.redis_settings().db() != 0 => Server::connect(info, false).await,
         _ => Ok(server),

@@ -23,11 +23,6 @@ impl Patience {
         matches!(self, Self::None)
     }
 
-    /// What is left of it after this time.
-    pub(super) fn less(self, spent: Duration) -> Self {
-        if let Self::For(limit) = self { Self::For(limit.saturating_sub(spent)) } else { self }
-    }
-
     /// A limit of zero means one attempt.
     pub(crate) fn limited(limit: Duration) -> Self {
         if limit.is_zero() { Self::None } else { Self::For(limit) }

@@ -25,13 +25,10 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 const USER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The source of streams.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Dialler {
     #[cfg(feature = "tls")]
     tls: Option<Encryption>,
-    /// See [`Config::dial`].
-    #[cfg(feature = "streams")]
-    dial: Option<Dial>,
 }
 
 impl Dialler {
@@ -49,37 +46,19 @@ impl Dialler {
             }
             (_, None) => None,
         };
-        Ok(Self {
-            tls,
-            #[cfg(feature = "streams")]
-            dial: config.dial.clone(),
-        })
+        Ok(Self { tls })
     }
 
     /// Dials servers at such an address.
     #[cfg(not(feature = "tls"))]
-    #[cfg_attr(
-        not(feature = "streams"),
-        expect(unused_variables, reason = "the feature has a setting")
-    )]
-    pub(super) fn of(_: &ConnectionAddr, config: &Config) -> Result<Self> {
-        Ok(Self {
-            #[cfg(feature = "streams")]
-            dial: config.dial.clone(),
-        })
+    pub(super) fn of(_: &ConnectionAddr, _: &Config) -> Result<Self> {
+        Ok(Self {})
     }
 
     pub(super) async fn dial(
         &self,
         address: &ConnectionAddr,
     ) -> std::result::Result<Halves, Broken> {
-        #[cfg(feature = "streams")]
-        if let Some(Dial(open)) = &self.dial {
-            let ConnectionAddr::Tcp(host, port) = address else {
-                return Err(io::Error::from(io::ErrorKind::NetworkUnreachable).into());
-            };
-            return Ok(halves(tokio::io::split(open(host, *port).await?)));
-        }
         match address {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
                 let addresses: Vec<_> = lookup_host((&**host, *port)).await?.collect();
@@ -124,6 +103,18 @@ impl Dialler {
     async fn encrypt(&self, _: &str, _: TcpStream) -> io::Result<Halves> {
         Err(impossible("it needs the feature `tls`"))
     }
+}
+
+/// The same with a function that opens streams to servers at a host and a port.
+#[cfg(feature = "streams")]
+pub(super) async fn over(
+    Dial(open): &Dial,
+    address: &ConnectionAddr,
+) -> std::result::Result<Halves, Broken> {
+    let ConnectionAddr::Tcp(host, port) = address else {
+        return Err(impossible("a stream leads to a host and a port").into());
+    };
+    Ok(halves(tokio::io::split(open(host, *port).await?)))
 }
 
 fn impossible(why: &'static str) -> io::Error {

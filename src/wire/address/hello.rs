@@ -56,10 +56,10 @@ impl Hello {
     pub(crate) fn accepted(&self, expected: Expected) -> Result<(), Fault> {
         match (expected, self.mode.as_str()) {
             (Expected::Alone, "cluster") => Err(Fault::Config(
-                "the server is a node of a cluster: write redis-cluster:// instead of redis://".to_owned(),
+                "the server is a node of a cluster: write redis-cluster:// (with TLS: rediss-cluster://)".to_owned(),
             )),
             (Expected::Alone, "sentinel") => Err(Fault::Config(
-                "the server is a sentinel: write redis-sentinel://host:port/<service> instead of redis://host:port"
+                "the server is a sentinel: write redis-sentinel://host:port/<service> (with TLS: rediss-sentinel://)"
                     .to_owned(),
             )),
             (Expected::Watched, "cluster") => {

@@ -9,6 +9,7 @@ use parklock::{Client, Config, Layout};
 use serde_json::Value;
 
 use crate::common::authority::{Authority, is_possible};
+use crate::common::cluster::slot_of;
 use crate::common::port::Port;
 use crate::common::rights::{as_user, in_a_cluster, rules, user};
 use crate::common::sentinels::SERVICE;
@@ -75,6 +76,27 @@ async fn a_cluster_is_served() {
         assert_eq!(alone.code().await, 78, "{}", alone.complaint());
         assert!(alone.complaint().contains("write redis-cluster://"), "{}", alone.complaint());
     }
+}
+
+/// The slot's old node has none of its keys any more, and the new one does not have the slot yet.
+#[tokio::test]
+async fn a_lock_whose_slot_is_moving_is_found() {
+    let cluster = Cluster::start().await;
+    let url = format!("redis-cluster://{}", cluster.nodes[0].address());
+    let call = |words: &[&str]| tool_at(&url, cluster.nodes[0].dir(), words);
+    let mut holder = call(&["hold", "a"]).start();
+    holder.says("token").await;
+    let (slot, from) = (slot_of("a"), cluster.home("a"));
+    let to = (from + 1) % cluster.nodes.len();
+    cluster.open(slot, from, to).await;
+    while cluster.move_keys(slot, from, to, 10).await > 0 {}
+    let info: Value =
+        serde_json::from_str(&call(&["info", "--json", "a"]).output().await).expect("JSON");
+    assert_eq!((&info["kind"], &info["held_by"]), (&"lock".into(), &1.into()), "{info}");
+    assert_eq!(call(&["ls"]).output().await.lines().count(), 2);
+    cluster.close(slot, from, to).await;
+    assert_eq!(call(&["unlock", "--force", "--yes", "a"]).code().await, 0);
+    assert_eq!(holder.code().await, 75);
 }
 
 /// Valkey has them from version 9 on.
