@@ -5,7 +5,7 @@
 -- Reply  1 it was there | 0 it was not there (any more): it may have gone to the next waiter
 
 check_writable()
-local was_there = remove(ARGV[7])
+local gone = redis.call('zrem', lock, ARGV[7], note_of(ARGV[7]))
 admit()
 settle()
-return { was_there and 1 or 0 }
+return { gone > 0 and 1 or 0 }

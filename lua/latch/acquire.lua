@@ -1,7 +1,7 @@
 -- Report whether the latch is open.
 --
 -- KEYS   see latch.lua
--- ARGV   see latch.lua; the script does not use the owner field
+-- ARGV   see latch.lua; it uses none of what follows waiter_ttl
 -- Reply  1, 0            the latch is open
 --        0, TTL in ms    the latch is closed, for at most this long; a day if it has no TTL
 --        an error of UNSET: the latch does not exist (native only)

@@ -1,12 +1,12 @@
 -- The holder of a plain lock: a hash with one owner field. The hold ends with the TTL of the key. The functions do what those
--- of scored.lua and zset.lua do for the other kinds.
+-- of zset.lua do for the other kinds.
 
 local kind, capacity, is_set = 'lock', 1, false
 local lock, line, notes, channel
 local used
 local lock_is_new -- the key did not exist when the script began
 
--- As in scored.lua, with one difference: a newcomer to a held lock may line up although the memory is full. Otherwise it
+-- As in zset.lua, with one difference: a newcomer to a held lock may line up although the memory is full. Otherwise it
 -- might never get the lock.
 local function check_writable(is_newcomer)
   if is_newcomer and used == 0 then

@@ -1,29 +1,71 @@
--- The holders of a fair lock, a read-write lock or a semaphore: a sorted set of owner fields. The score is the end of the
--- holder's lease. See also scored.lua.
+-- The holders of a fair lock, a read-write lock or a semaphore, or the notified waiters of a condition (see
+-- lua/condition/notified.lua): a sorted set of owner fields. The score is the end of the lease, in ms of the server's clock, which
+-- alone decides what is over.
 --
--- Besides the holders, with scores below any time:
+-- Besides them, with scores below any time:
 --   #<kind> <capacity>   how much of it is in use, minus UNUSED: always the first member
 --   #set                 the capacity was set explicitly: then the second member. Renewals touch this key alone, and the
 --                        notes may expire meanwhile
 --   #line                somebody waits: a newcomer has to look at the line
---   =<owner field>       the part that it holds, negative; missing if the part is one
+--   =<owner field>       the part that it holds, negative; missing if the part is one. In a condition: this waiter was woken without a
+--                        notification, so it has none to pass on
 -- All of this is one key: so it expires together, and an uncontended call needs no other key.
 
-local SET = '-3377699720527360' -- -2^51 - 2^50
-local WAITED_FOR = '-2251799813685248' -- -2^51
+local UNUSED = 4503599627370496 -- 2^52: the score of the first member is this much below what is in use
+
+local lock, line, notes, channel
+local kind, capacity, is_set = ARGV[2], tonumber(ARGV[3]), false
+local used -- how much of the capacity is in use
+local said -- the member with the kind and the capacity, if there is one
+local lock_is_new -- the key did not exist when the script began
+local is_foreign -- another program has written the key: it counts as held, and its members are left alone
+
+-- Two writes that change nothing; a replica refuses both. The first needs memory: so a newcomer is refused if the
+-- memory is full. The second needs none, and after it Redis allows every write: so holders and waiters can continue.
+local function check_writable(is_newcomer)
+  if is_newcomer then
+    redis.call('zadd', lock, 'XX', '0', 'parklock:nobody')
+  else
+    redis.call('zrem', lock, 'parklock:nobody')
+  end
+end
+
+-- For how much longer this owner holds it, in ms. Nil or false if it does not. The second result: whether its hold is
+-- over, but no script has removed it yet.
+local function holds(field)
+  local until_when = tonumber(redis.call('zscore', lock, field) or nil)
+  local is_over = until_when and until_when <= now
+  return until_when and not is_over and until_when - now, is_over
+end
+
+-- The member that stores additional information about a field.
+local function note_of(field)
+  return '=' .. field
+end
+
+-- Extends a hold to this long from now. The caller never passes less than the holder has left.
+local function prolong(field, ms)
+  redis.call('zadd', lock, 'XX', string.format('%.0f', now + ms), field)
+end
+
+-- A client keeps no idle hold of these kinds.
+local KEPT, WAITS, TRIES
+local function tell_keeper() end
 
 -- The kind and the capacity that are in use, from the holders' key, or otherwise from the notes of the waiters or of a
--- capacity that was set explicitly.
+-- capacity that was set explicitly. Of a condition without notifications all is in use: they are its room.
 local function open_holders(noted)
   local first = redis.call('zrange', lock, '0', '1', 'WITHSCORES')
   local known = first[1] and first[1]:match('^#(%a+ %d+)$')
-  said, used, lock_is_new = nil, 0, not first[1]
+  said, used, lock_is_new = nil, kind == 'condition' and capacity or 0, not first[1]
   if known then
     said, used = first[1], first[2] + UNUSED
     is_set = is_set or first[3] == '#set'
   end
   is_foreign = first[1] and not known
   if is_foreign then used = redis.call('zcard', lock) * capacity end
+  -- A condition refuses it as it refuses a key of another type: a hash command says WRONGTYPE.
+  if is_foreign and kind == 'condition' then redis.call('hlen', lock) end
   local known_kind, known_capacity = (known or noted or ''):match('^(%a+) (%d+)$')
   return known_kind, tonumber(known_capacity)
 end
@@ -47,40 +89,49 @@ local function put_in(entries, number)
   return number
 end
 
--- This writes how much is in use before it removes the hold: the rest of the script may fail, and nobody counts the holds again.
-local function end_hold(field)
-  local scores = redis.call('zmscore', lock, field, note_of(field))
-  if not scores[1] then return false end
-  used = math.max(0, used - (scores[2] and -scores[2] or 1))
-  if said then redis.call('zadd', lock, string.format('%.0f', used - UNUSED), said) end
-  redis.call('zrem', lock, field, note_of(field))
-  return true
+local end_hold, let_go
+
+do -- a script has 200 local variables at most
+  -- Ends these holds, whose notes have these scores. This writes how much is in use before it removes the holds: the rest of the
+  -- script may fail, and nobody counts the holds again.
+  local function take_out(fields, noted)
+    local gone = {}
+    for i, field in ipairs(fields) do
+      used = used - (not noted[i] and 1 or kind == 'condition' and 0 or -noted[i])
+      gone[2 * i - 1], gone[2 * i] = field, note_of(field)
+    end
+    used = math.max(0, used)
+    -- A condition remembers nothing: a notification that nobody waits for is dropped.
+    if kind == 'condition' and redis.call('exists', line) == 0 then used = capacity end
+    if said then redis.call('zadd', lock, string.format('%.0f', used - UNUSED), said) end
+    redis.call('zrem', lock, unpack(gone))
+  end
+
+  function end_hold(field)
+    local scores = redis.call('zmscore', lock, field, note_of(field))
+    if not scores[1] then return false end
+    take_out({ field }, { scores[2] })
+    return true
+  end
+
+  -- Removes holds whose leases are over, at most SHARE of them, in the same order. Further calls remove the rest, which counts as held
+  -- until then.
+  function let_go()
+    if is_foreign then return end
+    local over = redis.call('zrange', lock, '0', now, 'BYSCORE', 'LIMIT', '0', SHARE)
+    if #over == 0 then return end
+    local names = {}
+    for i, field in ipairs(over) do
+      names[i] = note_of(field)
+    end
+    take_out(over, redis.call('zmscore', lock, unpack(names)))
+  end
 end
 
--- Removes holds whose leases are over, at most SHARE of them, in the same order. Further calls remove the rest, which counts as held
--- until then.
-local function let_go()
-  if is_foreign then return end
-  local over = redis.call('zrange', lock, '0', now, 'BYSCORE', 'LIMIT', '0', SHARE)
-  if #over == 0 then return end
-  local gone = {}
-  for i, field in ipairs(over) do
-    gone[i] = note_of(field)
-  end
-  for _, part in ipairs(redis.call('zmscore', lock, unpack(gone))) do
-    used = used - (part and -part or 1)
-  end
-  used = math.max(0, used)
-  if said then redis.call('zadd', lock, string.format('%.0f', used - UNUSED), said) end
-  for _, field in ipairs(over) do
-    gone[#gone + 1] = field
-  end
-  redis.call('zrem', lock, unpack(gone))
-end
-
--- The owner fields of the holders whose leases end first, SHARE of them: so those whose clients renew them no longer.
+-- The owner fields of the holders whose leases end first, SHARE of them: so those whose clients renew them no longer. A notification
+-- outlives the session of its client by a short lease at most, so none is judged by it.
 local function first_holders()
-  return is_foreign and {} or redis.call('zrange', lock, '0', '+inf', 'BYSCORE', 'LIMIT', '0', SHARE)
+  return (is_foreign or kind == 'condition') and {} or redis.call('zrange', lock, '0', '+inf', 'BYSCORE', 'LIMIT', '0', SHARE)
 end
 
 -- Removes all holds. Returns how many there were, and the owner fields of the first ones.
@@ -88,20 +139,22 @@ local function end_all_holds()
   local named = redis.call('zrange', lock, '(' .. now, '+inf', 'BYSCORE', 'LIMIT', '0', BOUND)
   local gone = redis.call('zcount', lock, '(' .. now, '+inf')
   redis.call('del', lock)
-  used, said, is_foreign = 0, nil, false
+  used, said, is_foreign = kind == 'condition' and capacity or 0, nil, false
   return gone, named
 end
 
--- How long the shortest lease still lasts, in ms (-1: the key has no TTL).
+-- How long the shortest lease still lasts, in ms (-1: the key has no TTL). No lease of a notified waiter ends before somebody is
+-- notified: then it is an hour.
 local function shortest_lease()
   if is_foreign then return redis.call('pttl', lock) end
   local first = redis.call('zrange', lock, '0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-  return first[2] and math.max(1, first[2] - now)
+  return first[2] and math.max(1, first[2] - now) or kind == 'condition' and 3600000
 end
 
 -- Writes how much is in use and whether anybody waits, and lets the key live as long as the longest lease. Without
 -- holders, it deletes the key.
 local function settle_holders(is_waited_for)
+  local SET, WAITED_FOR = '-3377699720527360', '-2251799813685248' -- -2^51 - 2^50, -2^51
   if is_foreign then return end
   local last = redis.call('zrange', lock, '-1', '-1', 'WITHSCORES')
   if not last[2] or tonumber(last[2]) < 0 then

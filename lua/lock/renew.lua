@@ -2,7 +2,7 @@
 --
 -- KEYS   the holders of each lock
 -- ARGV   for each lock: owner field, with ':write' after it for a writer of Redisson's (see redisson/rw/rw.lua); TTL wanted in ms, with
---        ' set' after it if the holders are a sorted set (see line/scored.lua)
+--        ' set' after it if the holders are a sorted set (see line/zset.lua)
 -- Reply  for each lock: 1 renewed | 0 not ours any more | text: refused, nothing was changed
 --
 -- A client that got its grant by a message uses this script to confirm that it received the grant.
