@@ -18,11 +18,11 @@ use crate::wires::{self, Wires};
 const SCRIPTS: [(&str, &str); 13] = [
     ("acquire", include_str!("../../lua/line/plain_acquire_uncontended.lua")),
     ("acquire together", include_str!("../../lua/line/take.lua")),
-    ("release", include_str!("../../lua/line/plain_release.lua")),
+    ("release", include_str!("../../lua/line/plain_release_uncontended.lua")),
     ("renew", include_str!("../../lua/lock/renew.lua")),
     ("count", include_str!("../../lua/lock/count.lua")),
     ("enter the line", include_str!("../../lua/line/zset_acquire_uncontended.lua")),
-    ("leave the line", include_str!("../../lua/line/release.lua")),
+    ("leave the line", include_str!("../../lua/line/zset_release_uncontended.lua")),
     ("acquire", include_str!("../../lua/redisson/lock/acquire.lua")),
     ("acquire together", include_str!("../../lua/redisson/lock/all_or_none.lua")),
     ("release", include_str!("../../lua/redisson/lock/release.lua")),

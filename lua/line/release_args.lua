@@ -12,5 +12,6 @@
 --
 -- Redis allows ZREM when its memory is full, and then every write of this script.
 
-local locks = (#KEYS - 1) / 3
+local is_plain, locks = false, (#KEYS - 1) / 3
 local given_back = {} -- the answers so far
+local left = {} -- 1: the hold is released, 0: there was none

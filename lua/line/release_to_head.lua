@@ -1,11 +1,11 @@
 -- The usual turn of a lock, or of a semaphore with one permit, that many want: its holder releases it, and the head of the line
--- gets it. This does what plain_release.lua and release.lua do in all other cases, if all in the line are awake: then the script has
+-- gets it. This does what release.lua does in all other cases, if all in the line are awake: then the script has
 -- to look only at the head. It runs before the functions of the line are created, which takes half of the server's time for a turn.
 
 local is_turn
 if is_plain then
-  local gone = is_one and redis.pcall('hdel', KEYS[2], ARGV[2])
-  if type(gone) == 'number' then given_back[1] = gone end
+  local gone = locks == 1 and redis.pcall('hdel', KEYS[2], ARGV[2])
+  if type(gone) == 'number' then left[1] = gone end
   is_turn = gone == 1
 else
   -- The owner field alone has the whole capacity, no other caller has had its hold, and somebody waits: see zset_release_uncontended.lua.

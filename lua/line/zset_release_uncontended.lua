@@ -2,7 +2,7 @@
 -- is created. In every other case release.lua continues from here. See release_args.lua for KEYS and ARGV, and zset.lua for the
 -- holders.
 
-local is_plain, is_done, scores = false, true -- `scores`: what the key of the last lock says
+local is_done, scores = true -- `scores`: what the key of the last lock says
 for i = 1, locks do
   local lock, says, field = KEYS[3 * i - 1], '#' .. (ARGV[2 * i] or ''), ARGV[2 * i + 1] or ''
   local note = '=' .. field

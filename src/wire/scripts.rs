@@ -59,7 +59,7 @@ scripts! {
     TAKE = "lock/draw.lua" "line/take.lua",
     LOCK_ACQUIRE = "line/plain_acquire_uncontended.lua" "lock/draw_uncontended.lua" "line/plain_put_uncontended.lua" "line/plain_args.lua" "line/clock.lua" "line/keeper.lua" "line/plain_held.lua" "line/ahead.lua" "line/acquire_line_up.lua" "line/acquire_one_line_up.lua" "lock/draw.lua" "line/acquire_args.lua" "line/plain.lua" "line/proof.lua" "line/line.lua" "line/kind.lua" "line/open_name.lua" "line/heard.lua" "line/sessions.lua" "line/acquire.lua" "line/acquire_one.lua",
     LOCK_ACQUIRE_ALL = "lock/draw.lua" "line/clock.lua" "line/keeper.lua" "line/plain.lua" "line/proof.lua" "line/line.lua" "line/heard.lua" "line/acquire_all.lua" "lock/take_all.lua",
-    LOCK_RELEASE = "line/plain_release_uncontended.lua" "line/release_terms.lua" "lock/draw.lua" "line/clock.lua" "line/proof.lua" "line/release_to_head.lua" "line/plain.lua" "line/line.lua" "line/plain_release.lua",
+    LOCK_RELEASE = "line/plain_release_uncontended.lua" "line/release_terms.lua" "lock/draw.lua" "line/clock.lua" "line/proof.lua" "line/release_to_head.lua" "line/plain.lua" "line/line.lua" "line/release.lua",
     LOCK_FORCE_UNLOCK = "lock/draw.lua" "line/clock.lua" "line/plain.lua" "line/proof.lua" "line/line.lua" "line/kind.lua" "line/open_name.lua" "line/force_unlock.lua",
     LOCK_RELEASE_ALONE = "line/plain_release_alone.lua",
     COUNT = "lock/count.lua",

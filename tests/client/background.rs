@@ -203,7 +203,7 @@ async fn a_try_beside_an_unlock_without_an_answer_does_not_say_that_the_lock_is_
 async fn a_try_after_a_release_that_was_cut_off_gets_it() {
     let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("release", include_str!("../../lua/line/plain_release.lua"));
+    proxy.name_script("release", include_str!("../../lua/line/release.lua"));
     let config = Config::default().watchdog_timeout(LONG).response_timeout(LONG / 4);
     let client = comes_in(proxy.url(), config).await;
     let lock = client.lock("a");

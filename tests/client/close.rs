@@ -163,7 +163,7 @@ async fn the_log_names_each_lock_that_an_end_takes_away() {
 async fn a_try_that_waits_for_a_release_of_its_client_ends_with_the_client() {
     let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("release", include_str!("../../lua/line/plain_release.lua"));
+    proxy.name_script("release", include_str!("../../lua/line/release.lua"));
     let client = comes_in(proxy.url(), Config::default()).await;
     let guard = client.lock("a").lock().await.unwrap();
     let held = proxy.script("release").nth(1).hold_reply();
@@ -183,7 +183,7 @@ async fn a_try_that_waits_for_a_release_of_its_client_ends_with_the_client() {
 async fn unlocks_that_gather_while_the_client_is_closed_are_sent_and_answered() {
     let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("release", include_str!("../../lua/line/plain_release.lua"));
+    proxy.name_script("release", include_str!("../../lua/line/release.lua"));
     let client = comes_in(proxy.url(), Config::default()).await;
     let mut guards = Vec::new();
     for number in 0..50 {
@@ -214,7 +214,7 @@ async fn unlocks_that_gather_while_the_client_is_closed_are_sent_and_answered() 
 async fn an_unlock_that_closing_cannot_wait_for_is_indeterminate() {
     let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("release", include_str!("../../lua/line/plain_release.lua"));
+    proxy.name_script("release", include_str!("../../lua/line/release.lua"));
     let config = Config::default().response_timeout(RESPONSE);
     let client = comes_in(proxy.url(), config).await;
     let guards = [client.lock("a").lock().await.unwrap(), client.lock("b").lock().await.unwrap()];

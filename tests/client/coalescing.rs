@@ -38,7 +38,7 @@ impl Stage {
         let server = Server::start().await;
         let proxy = Proxy::before(&server).await;
         proxy.name_acquires();
-        proxy.name_script("release", include_str!("../../lua/line/plain_release.lua"));
+        proxy.name_script("release", include_str!("../../lua/line/release.lua"));
         let client = comes_in(proxy.url(), config()).await;
         Self { client, admin: server.admin().await, proxy, server }
     }

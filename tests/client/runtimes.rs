@@ -408,7 +408,7 @@ async fn a_try_that_waits_for_a_release_on_a_runtime_that_does_not_run_stops_nob
             let proxy = Proxy::before(&servers[0]).await;
             proxy.name_acquires();
             proxy.name_script("acquire", include_str!("../../lua/line/acquire_all.lua"));
-            proxy.name_script("release", include_str!("../../lua/line/plain_release.lua"));
+            proxy.name_script("release", include_str!("../../lua/line/release.lua"));
             let ours = comes_in(proxy.url(), Config::default().replicas(1)).await;
             let held = lock(ours.clone(), "a".to_owned()).await.expect("it is free");
             let lost = proxy.script("release").nth(1).cut_before();

@@ -48,7 +48,7 @@ macro_rules! scripts {
 const PLAIN: Scripts = scripts!(
     acquire = "line/take",
     acquire = "line/acquire",
-    release = "line/plain_release",
+    release = "line/release",
     renew = "lock/renew"
 );
 const LINE: Scripts =

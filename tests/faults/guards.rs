@@ -11,7 +11,7 @@ use crate::common::{Proxy, Server, Watch, eventually, judged};
 use crate::log::Log;
 use crate::{LEASE, SOON, brief, connect, fields, is_clean, is_deserted, left, patient, tasks};
 
-const RELEASE: &str = include_str!("../../lua/line/plain_release.lua");
+const RELEASE: &str = include_str!("../../lua/line/release.lua");
 
 /// F59: a guard is dropped inside the runtime, where blocking would stop everything.
 #[tokio::test]

@@ -72,7 +72,7 @@ async fn a_guard_is_given_back_once() {
 
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("release", include_str!("../../lua/line/plain_release.lua"));
+    proxy.name_script("release", include_str!("../../lua/line/release.lua"));
     let client = connect(&proxy.url(), patient()).await;
     let releases = proxy.script("release").count();
     let guard = client.lock("a").lock().await.unwrap();

@@ -26,7 +26,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 const SCRIPTS: [(&str, &str); 5] = [
     ("count", include_str!("../../lua/lock/count.lua")),
-    ("release", include_str!("../../lua/line/plain_release.lua")),
+    ("release", include_str!("../../lua/line/release.lua")),
     ("renew", include_str!("../../lua/lock/renew.lua")),
     ("status", include_str!("../../lua/lock/status.lua")),
     ("force_unlock", include_str!("../../lua/line/force_unlock.lua")),

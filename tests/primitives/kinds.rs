@@ -612,12 +612,7 @@ async fn an_unlock_that_is_not_polled_and_whose_request_is_lost_stops_nobody() {
     let theirs = client(&server).await;
     for kind in ONE_BY_ONE {
         let proxy = Proxy::before(&server).await;
-        for release in [
-            include_str!("../../lua/line/plain_release.lua"),
-            include_str!("../../lua/line/release.lua"),
-        ] {
-            proxy.name_script("release", release);
-        }
+        proxy.name_script("release", include_str!("../../lua/line/release.lua"));
         let ours = comes_in(proxy.url(), Config::default().pickup_timeout(SHORT)).await;
         let guard = kind.lock(&ours).await.expect("free");
         let lost = proxy.script("release").nth(1).cut_before();
