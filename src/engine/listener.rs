@@ -308,7 +308,7 @@ mod tests {
         visit
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_contender_does_not_take_a_grant_of_which_it_hears_that_it_was_taken_away() {
         for (kind, message, takes) in [
             (Kind::Lock, "force_unlock us:7", false),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     /// The server has granted the lock, and the contender has not been polled yet.
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_grant_that_was_taken_away_before_its_contender_has_it_is_checked_at_once() {
         for (kind, message, is_checked) in [
             (Kind::Lock, "force_unlock us:7", true),
@@ -360,7 +360,7 @@ mod tests {
     }
 
     /// A caller that does not wait, or that asks beside the contender, has no place under which a message could find it.
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_grant_to_a_caller_without_a_place_that_was_taken_away_is_checked_at_once() {
         for (kind, message, sent_first, is_checked) in [
             (Kind::Lock, "force_unlock us:7", true, true),
@@ -376,6 +376,7 @@ mod tests {
             let visit = listener.table.visit(&keys, 1).unwrap();
             let before = Instant::now();
             hear_all(&listener, &keys, message);
+            tokio::time::advance(Duration::from_millis(1)).await;
             let sent = if sent_first { before } else { Instant::now() };
             let tenure = if keys.row.holders.are_several() {
                 visit.begin_beside(begins_at(sent), false)
@@ -386,7 +387,7 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_grant_to_a_caller_that_has_gone_is_given_back() {
         let ((listener, mut jobs), keys) = (listener(), fair());
         let _visit = listener.table.visit(&keys, 1).unwrap();
@@ -415,7 +416,7 @@ mod tests {
         crowd.iter().filter(asks).count()
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_sign_of_life_for_a_caller_that_has_gone_takes_one_far_contender() {
         let ((listener, _jobs), keys) = (listener(), fair());
         let far = crowd(&listener, &keys, 3);
@@ -486,7 +487,7 @@ mod tests {
     }
 
     /// Its last request was not answered, so it has another owner field than its entry.
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_contender_under_a_later_owner_field_is_found_among_many_words() {
         let (listener, _jobs) = listener();
         let keys = fair();
@@ -508,7 +509,7 @@ mod tests {
     }
 
     /// If the grant were released, the waiters behind this contender would be let in before it asks again.
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_grant_to_a_former_owner_field_waits_until_the_contender_has_asked_again() {
         let ((listener, mut jobs), keys) = (listener(), fair());
         let visit = listener.table.visit(&keys, 1).unwrap();

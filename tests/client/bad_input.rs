@@ -5,8 +5,7 @@ use crate::common;
 use std::time::Duration;
 
 use common::fixture::{
-    SOON, channel, client, client_with, is_pending, key, lock_keys, quick, scripts,
-    server_and_client,
+    SOON, channel, client, client_with, is_pending, key, lock_keys, scripts, server_and_client,
 };
 use common::{Site, timeout};
 use parklock::{Client, Config, Ended, Error, HandOff, Layout};
@@ -233,7 +232,7 @@ async fn an_unlock_beside_the_notes_of_a_stranger_has_given_the_lock_back() {
 #[tokio::test]
 async fn a_lock_that_was_overwritten_is_lost_and_the_stranger_left_as_it_is() {
     let server = Site::start().await;
-    let client = client_with(&server, quick()).await;
+    let client = client(&server).await;
     for (kind, command) in STRANGERS {
         let plain = client.lock("a").lock().await.unwrap();
         put(&server, command, &key("a")).await;

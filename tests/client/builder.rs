@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::fixture::{SOON, key};
+use common::fixture::{LONG, SOON, key};
 use common::rights::user;
 use common::{Admin, Server, eventually, timeout};
 use parklock::{Client, Config, Credentials, Error};
@@ -11,6 +11,11 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 /// The settings of a client that a service has.
 fn settings(params: impl IntoConnectionInfo) -> ConnectionInfo {
     redis::Client::open(params).expect("it is understood").get_connection_info().clone()
+}
+
+/// Waits for a server that is busy.
+fn patient(settings: &ConnectionInfo) -> parklock::ClientBuilder {
+    Client::builder().redis_1(settings).config(Config::default().start_timeout(LONG))
 }
 
 /// Takes a lock, and returns whether it lies at this URL.
@@ -33,15 +38,15 @@ async fn the_address_the_database_the_user_and_the_password_are_taken_over() {
     let url = user(&server, &["~*", "&*", "+@all"].map(String::from)).await;
     let settings = settings(format!("{url}/3"));
 
-    let client = Client::builder().redis_1(&settings).connect().await.expect("it is taken over");
+    let client = patient(&settings).connect().await.expect("it is taken over");
     assert!(locks_at(&client, format!("{}/3", server.url())).await, "in database 3");
     let clients = server.admin().await.clients().await;
     assert_eq!(clients.iter().filter(|client| client.contains("user=locks")).count(), 2);
 
-    let builder = Client::builder().redis_1(&settings);
+    let builder = patient(&settings);
     assert!(!format!("{builder:?}").contains("sesame"), "secrets stay out of logs");
     let info = settings.redis_settings().clone().set_password("wrong-sesame");
-    let wrong = Client::builder().redis_1(&settings.set_redis_settings(info)).connect().await;
+    let wrong = patient(&settings.set_redis_settings(info)).connect().await;
     let error = wrong.expect_err("a wrong password");
     assert!(matches!(error, Error::Permission { .. }), "{error}");
     assert!(!format!("{error} {error:?}").contains("sesame"));
@@ -52,14 +57,14 @@ async fn a_unix_socket_is_taken_over() {
     let server = Server::builder().unix_socket().start().await;
     let settings = settings(server.unix_url());
     assert!(matches!(settings.addr(), ConnectionAddr::Unix(_)));
-    let client = Client::builder().redis_1(&settings).connect().await.expect("it is taken over");
+    let client = patient(&settings).connect().await.expect("it is taken over");
     assert!(locks_at(&client, server.url()).await);
 }
 
 #[tokio::test]
 async fn the_settings_of_parklock_stand_beside_those_of_the_redis_client() {
     let server = Server::start().await;
-    let config = Config::default().namespace("billing");
+    let config = Config::default().namespace("billing").start_timeout(LONG);
     let builder = Client::builder().redis_1(&settings(server.url())).config(config);
     let client = builder.connect().await.expect("it is taken over");
     let _guard = client.lock("a").lock().await.expect("a lock");
@@ -86,8 +91,7 @@ async fn a_lazy_client_waits_for_the_server_of_a_redis_client() {
 fn a_blocking_client_is_built_as_well() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let server = runtime.block_on(Server::start());
-    let builder = Client::builder().redis_1(&settings(server.url()));
-    let client = builder.connect_blocking().expect("it is taken over");
+    let client = patient(&settings(server.url())).connect_blocking().expect("it is taken over");
     client.lock("a").lock().expect("a lock").unlock().expect("and its end");
 }
 

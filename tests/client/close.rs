@@ -116,7 +116,7 @@ async fn a_lock_that_is_being_renewed_is_given_back_by_closing_too() {
     let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
-    let config = Config::default().watchdog_timeout(SOON).response_timeout(RESPONSE * 2);
+    let config = Config::default().response_timeout(RESPONSE * 2);
     let client = comes_in(proxy.url(), config).await;
     let guard = client.lock("a").lock().await.unwrap();
     let renewal = proxy.script("renew").nth(1).hold_reply();
@@ -126,7 +126,7 @@ async fn a_lock_that_is_being_renewed_is_given_back_by_closing_too() {
 
     is_lost(guard).await;
     let admin = server.admin().await;
-    eventually(RESPONSE * 2, "it is free", async || lock_keys(&admin).await.is_empty()).await;
+    eventually(SOON, "it is free", async || lock_keys(&admin).await.is_empty()).await;
 }
 
 #[tokio::test]
@@ -184,7 +184,7 @@ async fn unlocks_that_gather_while_the_client_is_closed_are_sent_and_answered() 
     let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
     proxy.name_script("release", include_str!("../../lua/line/release.lua"));
-    let client = comes_in(proxy.url(), Config::default()).await;
+    let client = comes_in(proxy.url(), Config::default().response_timeout(RESPONSE * 7)).await;
     let mut guards = Vec::new();
     for number in 0..50 {
         guards.push(client.lock(format!("{number}")).lock().await.unwrap());
@@ -276,7 +276,7 @@ async fn cancelled_together(proxy: &Proxy, client: &Client) -> common::Fault {
 async fn closing_waits_for_the_answers_to_calls_that_were_cancelled() {
     let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
-    let client = comes_in(proxy.url(), Config::default()).await;
+    let client = comes_in(proxy.url(), Config::default().response_timeout(RESPONSE * 7)).await;
     let theirs = common::fixture::client(&server).await;
     let _theirs = theirs.lock("0").lock().await.unwrap();
     let held = cancelled_together(&proxy, &client).await;
@@ -298,7 +298,7 @@ async fn closing_waits_for_the_answers_to_calls_that_were_cancelled() {
 async fn the_last_handle_waits_for_the_answers_to_calls_that_were_cancelled() {
     let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
-    let client = comes_in(proxy.url(), Config::default()).await;
+    let client = comes_in(proxy.url(), Config::default().response_timeout(RESPONSE * 7)).await;
     let theirs = common::fixture::client(&server).await;
     let _theirs = theirs.lock("0").lock().await.unwrap();
     let held = cancelled_together(&proxy, &client).await;

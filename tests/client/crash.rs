@@ -101,16 +101,19 @@ async fn a_holder_that_slept_through_its_lease_knows_it_when_it_wakes() {
 
 #[tokio::test]
 async fn a_killed_waiter_leaves_nothing_behind() {
-    let server = Site::start().await;
-    let admin = server.admin().await;
-    let mut holder = worker(&server);
-    token(&mut holder).await;
-    let mut waiter = worker(&server);
-    parked(&admin, "a", 1).await;
+    judged(async || {
+        let server = Site::start().await;
+        let admin = server.admin().await;
+        let mut holder = worker(&server);
+        token(&mut holder).await;
+        let mut waiter = worker(&server);
+        parked(&admin, "a", 1).await;
 
-    waiter.kill9();
+        waiter.kill9();
 
-    parked(&admin, "a", 0).await;
-    assert_eq!(admin.hgetall(&key("a")).await.len(), 1);
-    assert_eq!(holder.ask("valid?").await, "true");
+        parked(&admin, "a", 0).await;
+        assert_eq!(admin.hgetall(&key("a")).await.len(), 1);
+        assert_eq!(holder.ask("valid?").await, "true");
+    })
+    .await;
 }

@@ -4,8 +4,8 @@ use crate::common;
 
 use std::time::Duration;
 
-use common::fixture::comes_in;
-use common::{Site, Worker, WorkerSide, connect, timeout};
+use common::fixture::{client_with, comes_in};
+use common::{Admin, Site, Worker, WorkerSide, connect, timeout};
 use parklock::{Client, Config, FencingToken};
 use redis::aio::MultiplexedConnection;
 use redis::pipe;
@@ -17,7 +17,10 @@ const TOTAL: u64 = 20_000;
 
 /// A lock that a message has granted is lost unless its holder confirms it in this time. Nothing stops a worker that has lost
 /// the lock from writing, so none may lose it, even on a machine that lets it rest for seconds.
-const LONG: Duration = Duration::from_secs(60);
+fn patient() -> Config {
+    let long = Duration::from_secs(60);
+    Config::default().watchdog_timeout(long * 2).waiter_ttl(long)
+}
 
 /// What the lock protects lies in one slot of a cluster.
 const VALUE: &str = "{own}:value";
@@ -65,8 +68,7 @@ async fn count_up(client: Client, mut redis: MultiplexedConnection) -> u64 {
 async fn worker_that_counts_up() {
     let Some(mut boss) = WorkerSide::here() else { return };
     let url = boss.variable("URL");
-    let config = Config::default().watchdog_timeout(LONG * 2).waiter_ttl(LONG);
-    let client = comes_in(&url, config).await;
+    let client = comes_in(&url, patient()).await;
     let redis = connect(&boss.variable("STORE")).await;
     boss.tell("ready");
     boss.order().await;
@@ -91,10 +93,15 @@ async fn no_increment_of_many_processes_is_lost() {
     for worker in &mut workers {
         assert_eq!(worker.hear().await, "ready");
     }
+    let admin = server.admin().await;
+    let held = client_with(&server, patient()).await.lock("a").lock().await.unwrap();
     for worker in &mut workers {
         worker.order("go").await;
     }
-    reached(&server).await;
+    let in_line = async || admin.cmd::<usize>(&["ZCARD", "lock_queue:{a}"]).await == PROCESSES;
+    common::eventually(PATIENCE, "each process stands in line", in_line).await;
+    held.unlock().await.unwrap();
+    reached(&admin).await;
     let mut done = Vec::new();
     for worker in &mut workers {
         done.extend(result(worker).await);
@@ -103,11 +110,10 @@ async fn no_increment_of_many_processes_is_lost() {
     assert_eq!(done.len(), PROCESSES * TASKS);
     assert!(done.iter().all(|done| *done > 0), "somebody never had a turn: {done:?}");
     assert_eq!(done.iter().sum::<u64>(), TOTAL);
-    assert_eq!(server.admin().await.cmd::<u64>(&["GET", VALUE]).await, TOTAL);
+    assert_eq!(admin.cmd::<u64>(&["GET", VALUE]).await, TOTAL);
 }
 
-async fn reached(server: &Site) {
-    let admin = server.admin().await;
+async fn reached(admin: &Admin) {
     let all = async || admin.cmd::<Option<u64>>(&["GET", VALUE]).await == Some(TOTAL);
     common::eventually(PATIENCE, "all increments are done", all).await;
 }
@@ -115,10 +121,8 @@ async fn reached(server: &Site) {
 #[tokio::test]
 async fn no_increment_is_lost_between_two_clients_of_one_process() {
     let server = Site::start().await;
-    // As above: nothing here stops a caller that has lost the lock, and the machine may stand still for a second.
-    let config = Config::default().watchdog_timeout(LONG * 2).waiter_ttl(LONG);
-    let ours = comes_in(server.url(), config.clone()).await;
-    let theirs = comes_in(server.url(), config).await;
+    let ours = comes_in(server.url(), patient()).await;
+    let theirs = comes_in(server.url(), patient()).await;
     let redis = connect(&server.store_of(VALUE)).await;
     let turns = async |client: &Client| {
         for _ in 0..200 {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::fixture::{client_with, comes_in, key, parked, scripts};
-use common::{Admin, Proxy, Site, eventually, timeout};
+use common::{Admin, Proxy, Site, eventually, judged, timeout};
 use parklock::{Client, Config, Error, Guard, Lock, MultiLock};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -135,24 +135,27 @@ async fn a_try_of_another_client_makes_the_keeper_give_the_lock_back() {
 /// nearly each try.
 #[tokio::test]
 async fn a_keeper_that_takes_the_lock_again_and_again_does_not_refuse_each_try() {
-    let site = Site::start().await;
-    let (_keeper, lock, other, _admin) = kept(&site).await;
-    let turns = tokio::spawn(async move {
-        loop {
-            taken(&lock).await.unlock().await.expect("it is ours");
-            tokio::task::yield_now().await;
+    judged(async || {
+        let site = Site::start().await;
+        let (_keeper, lock, other, _admin) = kept(&site).await;
+        let turns = tokio::spawn(async move {
+            loop {
+                taken(&lock).await.unlock().await.expect("it is ours");
+                tokio::task::yield_now().await;
+            }
+        });
+        let tried = other.lock("a");
+        let mut granted = 0;
+        for _ in 0..100 {
+            // Otherwise the next call would come before the keeper has the lock again.
+            sleep(Duration::from_millis(7)).await;
+            granted += usize::from(tried.try_lock().await.expect("an answer").is_some());
         }
-    });
-    let tried = other.lock("a");
-    let mut granted = 0;
-    for _ in 0..100 {
-        // Otherwise the next call would come before the keeper has the lock again.
-        sleep(Duration::from_millis(7)).await;
-        granted += usize::from(tried.try_lock().await.expect("an answer").is_some());
-    }
-    // A keeper that kept the lock again would give it up for a moment after each try, so a few would succeed by chance.
-    assert!(granted > 30, "the keeper has refused most tries: {granted} of 100 were granted");
-    turns.abort();
+        // A keeper that kept the lock again would give it up for a moment after each try, so a few would succeed by chance.
+        assert!(granted > 30, "the keeper has refused most tries: {granted} of 100 were granted");
+        turns.abort();
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -191,7 +191,7 @@ async fn what_goes_up_comes_down_however_a_hold_ends() {
     let recorded = Recorded::default();
     let _recording = metrics::set_default_local_recorder(&recorded);
     let server = Server::start().await;
-    let (client, admin) = (comes_in(server.url(), quick()).await, server.admin().await);
+    let (client, admin) = (client(&server).await, server.admin().await);
     let lost =
         |reason: &str| recorded.of(&format!("parklock_lost_total{{kind=lock,reason={reason}}}"));
     let held = |number: f64| assert_eq!(recorded.held_and_waiting(), (number, 0.0));
@@ -316,23 +316,26 @@ async fn a_lock_that_goes_from_caller_to_caller_is_a_hand_off() {
 
 #[tokio::test]
 async fn a_renewal_is_late_by_the_time_since_it_was_due() {
-    let recorded = Recorded::default();
-    let _recording = metrics::set_default_local_recorder(&recorded);
-    let server = Server::start().await;
-    let proxy = Proxy::before(&server).await;
-    proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
-    let client = comes_in(proxy.url(), quick()).await;
-    let guard = client.lock("a").lock().await.unwrap();
-    proxy.script("renew").nth(1).cut_before().happened().await;
-    let renewed = async || recorded.of("parklock_renew_total{outcome=renewed}") > 0.0;
-    eventually(SOON, "it is renewed again", renewed).await;
-    assert!(recorded.of("parklock_renew_total{outcome=failed}") > 0.0);
-    assert!(recorded.of("parklock_batch_size{request=renew}") > 1.0);
-    assert_eq!(recorded.of("parklock_renew_total{outcome=gone}"), 0.0);
-    let late = recorded.sum("parklock_renew_lateness_seconds");
-    assert!(late > 0.0, "{late} s");
-    assert!(recorded.of("parklock_reconnect_total{link=command}") >= 1.0);
-    guard.unlock().await.unwrap();
+    judged(async || {
+        let recorded = Recorded::default();
+        let _recording = metrics::set_default_local_recorder(&recorded);
+        let server = Server::start().await;
+        let proxy = Proxy::before(&server).await;
+        proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
+        let client = comes_in(proxy.url(), quick()).await;
+        let guard = client.lock("a").lock().await.unwrap();
+        proxy.script("renew").nth(1).cut_before().happened().await;
+        let renewed = async || recorded.of("parklock_renew_total{outcome=renewed}") > 0.0;
+        eventually(SOON, "it is renewed again", renewed).await;
+        assert!(recorded.of("parklock_renew_total{outcome=failed}") > 0.0);
+        assert!(recorded.of("parklock_batch_size{request=renew}") > 1.0);
+        assert_eq!(recorded.of("parklock_renew_total{outcome=gone}"), 0.0);
+        let late = recorded.sum("parklock_renew_lateness_seconds");
+        assert!(late > 0.0, "{late} s");
+        assert!(recorded.of("parklock_reconnect_total{link=command}") >= 1.0);
+        guard.unlock().await.unwrap();
+    })
+    .await;
 }
 
 /// The recorder is the program's code: the client, its guards and its tasks do what they do without one.
@@ -421,51 +424,54 @@ fn listed() -> BTreeSet<String> {
 
 #[tokio::test]
 async fn all_metrics_of_the_manual_are_described_and_happen() {
-    let recorded = Recorded::default();
-    let _recording = metrics::set_default_local_recorder(&recorded);
-    let server = Server::start().await;
-    let proxy = Proxy::before(&server).await;
-    proxy.name_acquires();
-    let hand_off = HandOff { max_consecutive: 100, max_time: SOON };
-    let ours = comes_in(proxy.url(), quick().hand_off(hand_off)).await;
-    let theirs = comes_in(server.url(), quick()).await;
-    let admin = server.admin().await;
-    assert_eq!(recorded.numbers().described, listed());
+    judged(async || {
+        let recorded = Recorded::default();
+        let _recording = metrics::set_default_local_recorder(&recorded);
+        let server = Server::start().await;
+        let proxy = Proxy::before(&server).await;
+        proxy.name_acquires();
+        let hand_off = HandOff { max_consecutive: 100, max_time: SOON };
+        let ours = comes_in(proxy.url(), quick().hand_off(hand_off)).await;
+        let theirs = comes_in(server.url(), quick()).await;
+        let admin = server.admin().await;
+        assert_eq!(recorded.numbers().described, listed());
 
-    // A message, a hand-off, a batch.
-    let held = theirs.lock("a").lock().await.unwrap();
-    let queued = [waits(&ours, "a"), waits(&ours, "a")];
-    parked(&admin, "a", 1).await;
-    let both = async || recorded.of("parklock_waiting") == 2.0;
-    eventually(SOON, "both wait", both).await;
-    held.unlock().await.unwrap();
-    for queued in queued {
-        queued.await.unwrap().unwrap().unlock().await.unwrap();
-    }
-    assert!(recorded.of("parklock_wakeups_total{source=message}") >= 1.0);
-    assert!(recorded.of("parklock_wakeups_total{source=subscription}") >= 1.0);
+        // A message, a hand-off, a batch.
+        let held = theirs.lock("a").lock().await.unwrap();
+        let queued = [waits(&ours, "a"), waits(&ours, "a")];
+        parked(&admin, "a", 1).await;
+        let both = async || recorded.of("parklock_waiting") == 2.0;
+        eventually(SOON, "both wait", both).await;
+        held.unlock().await.unwrap();
+        for queued in queued {
+            queued.await.unwrap().unwrap().unlock().await.unwrap();
+        }
+        assert!(recorded.of("parklock_wakeups_total{source=message}") >= 1.0);
+        assert!(recorded.of("parklock_wakeups_total{source=subscription}") >= 1.0);
 
-    // A late renewal, and a loss.
-    let guard = ours.lock("b").lock().await.unwrap();
-    let renewed = async || recorded.of("parklock_renew_lateness_seconds") > 0.0;
-    eventually(SOON, "it is renewed", renewed).await;
-    admin.cmd::<i64>(&["DEL", &key("b")]).await;
-    timeout(SOON, guard.ended()).await.unwrap();
-    assert!(recorded.of("parklock_renew_total{outcome=gone}") >= 1.0);
+        // A late renewal, and a loss.
+        let guard = ours.lock("b").lock().await.unwrap();
+        let renewed = async || recorded.of("parklock_renew_lateness_seconds") > 0.0;
+        eventually(SOON, "it is renewed", renewed).await;
+        admin.cmd::<i64>(&["DEL", &key("b")]).await;
+        timeout(SOON, guard.ended()).await.unwrap();
+        assert!(recorded.of("parklock_renew_total{outcome=gone}") >= 1.0);
 
-    // An answer that never comes.
-    let cut = proxy.script("acquire").nth(1).cut_after();
-    let unanswered = ours.lock("c").lock().await.unwrap();
-    cut.happened().await;
-    unanswered.unlock().await.unwrap();
-    assert!(recorded.of("parklock_ghosts_total") >= 1.0);
-    sleep(A_WHILE).await;
+        // An answer that never comes.
+        let cut = proxy.script("acquire").nth(1).cut_after();
+        let unanswered = ours.lock("c").lock().await.unwrap();
+        cut.happened().await;
+        unanswered.unlock().await.unwrap();
+        assert!(recorded.of("parklock_ghosts_total") >= 1.0);
+        sleep(A_WHILE).await;
 
-    assert_eq!(recorded.happened(), {
-        let gauges = ["parklock_held".to_owned(), "parklock_waiting".to_owned()];
-        listed().into_iter().filter(|name| !gauges.contains(name)).collect()
-    });
-    recorded.nothing_is_held_or_waited_for("all of it").await;
+        assert_eq!(recorded.happened(), {
+            let gauges = ["parklock_held".to_owned(), "parklock_waiting".to_owned()];
+            listed().into_iter().filter(|name| !gauges.contains(name)).collect()
+        });
+        recorded.nothing_is_held_or_waited_for("all of it").await;
+    })
+    .await;
 }
 
 /// The server has refused the request, so there is nothing to clean up.

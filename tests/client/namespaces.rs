@@ -6,7 +6,7 @@ use crate::everything::{Way, everything};
 use std::time::Duration;
 
 use common::fixture::{SOON, client_with, is_pending, quick};
-use common::{Server, Site, timeout};
+use common::{Server, Site, judged, timeout};
 use parklock::{Config, MultiLock};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -41,33 +41,43 @@ fn places(line: &str) -> impl Iterator<Item = (&str, &str)> {
 
 #[tokio::test]
 async fn every_key_and_every_channel_begins_with_the_namespace() {
-    let server = Server::builder().set("notify-keyspace-events", "").start().await;
-    let admin = server.admin().await;
-    let seen = monitored(&server, "that is all of it").await;
-    everything(&server.url(), Way::NATIVE.within("billing"), &admin).await;
-    let config = quick().namespace("billing").describe("program").keep(Duration::from_secs(1));
-    let keeper = client_with(&server, config).await;
-    for _ in 0..3 {
-        keeper.lock("kept").lock().await.expect("it is free").unlock().await.expect("it is ours");
-    }
-    keeper.close().await;
-    admin.cmd::<String>(&["ECHO", "that is all of it"]).await;
-
-    // The texts of scripts have examples of keys in their comments.
-    let seen = timeout(SOON, seen).await.expect("in time").expect("no panic");
-    let is_text = |line: &&String| line.contains("\"SCRIPT\"") || line.contains("\"EVAL\"");
-    let mut all = 0;
-    for line in seen.iter().filter(|line| !is_text(line)) {
-        for (before, place) in places(line) {
-            assert!(before.ends_with("billing:"), "{place} in {line}");
-            // A release names what all channels begin with.
-            let (_, rest) = place.split_once(':').expect("a colon");
-            let is_whole = ["{", "grants", "\""].iter().any(|next| rest.starts_with(next));
-            assert!(is_whole, "{place} in {line}");
-            all += 1;
+    judged(async || {
+        let server = Server::builder().set("notify-keyspace-events", "").start().await;
+        let admin = server.admin().await;
+        let seen = monitored(&server, "that is all of it").await;
+        everything(&server.url(), Way::NATIVE.within("billing"), &admin).await;
+        let config = quick().namespace("billing").describe("program").keep(Duration::from_secs(1));
+        let keeper = client_with(&server, config).await;
+        for _ in 0..3 {
+            keeper
+                .lock("kept")
+                .lock()
+                .await
+                .expect("it is free")
+                .unlock()
+                .await
+                .expect("it is ours");
         }
-    }
-    assert!(all > 1_000, "it saw {all}");
+        keeper.close().await;
+        admin.cmd::<String>(&["ECHO", "that is all of it"]).await;
+
+        // The texts of scripts have examples of keys in their comments.
+        let seen = timeout(SOON, seen).await.expect("in time").expect("no panic");
+        let is_text = |line: &&String| line.contains("\"SCRIPT\"") || line.contains("\"EVAL\"");
+        let mut all = 0;
+        for line in seen.iter().filter(|line| !is_text(line)) {
+            for (before, place) in places(line) {
+                assert!(before.ends_with("billing:"), "{place} in {line}");
+                // A release names what all channels begin with.
+                let (_, rest) = place.split_once(':').expect("a colon");
+                let is_whole = ["{", "grants", "\""].iter().any(|next| rest.starts_with(next));
+                assert!(is_whole, "{place} in {line}");
+                all += 1;
+            }
+        }
+        assert!(all > 1_000, "it saw {all}");
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -75,7 +85,7 @@ async fn clients_in_different_namespaces_do_not_meet() {
     let server = Site::start().await;
     let mut holders = Vec::new();
     for namespace in [None, Some("billing"), Some("billing:eu"), Some("lock"), Some("*")] {
-        let config = || namespace.into_iter().fold(quick(), Config::namespace);
+        let config = || namespace.into_iter().fold(Config::default(), Config::namespace);
         let (ours, theirs) =
             (client_with(&server, config()).await, client_with(&server, config()).await);
         let guards = [
@@ -103,7 +113,8 @@ async fn clients_in_different_namespaces_do_not_meet() {
 #[tokio::test]
 async fn locks_of_one_name_in_two_namespaces_have_an_order() {
     let server = Site::start().await;
-    let client = async |namespace| client_with(&server, quick().namespace(namespace)).await;
+    let client =
+        async |namespace| client_with(&server, Config::default().namespace(namespace)).await;
     let (a, b) = (client("a").await, client("b").await);
     let there = MultiLock::new([a.lock("n"), b.lock("n")]);
     let back = MultiLock::new([b.lock("n"), a.lock("n")]);

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use common::fixture::{LONG, SOON, client, comes_in, is_pending, key, lock_keys, quick};
-use common::{Proxy, Server, eventually, timeout};
+use common::{Proxy, Server, eventually, judged, timeout};
 use parklock::{Client, Config, Error};
 use tracing::field::{Field, Visit};
 use tracing::subscriber::{DefaultGuard, set_default};
@@ -258,7 +258,7 @@ async fn spans_say_what_was_asked_for_and_what_went_wrong() {
 async fn a_loss_is_an_error_said_once_with_name_and_token() {
     let (log, _capturing) = Log::capture();
     let server = Server::start().await;
-    let client = comes_in(server.url(), quick()).await;
+    let client = client(&server).await;
     let guard = client.lock("orders").lock().await.unwrap();
     server.admin().await.cmd::<i64>(&["DEL", &key("orders")]).await;
     timeout(SOON, guard.ended()).await.unwrap();
@@ -284,18 +284,21 @@ async fn a_reconnect_is_said_with_the_server_but_no_louder_than_info() {
 
 #[tokio::test]
 async fn a_renewal_without_an_answer_is_a_warning() {
-    let (log, _capturing) = Log::capture();
-    let server = Server::start().await;
-    let proxy = Proxy::before(&server).await;
-    proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
-    let client = comes_in(proxy.url(), quick()).await;
-    let guard = client.lock("orders").lock().await.unwrap();
-    let lost = proxy.script("renew").nth(1).cut_before();
-    lost.happened().await;
-    let warned = async || log.said(Level::WARN, &["orders", "not renewed"]) > 0;
-    eventually(SOON, "it warns", warned).await;
-    assert!(guard.is_valid());
-    assert_eq!(log.said(Level::ERROR, &[]), 0, "{}", log.all());
+    judged(async || {
+        let (log, _capturing) = Log::capture();
+        let server = Server::start().await;
+        let proxy = Proxy::before(&server).await;
+        proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
+        let client = comes_in(proxy.url(), quick()).await;
+        let guard = client.lock("orders").lock().await.unwrap();
+        let lost = proxy.script("renew").nth(1).cut_before();
+        lost.happened().await;
+        let warned = async || log.said(Level::WARN, &["orders", "not renewed"]) > 0;
+        eventually(SOON, "it warns", warned).await;
+        assert!(guard.is_valid());
+        assert_eq!(log.said(Level::ERROR, &[]), 0, "{}", log.all());
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -356,18 +359,22 @@ async fn a_key_without_a_ttl_and_a_lock_taken_away_are_warnings() {
 /// The user lacks one key that plain locks do not need.
 #[tokio::test]
 async fn a_leader_that_may_not_announce_itself_is_warned_of_once() {
-    let (log, _capturing) = Log::capture();
-    let server = Server::start().await;
-    let rules = ["on", ">pass", "~lock:*", "~lock_queue:*", "~lock_notes:{orders}", "&*", "+@all"];
-    let user = [&["ACL", "SETUSER", "user"][..], &rules].concat();
-    server.admin().await.cmd::<()>(&user).await;
-    let client = comes_in(server.url().replace("://", "://user:pass@"), quick()).await;
-    let leadership = client.election("orders").campaign().await.unwrap();
-    let words = ["not announce the leader"];
-    let failures = async || log.said(Level::WARN, &words) + log.said(Level::DEBUG, &words) >= 3;
-    eventually(SOON, "it has failed several times", failures).await;
-    assert_eq!(log.said(Level::WARN, &words), 1, "{}", log.all());
-    leadership.step_down().await.unwrap();
+    judged(async || {
+        let (log, _capturing) = Log::capture();
+        let server = Server::start().await;
+        let rules =
+            ["on", ">pass", "~lock:*", "~lock_queue:*", "~lock_notes:{orders}", "&*", "+@all"];
+        let user = [&["ACL", "SETUSER", "user"][..], &rules].concat();
+        server.admin().await.cmd::<()>(&user).await;
+        let client = comes_in(server.url().replace("://", "://user:pass@"), quick()).await;
+        let leadership = client.election("orders").campaign().await.unwrap();
+        let words = ["not announce the leader"];
+        let failures = async || log.said(Level::WARN, &words) + log.said(Level::DEBUG, &words) >= 3;
+        eventually(SOON, "it has failed several times", failures).await;
+        assert_eq!(log.said(Level::WARN, &words), 1, "{}", log.all());
+        leadership.step_down().await.unwrap();
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -9,7 +9,9 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use common::fixture::{A_WHILE, LONG, SOON, client_with, comes_in, key, parked, quick, scripts};
+use common::fixture::{
+    A_WHILE, LONG, SOON, client, client_with, comes_in, key, parked, quick, scripts,
+};
 use common::rights::{rules, user};
 use common::sentinels::primary_and_replicas;
 use common::{Admin, Proxy, Server, Watch, eventually, judged, timeout};
@@ -153,13 +155,13 @@ fn spawned(call: Asked) -> impl Future<Output = Result<Guard>> {
 /// The contender waits for the end of the holder's lease. A lease that ends sends no message.
 #[tokio::test]
 async fn a_parked_caller_whose_runtime_does_not_run_stops_nobody() {
-    each_parked_caller_stops_nobody(quick()).await;
+    judged(async || each_parked_caller_stops_nobody(quick()).await).await;
 }
 
 /// In its layout no line skips a client that shows no signs of life.
 #[tokio::test]
 async fn a_parked_caller_of_redissons_whose_runtime_does_not_run_stops_nobody() {
-    each_parked_caller_stops_nobody(quick().layout(Layout::Redisson)).await;
+    judged(async || each_parked_caller_stops_nobody(quick().layout(Layout::Redisson)).await).await;
 }
 
 async fn each_parked_caller_stops_nobody(config: Config) {
@@ -199,7 +201,7 @@ async fn each_parked_caller_stops_nobody(config: Config) {
 async fn a_waiter_for_a_latch_on_a_runtime_that_does_not_run_stops_nobody() {
     let server = Server::start().await;
     let admin = server.admin().await;
-    let (ours, theirs) = (client_with(&server, quick()).await, client_with(&server, quick()).await);
+    let (ours, theirs) = (client(&server).await, client(&server).await);
     for way in WAYS {
         let name = format!("{way:?}");
         let waits = |client: &Client| {
@@ -223,7 +225,7 @@ async fn a_waiter_for_a_latch_on_a_runtime_that_does_not_run_stops_nobody() {
 async fn a_multi_lock_that_waits_on_a_runtime_that_does_not_run_stops_nobody() {
     let server = Server::start().await;
     let admin = server.admin().await;
-    let (ours, theirs) = (client_with(&server, quick()).await, client_with(&server, quick()).await);
+    let (ours, theirs) = (client(&server).await, client(&server).await);
     for way in WAYS {
         let (name, free) = (format!("{way:?}"), format!("{way:?}, free"));
         let held = lock(theirs.clone(), name.clone()).await.expect("it is free");
@@ -276,7 +278,7 @@ async fn a_try_is_not_refused_for_a_caller_whose_runtime_does_not_run() {
 async fn a_caller_that_rides_out_a_fault_on_a_runtime_that_does_not_run_stops_nobody() {
     let server = Server::start().await;
     let admin = server.admin().await;
-    let ours = client_with(&server, quick().ride_out(LONG)).await;
+    let ours = client_with(&server, Config::default().ride_out(LONG)).await;
     for way in WAYS {
         admin.config_set("maxmemory", "1").await;
         let refused = scripts(&admin).await;
@@ -509,33 +511,36 @@ async fn stands(admin: &Admin, waiters: usize) {
 /// Callers far from the front of a fair lock, one of which asks for all of them. Everybody before them dies.
 #[tokio::test]
 async fn callers_that_ask_for_others_on_runtimes_that_do_not_run_stop_nobody() {
-    let server = Server::start().await;
-    for way in WAYS {
-        let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
-        let dies = comes_in(proxy.url(), quick()).await;
-        let _held = fair(dies.clone(), "a".to_owned()).await.expect("it is free");
-        let near: Vec<_> =
-            (1..=4).map(|_| tokio::spawn(fair(dies.clone(), "a".to_owned()))).collect();
-        stands(&admin, 4).await;
-        let ours = client_with(&server, quick()).await;
-        let mut stopped = Vec::new();
-        for far in 1..=3 {
-            stopped.push(Stopped::starts(way, fair(ours.clone(), "a".to_owned())));
-            stands(&admin, 4 + far).await;
+    judged(async || {
+        let server = Server::start().await;
+        for way in WAYS {
+            let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+            let dies = comes_in(proxy.url(), quick()).await;
+            let _held = fair(dies.clone(), "a".to_owned()).await.expect("it is free");
+            let near: Vec<_> =
+                (1..=4).map(|_| tokio::spawn(fair(dies.clone(), "a".to_owned()))).collect();
+            stands(&admin, 4).await;
+            let ours = client_with(&server, quick()).await;
+            let mut stopped = Vec::new();
+            for far in 1..=3 {
+                stopped.push(Stopped::starts(way, fair(ours.clone(), "a".to_owned())));
+                stands(&admin, 4 + far).await;
+            }
+            let second = spawned(fair(ours.clone(), "a".to_owned()));
+            stands(&admin, 8).await;
+            sleep(A_WHILE).await;
+            for stopped in &stopped {
+                stopped.stops().await;
+            }
+            let _silent = proxy.blackhole(None);
+            comes("it asks for all", second).await.unlock().await.expect("it is ours");
+            for stopped in stopped {
+                comes("it asks for all", stopped.ends()).await.unlock().await.expect("it is ours");
+            }
+            near.iter().for_each(JoinHandle::abort);
         }
-        let second = spawned(fair(ours.clone(), "a".to_owned()));
-        stands(&admin, 8).await;
-        sleep(A_WHILE).await;
-        for stopped in &stopped {
-            stopped.stops().await;
-        }
-        let _silent = proxy.blackhole(None);
-        comes("it asks for all", second).await.unlock().await.expect("it is ours");
-        for stopped in stopped {
-            comes("it asks for all", stopped.ends()).await.unlock().await.expect("it is ours");
-        }
-        near.iter().for_each(JoinHandle::abort);
-    }
+    })
+    .await;
 }
 
 /// The limit for an answer passes on the runtime of the caller. The lease is much longer than the test.
@@ -559,7 +564,7 @@ async fn a_request_without_an_answer_on_a_runtime_that_does_not_run_stops_nobody
 async fn a_notification_does_not_stay_at_a_runtime_that_does_not_run() {
     let server = Server::start().await;
     let admin = server.admin().await;
-    let ours = client_with(&server, quick()).await;
+    let ours = client(&server).await;
     let waits = |client: Client| async move {
         let guard = client.lock("a").lock().await?;
         guard.wait(&client.condition("ready")).await
@@ -591,13 +596,13 @@ async fn a_notification_does_not_stay_at_a_runtime_that_does_not_run() {
 #[tokio::test]
 async fn a_fixed_lease_that_ends_while_its_runtime_is_blocked_is_lost_and_the_waiter_comes_in() {
     let server = Server::start().await;
-    let (url, theirs) = (server.url(), client_with(&server, quick()).await);
+    let (url, theirs) = (server.url(), client(&server).await);
     let (holds, is_held) = tokio::sync::oneshot::channel();
     let (goes_on, over) = mpsc::channel::<()>();
     let blocked = thread::spawn(move || {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
-            let lock = comes_in(url, quick()).await.lock("a").lease(A_WHILE * 5);
+            let lock = comes_in(url, Config::default()).await.lock("a").lease(A_WHILE * 5);
             let guard = lock.lock().await.expect("it is free");
             holds.send(guard.token()).expect("the test goes on");
             over.recv().expect("the test goes on");

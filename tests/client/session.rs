@@ -211,18 +211,21 @@ impl Listener {
 
 #[tokio::test]
 async fn a_hold_that_is_not_heard_is_suspended_and_then_valid_again() {
-    let listener = Listener::new().await;
-    let guard = listener.client.lock("a").lock().await.unwrap();
-    assert!(guard.is_valid() && guard.remaining() <= PATIENCE);
+    judged(async || {
+        let listener = Listener::new().await;
+        let guard = listener.client.lock("a").lock().await.unwrap();
+        assert!(guard.is_valid() && guard.remaining() <= PATIENCE);
 
-    listener.is_cut_off().await;
-    eventually(SOON, "it is suspended", async || !guard.is_valid()).await;
-    assert!(is_pending(guard.ended()).await, "it is not lost");
-    assert_eq!(guard.remaining(), Duration::ZERO);
+        listener.is_cut_off().await;
+        eventually(SOON, "it is suspended", async || !guard.is_valid()).await;
+        assert!(is_pending(guard.ended()).await, "it is not lost");
+        assert_eq!(guard.remaining(), Duration::ZERO);
 
-    listener.is_back().await;
-    eventually(SOON, "it is valid again", async || guard.is_valid()).await;
-    guard.unlock().await.unwrap();
+        listener.is_back().await;
+        eventually(SOON, "it is valid again", async || guard.is_valid()).await;
+        guard.unlock().await.unwrap();
+    })
+    .await;
 }
 
 /// Nobody has taken them, so a renewal finds each of them.
@@ -379,6 +382,7 @@ async fn a_user_that_may_not_listen_gets_no_session() {
     let mut rules = rules("docs/operations.md");
     rules.retain(|rule| !rule.starts_with('&'));
     let url = user(&server, &rules).await;
-    let refused = Client::connect_with(url, within(GRACE)).await.expect_err("refused");
+    let config = within(GRACE).start_timeout(LONG);
+    let refused = Client::connect_with(url, config).await.expect_err("refused");
     assert!(matches!(refused, Error::Permission { .. }), "{refused}");
 }

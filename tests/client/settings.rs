@@ -163,7 +163,8 @@ fn numbers_and_truths_may_be_text() {
 async fn a_program_connects_as_its_environment_says() {
     let server = Server::start().await;
     let (url, admin) = (server.url(), server.admin().await);
-    let variables = [("PARKLOCK_URL", &*url), ("PARKLOCK_NAMESPACE", "billing")];
+    let wait = ("PARKLOCK_START_TIMEOUT", "600s");
+    let variables = [("PARKLOCK_URL", &*url), ("PARKLOCK_NAMESPACE", "billing"), wait];
     let mut worker = Worker::start("settings::locks_with_its_environment", &variables);
     assert_eq!(worker.hear().await, "held");
     let keys = admin.keys().await;

@@ -1,7 +1,5 @@
 //! Servers that are not what parklock needs: each error names what has answered, and what is missing (B5).
 
-use std::time::Duration;
-
 use parklock::{Client, Config, Error};
 
 use crate::common::fixture::{LONG, SOON};
@@ -11,7 +9,7 @@ use crate::common::{Server, timeout};
 /// The error of a client that connects to something that answers each command with this.
 async fn refusal(answer: &'static str) -> Error {
     let port = impostor(answer);
-    let config = Config::default().connect_timeout(Duration::from_secs(2));
+    let config = Config::default().connect_timeout(SOON);
     let connecting = Client::connect_with(format!("redis://{}", port.address()), config);
     timeout(SOON, connecting).await.expect("in time").expect_err("it is no Redis")
 }
@@ -59,7 +57,8 @@ async fn a_server_that_is_too_old_is_refused_at_once() {
 async fn a_server_that_takes_no_more_clients_says_so() {
     let server = Server::builder().set("maxclients", "1").start().await;
     let _admin = server.admin().await;
-    let error = Client::connect(server.url()).await.expect_err("it is full");
+    let config = Config::default().connect_timeout(SOON);
+    let error = Client::connect_with(server.url(), config).await.expect_err("it is full");
     eprintln!("{error}");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(error.to_string().contains("maxclients"), "{error}");

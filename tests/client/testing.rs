@@ -1,11 +1,13 @@
 //! The server that users start for their own tests.
 
 use std::env;
-use std::fs::{create_dir, read_to_string};
+use std::fs::read_to_string;
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
-use crate::common::{Worker, WorkerSide, eventually, fixture::SOON, timeout};
+use crate::common::fixture::{LONG, SOON};
+use crate::common::server::Dir;
+use crate::common::{Worker, WorkerSide, eventually, timeout};
 use futures_util::FutureExt;
 use parklock::testing::RedisServer;
 use parklock::{Config, Error};
@@ -29,7 +31,7 @@ async fn each_server_is_empty_and_ends_with_its_test() {
 #[tokio::test]
 async fn a_server_can_be_paused_killed_and_started_again() {
     let mut server = RedisServer::start().await.unwrap();
-    let config = Config::default().watchdog_timeout(Duration::from_secs(1));
+    let config = Config::default().watchdog_timeout(Duration::from_secs(1)).start_timeout(LONG);
     let client = server.client_with(config).await.unwrap();
     let guard = client.lock("a").lock().await.unwrap();
 
@@ -72,15 +74,14 @@ async fn an_order_that_was_dropped_does_not_answer_for_the_next_one() {
 /// The server runs in a directory of its own, where the name of its program leads elsewhere.
 #[tokio::test]
 async fn a_program_that_is_named_relative_to_the_current_directory_is_found() {
-    let dir = env::temp_dir().join(format!("parklock-relative-{:x}", fastrand::u64(..)));
-    create_dir(&dir).unwrap();
+    let dir = Dir::create();
     let path = env::var_os("PATH").unwrap();
     let mut programs = env::split_paths(&path).map(|dir| dir.join("redis-server"));
     let program = programs.find(|program| program.is_file()).unwrap();
-    symlink(&program, dir.join("redis-server")).unwrap();
-    symlink(program, dir.join("a server")).unwrap();
+    symlink(&program, dir.0.join("redis-server")).unwrap();
+    symlink(program, dir.0.join("a server")).unwrap();
     let whole = path.to_str().unwrap();
-    let (first, dir_name) = (format!(".:{whole}"), dir.to_str().unwrap());
+    let (first, dir_name) = (format!(".:{whole}"), dir.0.to_str().unwrap());
     for named in [
         [("IN", dir_name), ("PATH", whole), ("PARKLOCK_SERVER", "./redis-server")],
         [("IN", dir_name), ("PATH", &first), ("PARKLOCK_SERVER", "redis-server")],
@@ -89,7 +90,6 @@ async fn a_program_that_is_named_relative_to_the_current_directory_is_found() {
         let mut worker = Worker::start("testing::starts_a_server_elsewhere", &named);
         assert_eq!(worker.hear().await, "Ok(())", "{named:?}");
     }
-    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[tokio::test]

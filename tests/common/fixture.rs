@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use parklock::{Client, Config, Error};
+use parklock::{Client, Config, Error, Result};
 use tokio::time::sleep;
 
 use super::{Admin, Front, Site, eventually, timeout};
@@ -83,6 +83,14 @@ pub async fn lock_keys(admin: &Admin) -> Vec<String> {
 /// Whether the future stays pending for a while. This drops the future afterwards, unless it is given by reference.
 pub async fn is_pending(future: impl Future) -> bool {
     timeout(A_WHILE, pin!(future)).await.is_err()
+}
+
+/// That an attempt with a short limit got nothing. On a busy machine it may have had no answer either.
+pub fn got_nothing<T>(tried: Result<Option<T>>) {
+    let unanswered =
+        |error: &Error| matches!(error, Error::Unavailable { .. } | Error::Indeterminate { .. });
+    let refused = tried.as_ref().map_or_else(unanswered, Option::is_none);
+    assert!(refused, "{:?}", tried.map(|granted| granted.is_some()));
 }
 
 /// How many scripts have been run.

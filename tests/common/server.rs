@@ -317,10 +317,10 @@ impl Server {
 
 /// A directory in the system's place for such things, removed on drop.
 #[derive(Debug)]
-struct Dir(PathBuf);
+pub struct Dir(pub PathBuf);
 
 impl Dir {
-    fn create() -> Self {
+    pub fn create() -> Self {
         let name = format!("parklock-{}-{:x}", process::id(), fastrand::u64(..));
         let path = env::temp_dir().join(name);
         fs::create_dir(&path).expect("a directory of our own");

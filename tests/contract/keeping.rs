@@ -6,6 +6,7 @@ use parklock::{Ended, Error};
 use tokio::time::sleep;
 
 use crate::common::fixture::SOON;
+use crate::common::judged;
 use crate::pair::Pair;
 use crate::scene::{Scene, Waiter, assert_err, is_held, soon};
 
@@ -27,14 +28,17 @@ pub(crate) async fn a_fixed_lease_ends(pair: Pair) {
 }
 
 pub(crate) async fn an_extension_keeps_it(pair: Pair) {
-    let (scene, lease) = (Scene::new(pair).await, Duration::from_secs(2));
-    let guard = scene.ours().lease(lease).lock().await.unwrap();
-    guard.extend(SOON).await.unwrap();
-    guard.extend(lease).await.unwrap(); // never shortened
-    assert!(guard.remaining() > SOON / 2);
-    sleep(lease + lease / 2).await;
-    assert!(guard.is_valid());
-    is_held(&scene).await;
-    guard.unlock().await.unwrap();
-    scene.is_clean().await;
+    judged(async || {
+        let (scene, lease) = (Scene::new(pair).await, Duration::from_secs(2));
+        let guard = scene.ours().lease(lease).lock().await.unwrap();
+        guard.extend(SOON).await.unwrap();
+        guard.extend(lease).await.unwrap(); // never shortened
+        assert!(guard.remaining() > SOON / 2);
+        sleep(lease + lease / 2).await;
+        assert!(guard.is_valid());
+        is_held(&scene).await;
+        guard.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
 }

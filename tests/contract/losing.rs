@@ -6,6 +6,7 @@ use parklock::{Client, Config, Ended, Error, Guard, Result};
 use tokio::time::sleep;
 
 use crate::common::fixture::{LONG, SOON};
+use crate::common::judged;
 use crate::pair::Pair;
 use crate::scene::{Scene, Waiter, assert_err, is_held_as, soon};
 
@@ -45,10 +46,13 @@ async fn key_is_gone(scene: &Scene, name: &str, is_awaited: bool) {
 }
 
 pub(crate) async fn a_holder_whose_key_is_gone_has_lost_it(pair: Pair) {
-    // Nobody tells the waiters.
-    let scene = Scene::with(pair, watchful().max_park(Duration::from_millis(500))).await;
-    tokio::join!(key_is_gone(&scene, "awaited", true), key_is_gone(&scene, "alone", false));
-    scene.is_clean().await;
+    judged(async || {
+        // Nobody tells the waiters.
+        let scene = Scene::with(pair, watchful().max_park(Duration::from_millis(500))).await;
+        tokio::join!(key_is_gone(&scene, "awaited", true), key_is_gone(&scene, "alone", false));
+        scene.is_clean().await;
+    })
+    .await;
 }
 
 /// A waiter that nobody tells sleeps for longer than the test takes.
@@ -94,11 +98,14 @@ async fn forced_out(scene: &Scene, name: &str, by: &Client) {
 }
 
 pub(crate) async fn a_holder_that_is_forced_out_is_told_and_the_waiter_comes_in(pair: Pair) {
-    let scene = Scene::with(pair, watchful().ride_out(SOON)).await;
-    assert!(!scene.ours().force_unlock().await.unwrap(), "nobody holds it");
-    tokio::join!(
-        forced_out(&scene, "by another", &scene.theirs),
-        forced_out(&scene, "by its own", &scene.ours)
-    );
-    scene.is_clean().await;
+    judged(async || {
+        let scene = Scene::with(pair, watchful().ride_out(SOON)).await;
+        assert!(!scene.ours().force_unlock().await.unwrap(), "nobody holds it");
+        tokio::join!(
+            forced_out(&scene, "by another", &scene.theirs),
+            forced_out(&scene, "by its own", &scene.ours)
+        );
+        scene.is_clean().await;
+    })
+    .await;
 }

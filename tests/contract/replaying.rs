@@ -5,8 +5,8 @@ use std::time::Duration;
 use parklock::{Config, Error};
 use tokio::time::sleep;
 
-use crate::common::eventually;
 use crate::common::fixture::{A_WHILE, SOON};
+use crate::common::{eventually, judged};
 use crate::pair::Pair;
 use crate::scene::{Scene, Waiter, assert_err, is_free_soon, is_held, soon};
 
@@ -112,14 +112,17 @@ pub(crate) async fn a_caller_that_is_never_answered_is_told_so(pair: Pair) {
 }
 
 pub(crate) async fn a_wait_that_was_answered_again_knows_that_it_is_held(pair: Pair) {
-    let scene = Scene::apart(pair, attentive(), Config::default()).await;
-    let held = scene.theirs().lock().await.unwrap();
-    let lost = scene.proxy.script("acquire").nth(1).cut_after();
-    let tried = scene.ours().try_lock_for(Duration::from_secs(5)).await;
-    assert_eq!(lost.fired(), 1);
-    assert!(tried.unwrap().is_none());
-    held.unlock().await.unwrap();
-    scene.is_clean().await;
+    judged(async || {
+        let scene = Scene::apart(pair, attentive(), Config::default()).await;
+        let held = scene.theirs().lock().await.unwrap();
+        let lost = scene.proxy.script("acquire").nth(1).cut_after();
+        let tried = scene.ours().try_lock_for(Duration::from_secs(5)).await;
+        assert_eq!(lost.fired(), 1);
+        assert!(tried.unwrap().is_none());
+        held.unlock().await.unwrap();
+        scene.is_clean().await;
+    })
+    .await;
 }
 
 /// Its caller has gone on, on a new connection, and has come and gone.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use common::fixture::{A_WHILE, LONG, SOON, client, client_with, comes_in, lock_keys};
-use common::{Admin, Cluster, Proxy, Server, Site, eventually, timeout};
+use common::{Admin, Cluster, Proxy, Server, Site, eventually, judged, timeout};
 use futures_util::FutureExt;
 use parklock::{Client, Config, Ended, Error, Guard, HandOff, Layout, Owner, Result, Woken};
 use tokio::task::JoinHandle;
@@ -255,23 +255,26 @@ async fn a_notification_for_a_dead_waiter_goes_to_the_next_one() {
 /// The waiter dies while it waits for the lock, which the notifier still holds.
 #[tokio::test]
 async fn a_notification_of_a_waiter_that_dies_before_it_has_the_lock_goes_to_the_next_one() {
-    let server = Site::start().await;
-    let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
-    let (dies, lives) =
-        (comes_in(proxy.url(), mortal()).await, client_with(&server, mortal()).await);
-    let dead = next_in_line(&dies, &admin).await;
-    let next = next_in_line(&lives, &admin).await;
-    let held = lives.lock("a").lock().await.unwrap();
-    lives.condition("c").notify_one().await.unwrap();
-    lined_up(&admin, 1).await;
-    // Longer than a sign of life lasts: it keeps its notification alive by itself.
-    sleep(LIFE * 3 / 2).await;
-    assert!(!next.is_finished());
-    lined_up(&admin, 1).await;
-    let _silent = proxy.blackhole(None);
-    held.unlock().await.unwrap();
-    comes_back(next).await.unlock().await.unwrap();
-    dead.abort();
+    judged(async || {
+        let server = Site::start().await;
+        let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+        let (dies, lives) =
+            (comes_in(proxy.url(), mortal()).await, client_with(&server, mortal()).await);
+        let dead = next_in_line(&dies, &admin).await;
+        let next = next_in_line(&lives, &admin).await;
+        let held = lives.lock("a").lock().await.unwrap();
+        lives.condition("c").notify_one().await.unwrap();
+        lined_up(&admin, 1).await;
+        // Longer than a sign of life lasts: it keeps its notification alive by itself.
+        sleep(LIFE * 3 / 2).await;
+        assert!(!next.is_finished());
+        lined_up(&admin, 1).await;
+        let _silent = proxy.blackhole(None);
+        held.unlock().await.unwrap();
+        comes_back(next).await.unlock().await.unwrap();
+        dead.abort();
+    })
+    .await;
 }
 
 /// The waiter still wakes when it is polled: it may have missed the notification.
@@ -341,20 +344,23 @@ async fn a_waiter_that_gives_the_lock_back_has_used_up_its_notification() {
 /// The notified waiter holds the lock again, and dies. The next waiter has to do its work.
 #[tokio::test]
 async fn a_notification_of_a_holder_that_dies_goes_to_the_next_one() {
-    let server = Site::start().await;
-    let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
-    let config = || Config::default().watchdog_timeout(Duration::from_secs(8)).waiter_ttl(LIFE);
-    let (dies, lives) =
-        (comes_in(proxy.url(), config()).await, client_with(&server, config()).await);
-    let dead = next_in_line(&dies, &admin).await;
-    let next = next_in_line(&lives, &admin).await;
-    lives.condition("c").notify_one().await.unwrap();
-    let guard = comes_back(dead).await;
-    sleep(LIFE * 3 / 2).await;
-    lined_up(&admin, 1).await;
-    let _silent = proxy.blackhole(None);
-    comes_back(next).await.unlock().await.unwrap();
-    drop(guard);
+    judged(async || {
+        let server = Site::start().await;
+        let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+        let config = || Config::default().watchdog_timeout(Duration::from_secs(8)).waiter_ttl(LIFE);
+        let (dies, lives) =
+            (comes_in(proxy.url(), config()).await, client_with(&server, config()).await);
+        let dead = next_in_line(&dies, &admin).await;
+        let next = next_in_line(&lives, &admin).await;
+        lives.condition("c").notify_one().await.unwrap();
+        let guard = comes_back(dead).await;
+        sleep(LIFE * 3 / 2).await;
+        lined_up(&admin, 1).await;
+        let _silent = proxy.blackhole(None);
+        comes_back(next).await.unlock().await.unwrap();
+        drop(guard);
+    })
+    .await;
 }
 
 /// As after a failover that has lost the waiter's place: a waiter that may have missed a notification asks by itself.

@@ -90,8 +90,7 @@ async fn a_lock_of_that_name_keeps_candidates_out() {
 #[tokio::test]
 async fn a_leader_that_is_robbed_stops_and_campaigns_again() {
     let server = Server::start().await;
-    let (a, terms) =
-        (client_with(&server, quick()).await.election("a"), Arc::new(AtomicUsize::new(0)));
+    let (a, terms) = (client(&server).await.election("a"), Arc::new(AtomicUsize::new(0)));
     let mut last = None;
     let done = a.run(|term: Term| {
         let is_later = last.replace(term.token()).is_none_or(|before| term.token() > before);
@@ -125,24 +124,31 @@ async fn run_says_when_the_work_ended_without_the_leadership() {
 /// A leader that hears nothing stops while its lock still keeps all others out.
 #[tokio::test]
 async fn a_leader_without_redis_stops_before_another_one_may_lead() {
-    let server = Server::start().await;
-    let proxy = Proxy::before(&server).await;
-    let (a, b) = (wary(&proxy).await, client(&server).await.election("a"));
-    let first = leads(&a).await;
-    let waiter = leads_next(b);
-    parked(&server.admin().await, "a", 1).await;
-    let cut = proxy.blackhole(None);
+    judged(async || {
+        let server = Server::start().await;
+        let proxy = Proxy::before(&server).await;
+        let (a, b) = (wary(&proxy).await, client(&server).await.election("a"));
+        let first = leads(&a).await;
+        let waiter = leads_next(b);
+        parked(&server.admin().await, "a", 1).await;
+        let cut = proxy.blackhole(None);
 
-    over(first.ended()).await;
-    let stopped = Instant::now();
-    assert!(!first.is_leader() && !a.is_leader() && first.remaining().is_zero());
-    let (led, next) = waiter.await.unwrap();
+        over(first.ended()).await;
+        let stopped = Instant::now();
+        assert!(!first.is_leader() && !a.is_leader() && first.remaining().is_zero());
+        let (led, next) = waiter.await.unwrap();
 
-    // Between the two lies the margin, unless a busy machine polled this task late.
-    assert!(led > stopped + Duration::from_secs(1), "the next one leads {:?} later", led - stopped);
-    assert!(next.token() > first.token());
-    cut.lift();
-    assert!(is_pending(next.ended()).await && !first.is_leader());
+        // Between the two lies the margin, unless a busy machine polled this task late.
+        assert!(
+            led > stopped + Duration::from_secs(1),
+            "the next one leads {:?} later",
+            led - stopped
+        );
+        assert!(next.token() > first.token());
+        cut.lift();
+        assert!(is_pending(next.ended()).await && !first.is_leader());
+    })
+    .await;
 }
 
 /// The connection is back right after the term, and the lock is renewed. The work still has the margin.
@@ -247,16 +253,19 @@ async fn a_term_ends_on_the_runtime_of_its_client() {
 /// Renewals that fail and succeed again do not end a term.
 #[tokio::test]
 async fn a_leader_that_is_renewed_goes_on() {
-    let server = Server::start().await;
-    let client =
-        client_with(&server, Config::default().watchdog_timeout(Duration::from_secs(6))).await;
-    let leadership = leads(&client.election("a")).await;
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(7) {
-        assert!(leadership.is_leader(), "after {:?}", start.elapsed());
-        sleep(Duration::from_millis(20)).await;
-    }
-    leadership.step_down().await.unwrap();
+    judged(async || {
+        let server = Server::start().await;
+        let client =
+            client_with(&server, Config::default().watchdog_timeout(Duration::from_secs(6))).await;
+        let leadership = leads(&client.election("a")).await;
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(7) {
+            assert!(leadership.is_leader(), "after {:?}", start.elapsed());
+            sleep(Duration::from_millis(20)).await;
+        }
+        leadership.step_down().await.unwrap();
+    })
+    .await;
 }
 
 /// A message grants a lock for a shorter time than the margin may be.
@@ -355,7 +364,7 @@ async fn a_late_announcement_of_an_earlier_term_changes_nothing() {
 #[tokio::test]
 async fn a_candidate_tells_when_it_leads_and_when_no_more() {
     let server = Server::start().await;
-    let candidate = client_with(&server, quick()).await.election("a");
+    let candidate = client(&server).await.election("a");
     let mut changes = candidate.changes();
     assert!(changes.term().is_none() && is_pending(changes.changed()).await);
     let first = leads(&candidate).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::fixture::comes_in;
+use common::fixture::{comes_in, got_nothing};
 use common::site::left_out_in_a_cluster;
 use common::{Admin, Proxy, Site, Worker, WorkerSide, eventually, timeout};
 use futures_util::StreamExt;
@@ -260,6 +260,11 @@ async fn a_client_that_comes_later_waits_for_a_few_tenures_of_the_others() {
 
 // Clients that do not come.
 
+/// One that dies keeps its place until the others stand in line too.
+fn dies_slowly() -> Config {
+    counted().waiter_ttl(Duration::from_secs(5))
+}
+
 /// The client at the head of the line is dead: the others still get the lock.
 async fn is_skipped(admin: &Admin, dead: &str, held: Guard, others: &[Client]) {
     let mut turns = JoinSet::new();
@@ -286,7 +291,7 @@ async fn a_client_whose_network_died_in_the_line_is_skipped_and_leaves_it() {
     let server = Site::start().await;
     let (proxy, admin) = (Proxy::before(&server).await, server.admin().await);
     let clients = connects(&server, 3, counted).await;
-    let away = connect(&proxy.url(), counted()).await;
+    let away = connect(&proxy.url(), dies_slowly()).await;
     let held = clients[0].lock("a").lock().await.unwrap();
     let gone = waiting(&away);
     in_line(&admin, 1).await;
@@ -300,7 +305,7 @@ async fn a_client_whose_network_died_in_the_line_is_skipped_and_leaves_it() {
 #[ignore = "a worker process"]
 async fn worker_that_waits() {
     let Some(boss) = WorkerSide::here() else { return };
-    let client = connect(&boss.variable("URL"), counted()).await;
+    let client = connect(&boss.variable("URL"), dies_slowly()).await;
     boss.tell("ready");
     let guard = client.lock("a").lock().await.expect("its turn comes");
     boss.tell("mine");
@@ -366,7 +371,7 @@ async fn a_client_that_is_cut_off_for_a_while_is_not_forgotten() {
     let server = Site::start().await;
     let (proxy, admin) = (Proxy::before(&server).await, server.admin().await);
     let clients = connects(&server, 3, alive).await;
-    let far = connect(&proxy.url(), counted()).await;
+    let far = connect(&proxy.url(), dies_slowly()).await;
     let held = clients[0].lock("a").lock().await.unwrap();
     let late = waiting(&far);
     in_line(&admin, 1).await;
@@ -413,7 +418,7 @@ async fn a_client_leaves_the_line_with_its_last_waiter() {
 
     // As by abort, so by patience.
     let limit = Duration::from_secs(1);
-    assert!(clients[1].lock("a").try_lock_for(limit).await.unwrap().is_none());
+    got_nothing(clients[1].lock("a").try_lock_for(limit).await);
     in_line(&admin, 0).await;
     held.unlock().await.unwrap();
 }
@@ -462,7 +467,7 @@ async fn a_client_with_a_shorter_park_throws_nobody_out_of_the_line() {
 
     let visitor = connect(&server.url(), counted().max_park(Duration::from_millis(50))).await;
     let limit = Duration::from_secs(1);
-    assert!(visitor.lock("a").try_lock_for(limit).await.unwrap().is_none());
+    got_nothing(visitor.lock("a").try_lock_for(limit).await);
 
     in_line(&admin, 1).await;
     let after = admin.pttl(LINE).await;

@@ -7,8 +7,8 @@ use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
 use common::fixture::{
-    A_WHILE, LONG, SOON, channel, client, client_with, comes_in, is_pending, key, lock_keys, quick,
-    scripts,
+    A_WHILE, LONG, SOON, channel, client, client_with, comes_in, got_nothing, is_pending, key,
+    lock_keys, quick, scripts,
 };
 use common::site::only_on_one_server;
 use common::{Admin, Proxy, Server, Site, Watch, Worker, WorkerSide, eventually, judged, timeout};
@@ -319,25 +319,28 @@ async fn a_grant_by_message_has_a_ttl_at_once() {
 
 #[tokio::test]
 async fn a_grant_that_nobody_takes_up_goes_to_the_next() {
-    let server = Site::start().await;
-    let (admin, ours, theirs) =
-        (server.admin().await, client(&server).await, client(&server).await);
-    let guard = ours.fair_lock("a").lock().await.unwrap();
-    let mut stuck = stuck(&theirs, &admin).await;
-    let next = waiting(&ours);
-    queued(&admin, 2).await;
+    judged(async || {
+        let server = Site::start().await;
+        let (admin, ours, theirs) =
+            (server.admin().await, client(&server).await, client(&server).await);
+        let guard = ours.fair_lock("a").lock().await.unwrap();
+        let mut stuck = stuck(&theirs, &admin).await;
+        let next = waiting(&ours);
+        queued(&admin, 2).await;
 
-    let started = Watch::start();
-    guard.unlock().await.unwrap();
-    let next = granted(next).await;
+        let started = Watch::start();
+        guard.unlock().await.unwrap();
+        let next = granted(next).await;
 
-    assert!(started.passed() < 3 * CLAIM, "{:?}", started.passed());
-    assert!(is_pending(&mut stuck).await, "two hold it at once");
-    assert!(next.is_valid());
-    let earlier = next.token();
-    next.unlock().await.unwrap();
-    let last = soon(stuck).await.unwrap();
-    assert!(last.token() > earlier);
+        assert!(started.passed() < 3 * CLAIM, "{:?}", started.passed());
+        assert!(is_pending(&mut stuck).await, "two hold it at once");
+        assert!(next.is_valid());
+        let earlier = next.token();
+        next.unlock().await.unwrap();
+        let last = soon(stuck).await.unwrap();
+        assert!(last.token() > earlier);
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -444,16 +447,19 @@ async fn an_acquire_without_an_answer_gives_up_its_place() {
 /// One lost answer is no outage: later answers count.
 #[tokio::test]
 async fn a_waiter_whose_answer_was_lost_once_still_runs_out_of_time() {
-    let server = Site::start().await;
-    let ours = client(&server).await;
-    let proxy = Proxy::before(&server).await;
-    proxy.name_acquires();
-    let theirs = comes_in(proxy.url(), Config::default()).await;
-    let _guard = ours.fair_lock("a").lock().await.unwrap();
-    let lost = proxy.script("acquire").nth(1).cut_after();
-    let outcome = theirs.fair_lock("a").try_lock_for(Duration::from_secs(2)).await;
-    lost.happened().await;
-    assert!(matches!(outcome, Ok(None)), "{outcome:?}");
+    judged(async || {
+        let server = Site::start().await;
+        let ours = client(&server).await;
+        let proxy = Proxy::before(&server).await;
+        proxy.name_acquires();
+        let theirs = comes_in(proxy.url(), Config::default()).await;
+        let _guard = ours.fair_lock("a").lock().await.unwrap();
+        let lost = proxy.script("acquire").nth(1).cut_after();
+        let outcome = theirs.fair_lock("a").try_lock_for(Duration::from_secs(2)).await;
+        lost.happened().await;
+        assert!(matches!(outcome, Ok(None)), "{outcome:?}");
+    })
+    .await;
 }
 
 /// Each lost answer is a new place, but all of them are one outage.
@@ -595,21 +601,24 @@ async fn eight_waiters_that_are_killed_cost_less_than_a_waiter_ttl_each() {
 
 #[tokio::test]
 async fn a_dead_head_is_skipped_before_its_turn() {
-    let server = Site::start().await;
-    let (admin, ours) = (server.admin().await, client(&server).await);
-    let mut workers = workers(&server, 1).await;
-    let guard = ours.fair_lock("a").lock().await.unwrap();
-    workers[0].order("go").await;
-    queued(&admin, 1).await;
-    let next = waiting(&ours);
-    queued(&admin, 2).await;
-    workers[0].kill9();
-    queued(&admin, 1).await;
+    judged(async || {
+        let server = Site::start().await;
+        let (admin, ours) = (server.admin().await, client(&server).await);
+        let mut workers = workers(&server, 1).await;
+        let guard = ours.fair_lock("a").lock().await.unwrap();
+        workers[0].order("go").await;
+        queued(&admin, 1).await;
+        let next = waiting(&ours);
+        queued(&admin, 2).await;
+        workers[0].kill9();
+        queued(&admin, 1).await;
 
-    let started = Watch::start();
-    guard.unlock().await.unwrap();
-    granted(next).await.unlock().await.unwrap();
-    assert!(started.passed() < CLAIM, "{:?}", started.passed());
+        let started = Watch::start();
+        guard.unlock().await.unwrap();
+        granted(next).await.unlock().await.unwrap();
+        assert!(started.passed() < CLAIM, "{:?}", started.passed());
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -624,7 +633,7 @@ async fn a_cancelled_waiter_leaves_the_line_at_once() {
     cancelled.abort();
     queued(&admin, 1).await;
     let limit = Duration::from_secs(1);
-    assert!(ours.fair_lock("a").try_lock_for(limit).await.unwrap().is_none());
+    got_nothing(ours.fair_lock("a").try_lock_for(limit).await);
     queued(&admin, 1).await;
 
     guard.unlock().await.unwrap();
@@ -773,19 +782,22 @@ async fn eight_leases_that_run_out_are_granted_in_order() {
 
 #[tokio::test]
 async fn a_watched_lease_that_a_message_began_is_renewed() {
-    let server = Site::start().await;
-    let admin = server.admin().await;
-    let config = Config::default()
-        .watchdog_timeout(Duration::from_secs(6))
-        .waiter_ttl(Duration::from_secs(3));
-    let ours = client_with(&server, config).await;
-    let guard = ours.fair_lock("a").lock().await.unwrap();
-    let waiter = next_in_queue(&ours, &admin).await;
-    guard.unlock().await.unwrap();
-    let held = granted(waiter).await;
-    let ended = timeout(Duration::from_secs(8), held.ended()).await;
-    assert!(ended.is_err(), "{ended:?}");
-    held.unlock().await.unwrap();
+    judged(async || {
+        let server = Site::start().await;
+        let admin = server.admin().await;
+        let config = Config::default()
+            .watchdog_timeout(Duration::from_secs(6))
+            .waiter_ttl(Duration::from_secs(3));
+        let ours = client_with(&server, config).await;
+        let guard = ours.fair_lock("a").lock().await.unwrap();
+        let waiter = next_in_queue(&ours, &admin).await;
+        guard.unlock().await.unwrap();
+        let held = granted(waiter).await;
+        let ended = timeout(Duration::from_secs(8), held.ended()).await;
+        assert!(ended.is_err(), "{ended:?}");
+        held.unlock().await.unwrap();
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -247,7 +247,9 @@ async fn nobody_enters_beside_a_holder_when_the_notes_are_gone() {
 /// A holder whose client listens is told at once, also if its own client took the lock away.
 #[tokio::test]
 async fn a_holder_is_told_when_its_own_client_forces_it_out() {
-    let (server, ours) = server_and_client().await;
+    let server = Site::start().await;
+    // It would be renewed after minutes.
+    let ours = client_with(&server, Config::default().watchdog_timeout(LONG)).await;
     let admin = server.admin().await;
     for kind in [Fair, Write, Semaphore(1)] {
         let guard = kind.lock(&ours).await.unwrap();
@@ -256,11 +258,8 @@ async fn a_holder_is_told_when_its_own_client_forces_it_out() {
             kind.lock(&waiting).await.unwrap().unlock().await.unwrap();
         });
         common::fixture::parked(&admin, "a", 1).await;
-        let forced = Watch::start();
         assert!(kind.force_unlock(&ours).await.unwrap());
         assert_eq!(timeout(SOON, guard.ended()).await.expect("it is told"), Ended::Lost);
-        // It would be renewed in five seconds at the earliest.
-        assert!(forced.passed() < Duration::from_secs(4), "{kind:?}: {:?}", forced.passed());
         waiter.await.unwrap();
     }
     nothing_left(&server.admin().await).await;
@@ -312,7 +311,7 @@ const ONE_BY_ONE: [Kind; 5] = [Lock, Fair, Read, Write, Semaphore(1)];
 async fn two_clients(server: &Site, layout: Layout) -> (Client, Client) {
     // A grant by message lasts longer than a busy machine stands still.
     let config =
-        Config::default().waiter_ttl(Duration::from_secs(2)).pickup_timeout(SHORT).layout(layout);
+        Config::default().waiter_ttl(Duration::from_secs(6)).pickup_timeout(SHORT).layout(layout);
     let ours = comes_in(server.url(), config.clone()).await;
     (ours, comes_in(server.url(), config).await)
 }
@@ -717,27 +716,31 @@ async fn part_of(client: Client, kind: Kind, permits: u32, leased: bool) -> Resu
 /// all waiters before it die together.
 #[tokio::test]
 async fn a_caller_that_asks_for_others_and_is_not_polled_stops_nobody() {
-    let server = Site::start().await;
-    let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
-    let config = || Config::default().watchdog_timeout(SHORT * 12).waiter_ttl(SHORT / 2);
-    let dies = comes_in(proxy.url(), config()).await;
-    let _held = taken(Fair, &dies).await;
-    let in_line = async |waiters: usize| {
-        let all = async || admin.cmd::<usize>(&["ZCARD", "lock_queue:{a}"]).await == waiters;
-        eventually(SOON, &format!("{waiters} wait"), all).await;
-    };
-    let near = [(); 4].map(|()| {
-        let dies = dies.clone();
-        tokio::spawn(async move { Fair.lock(&dies).await })
-    });
-    in_line(near.len()).await;
+    judged(async || {
+        const LIFE: Duration = Duration::from_secs(2);
+        let server = Site::start().await;
+        let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
+        let config = || Config::default().watchdog_timeout(LIFE * 2).waiter_ttl(LIFE);
+        let dies = comes_in(proxy.url(), config()).await;
+        let _held = taken(Fair, &dies).await;
+        let in_line = async |waiters: usize| {
+            let all = async || admin.cmd::<usize>(&["ZCARD", "lock_queue:{a}"]).await == waiters;
+            eventually(SOON, &format!("{waiters} wait"), all).await;
+        };
+        let near = [(); 4].map(|()| {
+            let dies = dies.clone();
+            tokio::spawn(async move { Fair.lock(&dies).await })
+        });
+        in_line(near.len()).await;
 
-    let (crowd, ours) = (Crowd::of(Fair), client_with(&server, config()).await);
-    let asleep = Asleep::asks(Fair, &ours).parked().await;
-    let caller = crowd.caller(&ours);
-    in_line(near.len() + 2).await;
-    let _silent = proxy.blackhole(None);
-    all_come("it asks for all", vec![caller]).await;
-    drop(asleep);
-    near.iter().for_each(JoinHandle::abort);
+        let (crowd, ours) = (Crowd::of(Fair), client_with(&server, config()).await);
+        let asleep = Asleep::asks(Fair, &ours).parked().await;
+        let caller = crowd.caller(&ours);
+        in_line(near.len() + 2).await;
+        let _silent = proxy.blackhole(None);
+        all_come("it asks for all", vec![caller]).await;
+        drop(asleep);
+        near.iter().for_each(JoinHandle::abort);
+    })
+    .await;
 }

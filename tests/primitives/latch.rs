@@ -261,25 +261,28 @@ async fn setting_and_deleting_are_answered_though_an_answer_is_lost() {
 
 #[tokio::test]
 async fn a_wait_that_times_out_says_whether_the_latch_is_open() {
-    for layout in LAYOUTS {
-        let (server, moment) = (Site::start().await, Duration::from_secs(1));
-        let client = client_of(&server.url(), layout).await;
-        let latch = client.count_down_latch("a");
-        latch.set(1).await.unwrap();
-        assert!(!latch.wait_for(moment).await.unwrap());
-        assert!(!latch.wait_for(Duration::ZERO).await.unwrap());
-        let waiting = tokio::spawn({
-            let latch = latch.clone();
-            async move { latch.wait_for(LONG).await }
-        });
-        awaited(&server.admin().await, layout, 1).await;
+    judged(async || {
+        for layout in LAYOUTS {
+            let (server, moment) = (Site::start().await, Duration::from_secs(1));
+            let client = client_of(&server.url(), layout).await;
+            let latch = client.count_down_latch("a");
+            latch.set(1).await.unwrap();
+            assert!(!latch.wait_for(moment).await.unwrap());
+            assert!(!latch.wait_for(Duration::ZERO).await.unwrap());
+            let waiting = tokio::spawn({
+                let latch = latch.clone();
+                async move { latch.wait_for(LONG).await }
+            });
+            awaited(&server.admin().await, layout, 1).await;
 
-        latch.count_down().await.unwrap();
+            latch.count_down().await.unwrap();
 
-        assert!(timeout(SOON, waiting).await.expect("it is told").unwrap().unwrap());
-        assert!(latch.wait_for(Duration::ZERO).await.unwrap());
-        assert!(latch.wait_for(moment).await.unwrap());
-    }
+            assert!(timeout(SOON, waiting).await.expect("it is told").unwrap().unwrap());
+            assert!(latch.wait_for(Duration::ZERO).await.unwrap());
+            assert!(latch.wait_for(moment).await.unwrap());
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -326,24 +329,27 @@ async fn the_end_of_a_latchs_lease_answers_its_waiters() {
 /// F78.
 #[tokio::test]
 async fn a_closed_latch_cannot_be_set() {
-    for layout in LAYOUTS {
-        let server = Site::start().await;
-        let client = client_of(&server.url(), layout).await;
-        let latch = client.count_down_latch("a");
-        assert!(latch.set(1).await.unwrap());
-        let mut waiting = waiter(&client);
-        awaited(&server.admin().await, layout, 1).await;
+    judged(async || {
+        for layout in LAYOUTS {
+            let server = Site::start().await;
+            let client = client_of(&server.url(), layout).await;
+            let latch = client.count_down_latch("a");
+            assert!(latch.set(1).await.unwrap());
+            let mut waiting = waiter(&client);
+            awaited(&server.admin().await, layout, 1).await;
 
-        assert!(!latch.set(7).await.unwrap());
+            assert!(!latch.set(7).await.unwrap());
 
-        assert!(is_pending(&mut waiting).await);
-        assert_eq!(latch.count().await.unwrap(), Some(1));
-        latch.count_down().await.unwrap();
-        answered(waiting).await.unwrap();
-        assert!(latch.set(2).await.unwrap(), "it is open");
-        assert_eq!(latch.count().await.unwrap(), Some(2));
-        assert!(!latch.wait_for(Duration::from_secs(1)).await.unwrap());
-    }
+            assert!(is_pending(&mut waiting).await);
+            assert_eq!(latch.count().await.unwrap(), Some(1));
+            latch.count_down().await.unwrap();
+            answered(waiting).await.unwrap();
+            assert!(latch.set(2).await.unwrap(), "it is open");
+            assert_eq!(latch.count().await.unwrap(), Some(2));
+            assert!(!latch.wait_for(Duration::from_secs(1)).await.unwrap());
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

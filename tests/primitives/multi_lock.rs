@@ -550,7 +550,7 @@ async fn an_unlock_that_is_dropped_at_any_poll_still_gives_them_back() {
 #[tokio::test]
 async fn the_loss_of_one_lock_is_the_loss_of_all_and_ends_the_work() {
     let server = Site::start().await;
-    let (client, admin) = (client_with(&server, quick()).await, server.admin().await);
+    let (client, admin) = (client(&server).await, server.admin().await);
     for name in ABC {
         let (began, started) = tokio::sync::oneshot::channel();
         let multi = client.multi_lock(ABC);
@@ -589,14 +589,17 @@ async fn a_given_back_guard_was_released_and_not_lost() {
 
 #[tokio::test]
 async fn the_watchdog_keeps_all_of_them() {
-    let server = Site::start().await;
-    let watched = Config::default().watchdog_timeout(Duration::from_secs(6));
-    let (one, other) = (client_with(&server, watched).await, client(&server).await);
-    let guard = one.multi_lock(ABC).lock().await.unwrap();
-    sleep(Duration::from_secs(8)).await; // longer than the lease
-    assert!(guard.is_valid());
-    assert!(other.multi_lock(ABC).try_lock().await.unwrap().is_none());
-    guard.unlock().await.unwrap();
+    judged(async || {
+        let server = Site::start().await;
+        let watched = Config::default().watchdog_timeout(Duration::from_secs(6));
+        let (one, other) = (client_with(&server, watched).await, client(&server).await);
+        let guard = one.multi_lock(ABC).lock().await.unwrap();
+        sleep(Duration::from_secs(8)).await; // longer than the lease
+        assert!(guard.is_valid());
+        assert!(other.multi_lock(ABC).try_lock().await.unwrap().is_none());
+        guard.unlock().await.unwrap();
+    })
+    .await;
 }
 
 /// In Redisson's layout both kinds have one key, so the caller would wait for itself.
@@ -876,7 +879,7 @@ async fn many_take_turns_on_several_servers_and_never_two_at_once() {
 async fn without_one_of_the_servers_nothing_is_held_on_the_others() {
     let two = Two::set().await;
     let moment = Duration::from_millis(500);
-    let config = quick().response_timeout(moment).ride_out(moment * 2).max_park(moment);
+    let config = Config::default().response_timeout(moment).ride_out(moment * 2).max_park(moment);
     let lock = two.lock(&config).await;
     let blocker = client(&two.servers[1]).await.lock("b").lock().await.unwrap();
     let waiting = wait(&lock);
@@ -906,7 +909,7 @@ async fn without_one_of_the_servers_nothing_is_held_on_the_others() {
 async fn a_lock_that_is_lost_while_the_call_waits_for_another_is_taken_again() {
     let two = Two::set().await;
     let blocker = client(&two.servers[1]).await.lock("b").lock().await.unwrap();
-    let waiting = wait(&two.lock(&quick()).await);
+    let waiting = wait(&two.lock(&Config::default()).await);
     parked(&two.admins[1], "b", 1).await;
     let before = two.admins[0].hgetall(&key("a")).await;
     two.admins[0].cmd::<i64>(&["DEL", &key("a")]).await;
@@ -967,20 +970,23 @@ async fn an_attempt_that_loses_one_of_its_locks_meanwhile_fails() {
 /// A fixed lease does not run out while another server is waited for, and is whole in the end.
 #[tokio::test]
 async fn a_lease_is_kept_while_another_server_is_waited_for() {
-    const LEASE: Duration = Duration::from_secs(4);
-    let two = Two::set().await;
-    let lock = two.lock(&Config::default()).await.lease(LEASE);
-    let blocker = client(&two.servers[1]).await.lock("b").lock().await.unwrap();
-    let waiting = wait(&lock);
-    parked(&two.admins[1], "b", 1).await;
-    let before = two.admins[0].hgetall(&key("a")).await;
-    sleep(LEASE * 3 / 2).await;
-    assert_eq!(two.admins[0].hgetall(&key("a")).await, before, "it has been ours all the time");
-    blocker.unlock().await.unwrap();
-    let guard = in_time(waiting).await.unwrap().unwrap();
-    assert!(guard.remaining() > LEASE / 2, "{:?}", guard.remaining());
-    guard.unlock().await.unwrap();
-    two.is_free().await;
+    judged(async || {
+        const LEASE: Duration = Duration::from_secs(4);
+        let two = Two::set().await;
+        let lock = two.lock(&Config::default()).await.lease(LEASE);
+        let blocker = client(&two.servers[1]).await.lock("b").lock().await.unwrap();
+        let waiting = wait(&lock);
+        parked(&two.admins[1], "b", 1).await;
+        let before = two.admins[0].hgetall(&key("a")).await;
+        sleep(LEASE * 3 / 2).await;
+        assert_eq!(two.admins[0].hgetall(&key("a")).await, before, "it has been ours all the time");
+        blocker.unlock().await.unwrap();
+        let guard = in_time(waiting).await.unwrap().unwrap();
+        assert!(guard.remaining() > LEASE / 2, "{:?}", guard.remaining());
+        guard.unlock().await.unwrap();
+        two.is_free().await;
+    })
+    .await;
 }
 
 /// The last lock is granted, and then the connection breaks: the caller may have waited for long, and keeps what it has.

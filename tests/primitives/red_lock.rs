@@ -180,24 +180,27 @@ async fn many_take_turns_and_never_two_at_once() {
 /// F50: a minority is down before, and goes down meanwhile.
 #[tokio::test]
 async fn a_minority_that_is_down_is_not_missed() {
-    let stage = Stage::set(5).await;
-    let config = || quick().watchdog_timeout(Duration::from_secs(8));
-    let (one, other) = (stage.lock_with(config()).await, stage.lock_with(config()).await);
-    stage.servers[0].kill();
+    judged(async || {
+        let stage = Stage::set(5).await;
+        let config = || quick().watchdog_timeout(Duration::from_secs(8));
+        let (one, other) = (stage.lock_with(config()).await, stage.lock_with(config()).await);
+        stage.servers[0].kill();
 
-    let guard = held_on(4, &one).await;
-    assert!(answered(&other).await.is_none());
-    stage.servers[4].kill();
-    sleep(Duration::from_secs(9)).await; // longer than the lease: renewed on a majority
-    assert!(guard.is_valid());
-    assert_eq!(guard.servers(), 3);
+        let guard = held_on(4, &one).await;
+        assert!(answered(&other).await.is_none());
+        stage.servers[4].kill();
+        sleep(Duration::from_secs(9)).await; // longer than the lease: renewed on a majority
+        assert!(guard.is_valid());
+        assert_eq!(guard.servers(), 3);
 
-    let waiting = wait(&other);
-    guard.unlock().await.unwrap();
-    in_time(waiting).await.unwrap().unwrap().unlock().await.unwrap();
-    for admin in &stage.admins[1..4] {
-        eventually(SOON, "it is free", async || lock_keys(admin).await.is_empty()).await;
-    }
+        let waiting = wait(&other);
+        guard.unlock().await.unwrap();
+        in_time(waiting).await.unwrap().unwrap().unlock().await.unwrap();
+        for admin in &stage.admins[1..4] {
+            eventually(SOON, "it is free", async || lock_keys(admin).await.is_empty()).await;
+        }
+    })
+    .await;
 }
 
 /// F50: one server is held, one is down, and one says nothing: it may be down too.
@@ -366,33 +369,36 @@ async fn a_waiter_beyond_max_waiters_of_a_server_is_told() {
 
 #[tokio::test]
 async fn a_majority_that_is_taken_away_is_a_loss_and_ends_the_work() {
-    let stage = Stage::set(3).await;
-    let lock = stage.lock_with(quick()).await;
-    let (working, hold) = loop {
-        let (began, started) = tokio::sync::oneshot::channel();
-        let runs = lock.clone();
-        let working = tokio::spawn(async move {
-            let work = |hold: RedHold| async move {
-                began.send(hold).unwrap();
-                std::future::pending::<()>().await;
-            };
-            runs.run(work).await
-        });
-        let hold = started.await.unwrap();
-        if servers_of(&hold) == 3 {
-            break (working, hold);
-        }
-        working.abort();
-        stage.is_free().await;
-    };
-    stage.admins[0].cmd::<i64>(&["DEL", &key("a")]).await;
-    sleep(Duration::from_millis(1500)).await; // a renewal is due each second
-    assert!(hold.is_valid(), "a minority is no loss");
-    assert!(in_time(lock.force_unlock()).await.unwrap());
+    judged(async || {
+        let stage = Stage::set(3).await;
+        let lock = stage.lock_with(quick()).await;
+        let (working, hold) = loop {
+            let (began, started) = tokio::sync::oneshot::channel();
+            let runs = lock.clone();
+            let working = tokio::spawn(async move {
+                let work = |hold: RedHold| async move {
+                    began.send(hold).unwrap();
+                    std::future::pending::<()>().await;
+                };
+                runs.run(work).await
+            });
+            let hold = started.await.unwrap();
+            if servers_of(&hold) == 3 {
+                break (working, hold);
+            }
+            working.abort();
+            stage.is_free().await;
+        };
+        stage.admins[0].cmd::<i64>(&["DEL", &key("a")]).await;
+        sleep(Duration::from_millis(1500)).await; // a renewal is due each second
+        assert!(hold.is_valid(), "a minority is no loss");
+        assert!(in_time(lock.force_unlock()).await.unwrap());
 
-    assert!(matches!(in_time(working).await.unwrap(), Err(Error::Lost { .. })));
-    assert_eq!(in_time(hold.ended()).await, Ended::Lost);
-    stage.is_free().await;
+        assert!(matches!(in_time(working).await.unwrap(), Err(Error::Lost { .. })));
+        assert_eq!(in_time(hold.ended()).await, Ended::Lost);
+        stage.is_free().await;
+    })
+    .await;
 }
 
 /// F50: each server loses its data in turn, and a majority has the lock all the time.
@@ -608,18 +614,21 @@ async fn extending_a_lost_lock_does_not_lengthen_it_on_any_server() {
 /// A part that was held while the call waited for another server has its whole lease again.
 #[tokio::test]
 async fn a_lease_is_whole_however_long_it_was_waited_for() {
-    const LEASE: Duration = Duration::from_secs(4);
-    let stage = Stage::set(3).await;
-    let lock = stage.lock().await.lease(LEASE);
-    // Somebody else's, on all but the first server.
-    for (admin, lease) in stage.admins[1..].iter().zip(["2500", "600000"]) {
-        admin.cmd::<i64>(&["HSET", &key("a"), "somebody", "1"]).await;
-        admin.cmd::<i64>(&["PEXPIRE", &key("a"), lease]).await;
-    }
-    let guard = in_time(lock.lock()).await.unwrap();
-    assert_eq!(guard.servers(), 2);
-    assert!(guard.remaining() > Duration::from_millis(2500), "{:?}", guard.remaining());
-    guard.unlock().await.unwrap();
+    judged(async || {
+        const LEASE: Duration = Duration::from_secs(4);
+        let stage = Stage::set(3).await;
+        let lock = stage.lock().await.lease(LEASE);
+        // Somebody else's, on all but the first server.
+        for (admin, lease) in stage.admins[1..].iter().zip(["2500", "600000"]) {
+            admin.cmd::<i64>(&["HSET", &key("a"), "somebody", "1"]).await;
+            admin.cmd::<i64>(&["PEXPIRE", &key("a"), lease]).await;
+        }
+        let guard = in_time(lock.lock()).await.unwrap();
+        assert_eq!(guard.servers(), 2);
+        assert!(guard.remaining() > Duration::from_millis(2500), "{:?}", guard.remaining());
+        guard.unlock().await.unwrap();
+    })
+    .await;
 }
 
 /// Has somebody hold one server's lock for so long.

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::fixture::{LONG, SOON, comes_in, is_pending, lock_keys, quick, scripts, settled};
+use common::fixture::{
+    LONG, SOON, comes_in, got_nothing, is_pending, lock_keys, quick, scripts, settled,
+};
 use common::site::left_out_in_a_cluster;
-use common::{Admin, Proxy, Site, Watch, Worker, WorkerSide, eventually, judged, timeout};
+use common::{Admin, Fault, Proxy, Site, Watch, Worker, WorkerSide, eventually, judged, timeout};
 use futures_util::StreamExt;
 use parklock::{Client, Config, Ended, Error, Guard, HandOff, Layout, Result, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
@@ -265,24 +267,31 @@ async fn worker_that_takes_two() {
 
 #[tokio::test]
 async fn the_permits_of_a_process_that_was_killed_come_back() {
-    for of in ALL {
-        let scene = Scene::of(of).await;
-        let (permits, url) = (scene.permits(3), scene.server.url());
-        let variables = [("URL", &*url), ("OF", &format!("{of:?}"))];
-        let mut worker = Worker::start("semaphore::worker_that_takes_two", &variables);
-        assert_eq!(worker.hear().await, "granted");
-        let mut two = waiting(&permits, 2);
-        scene.awaited_by(1).await;
-        assert!(is_pending(&mut two).await, "{of:?}");
+    judged(async || {
+        for of in ALL {
+            let scene = Scene::of(of).await;
+            let (permits, url) = (scene.permits(3), scene.server.url());
+            let variables = [("URL", &*url), ("OF", &format!("{of:?}"))];
+            let mut worker = Worker::start("semaphore::worker_that_takes_two", &variables);
+            assert_eq!(worker.hear().await, "granted");
+            let mut two = waiting(&permits, 2);
+            scene.awaited_by(1).await;
+            assert!(is_pending(&mut two).await, "{of:?}");
 
-        worker.kill9();
+            worker.kill9();
 
-        let two = granted(two).await;
-        assert_eq!(permits.available_permits().await.unwrap(), 1, "{of:?}: neither more nor less");
-        two.unlock().await.unwrap();
-        assert_eq!(permits.available_permits().await.unwrap(), 3);
-        assert!(scene.traces().await.is_empty());
-    }
+            let two = granted(two).await;
+            assert_eq!(
+                permits.available_permits().await.unwrap(),
+                1,
+                "{of:?}: neither more nor less"
+            );
+            two.unlock().await.unwrap();
+            assert_eq!(permits.available_permits().await.unwrap(), 3);
+            assert!(scene.traces().await.is_empty());
+        }
+    })
+    .await;
 }
 
 /// The holder's client is cut off, and nobody asks before the lease is long over.
@@ -305,8 +314,11 @@ async fn permits_come_back_although_their_lease_ended_long_ago() {
 
 #[tokio::test]
 async fn the_watchdog_keeps_permits_for_longer_than_its_timeout() {
-    let [native, plain, expirable] = ALL.map(are_kept);
-    tokio::join!(native, plain, expirable);
+    judged(async || {
+        let [native, plain, expirable] = ALL.map(are_kept);
+        tokio::join!(native, plain, expirable);
+    })
+    .await;
 }
 
 async fn are_kept(of: Of) {
@@ -477,7 +489,7 @@ async fn a_caller_that_gives_up_leaves_nothing_behind() {
         assert!(other.try_acquire_many(2).await.unwrap().is_none());
         let waiters = ["ZCARD", "lock_queue:{a}"];
         assert_eq!(scene.admin.cmd::<usize>(&waiters).await, 0, "it does not wait");
-        assert!(other.try_acquire_many_for(2, moment).await.unwrap().is_none());
+        got_nothing(other.try_acquire_many_for(2, moment).await);
         let cancelled = waiting(&other, 2);
         scene.awaited_by(1).await;
         cancelled.abort();
@@ -976,23 +988,26 @@ async fn tasks_of_one_client_hand_permits_on_and_seldom_ask() {
 /// C4: while there is room, nobody waits for the answer to another one's request.
 #[tokio::test]
 async fn callers_of_one_client_ask_side_by_side() {
-    const DISTANCE: Duration = Duration::from_millis(100);
-    for of in ALL {
-        let scene = Scene::of(of).await;
-        let proxy = Proxy::before(&scene.server).await;
-        let client = of.client(&proxy.url(), Config::default()).await;
-        let permits = of.permits(&client, 64);
-        permits.acquire().await.unwrap().unlock().await.unwrap();
-        let _far = proxy.everything().delay_reply(DISTANCE, Duration::ZERO);
-        let began = Watch::start();
-        let all: Vec<_> = (0..32).map(|_| waiting(&permits, 1)).collect();
-        let mut guards = Vec::new();
-        for waiter in all {
-            guards.push(granted(waiter).await);
+    judged(async || {
+        const DISTANCE: Duration = Duration::from_millis(100);
+        for of in ALL {
+            let scene = Scene::of(of).await;
+            let proxy = Proxy::before(&scene.server).await;
+            let client = of.client(&proxy.url(), Config::default()).await;
+            let permits = of.permits(&client, 64);
+            permits.acquire().await.unwrap().unlock().await.unwrap();
+            let _far = proxy.everything().delay_reply(DISTANCE, Duration::ZERO);
+            let began = Watch::start();
+            let all: Vec<_> = (0..32).map(|_| waiting(&permits, 1)).collect();
+            let mut guards = Vec::new();
+            for waiter in all {
+                guards.push(granted(waiter).await);
+            }
+            let took = began.passed();
+            assert!(took < DISTANCE * 16, "{of:?}: {took:?}");
         }
-        let took = began.passed();
-        assert!(took < DISTANCE * 16, "{of:?}: {took:?}");
-    }
+    })
+    .await;
 }
 
 /// A client hands permits on whatever their age, so that the speed of this machine does not matter.
@@ -1032,33 +1047,37 @@ async fn a_permit_that_is_left_for_a_caller_that_is_dropped_is_given_back() {
     }
 }
 
-/// A client far from the server. The release of one of its permits is in flight, and another permit is idle until that
+/// No answer comes until the fault is lifted. The release of one permit is in flight, and another permit is idle until that
 /// release is answered.
-async fn one_is_idle(of: Of) -> (Scene, Proxy, Semaphore, Client) {
-    const DISTANCE: Duration = Duration::from_secs(1);
+async fn one_is_idle(of: Of) -> (Scene, Proxy, Fault, Semaphore, Client) {
     let scene = Scene::with(of, only_told()).await;
     let proxy = Proxy::before(&scene.server).await;
     let client = of.client(&proxy.url(), only_told().response_timeout(SOON)).await;
     let permits = of.permits(&client, 2);
     let [one, other] =
         [permits.acquire().await.expect("an answer"), permits.acquire().await.expect("an answer")];
-    let _far = proxy.everything().delay_reply(DISTANCE, Duration::ZERO);
+    let answers = proxy.everything().hold_reply();
     scene.admin.reset_stats().await;
     let unlocked = tokio::spawn(one.unlock());
     eventually(SOON, "it is given back", async || scripts(&scene.admin).await == 1).await;
     drop(other);
     assert!(!unlocked.is_finished(), "it was to be on its way");
-    (scene, proxy, permits, client)
+    (scene, proxy, answers, permits, client)
+}
+
+/// The answers come when the call has begun.
+async fn answered<T>(call: impl Future<Output = T>, answers: Fault) -> T {
+    tokio::join!(biased; call, async { answers.lift() }).0
 }
 
 /// Nobody holds a permit that is idle in the client.
 #[tokio::test]
 async fn an_idle_permit_is_free_for_the_next_request_of_its_client() {
     for of in ALL {
-        let (_scene, _proxy, permits, _client) = one_is_idle(of).await;
-        assert_eq!(permits.available_permits().await.unwrap(), 2, "{of:?}");
-        let (_scene, _proxy, permits, _client) = one_is_idle(of).await;
-        let both = permits.try_acquire_many(2).await.unwrap();
+        let (_scene, _proxy, answers, permits, _client) = one_is_idle(of).await;
+        assert_eq!(answered(permits.available_permits(), answers).await.unwrap(), 2, "{of:?}");
+        let (_scene, _proxy, answers, permits, _client) = one_is_idle(of).await;
+        let both = answered(permits.try_acquire_many(2), answers).await.unwrap();
         both.expect("it was given back").unlock().await.unwrap();
     }
 }
@@ -1066,10 +1085,10 @@ async fn an_idle_permit_is_free_for_the_next_request_of_its_client() {
 #[tokio::test]
 async fn an_idle_permit_is_taken_up_without_a_request() {
     for of in ALL {
-        let (scene, _proxy, permits, _client) = one_is_idle(of).await;
-        let began = Instant::now();
-        let again = permits.acquire().await.unwrap();
-        assert_eq!(scripts(&scene.admin).await, 1, "{of:?}, after {:?}", began.elapsed());
+        let (scene, _proxy, answers, permits, _client) = one_is_idle(of).await;
+        let again = timeout(SOON, permits.acquire()).await.expect("it does not ask").unwrap();
+        assert_eq!(scripts(&scene.admin).await, 1, "{of:?}");
+        answers.lift();
         again.unlock().await.unwrap();
     }
 }
@@ -1077,8 +1096,8 @@ async fn an_idle_permit_is_taken_up_without_a_request() {
 #[tokio::test]
 async fn closing_a_client_gives_back_idle_permits() {
     for of in ALL {
-        let (scene, _proxy, _permits, client) = one_is_idle(of).await;
-        client.close().await;
+        let (scene, _proxy, answers, _permits, client) = one_is_idle(of).await;
+        answered(client.close(), answers).await;
         assert!(scene.traces().await.is_empty(), "{of:?}");
         let other = of.client(&scene.server.url(), only_told()).await;
         assert_eq!(of.permits(&other, 2).available_permits().await.unwrap(), 2);
