@@ -36,7 +36,7 @@ async fn a_dropped_lock_in_the_queue_leaves_nothing() {
         });
         (first, lock.lock())
     };
-    let dropped = stage.dropping_at_every_poll(prepare, joined).await;
+    let dropped = stage.dropping_at_every_poll(prepare, async |first| first.await.unwrap()).await;
     assert!(dropped >= 3, "{dropped}: unpolled, and in the queue");
 }
 

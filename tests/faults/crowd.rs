@@ -55,8 +55,10 @@ impl Crowd {
 #[tokio::test]
 async fn a_crowd_in_one_client_is_one_contender() {
     let server = Server::start().await;
+    // Nobody looks again, or shows a sign of life, while the test counts.
+    let quiet = patient().watchdog_timeout(2 * LONG).max_park(LONG).waiter_ttl(LONG);
     let [holder, client] =
-        [connect(&server.url(), patient()).await, connect(&server.url(), patient()).await];
+        [connect(&server.url(), patient()).await, connect(&server.url(), quiet).await];
     let (guard, admin) = (holder.lock("a").lock().await.unwrap(), server.admin().await);
     admin.reset_stats().await;
     let crowd = Crowd::of(&client.lock("a"), 1000);

@@ -113,9 +113,10 @@ async fn endures(server: &Server, config: Config) {
 /// A setting works, or is refused with the reason; it does not break what happens later.
 async fn works_or_is_refused(config: Config) {
     let server = Server::start().await;
-    match Client::connect_with(server.url(), config.clone()).await {
-        Ok(_) => endures(&server, config).await,
-        Err(error) => assert!(matches!(error, Error::Config { .. }), "{error}"),
+    let connected = Client::connect_with(server.url(), config.clone()).await;
+    // On a busy machine it may come too late. Then it connects again.
+    if !matches!(connected, Err(Error::Config { .. })) {
+        endures(&server, config).await;
     }
 }
 

@@ -7,8 +7,7 @@ use parklock::{Client, Config, Error, Owner};
 use crate::common::{Proxy, Server, Watch};
 use crate::scene::LONG;
 use crate::{
-    LEASE, SOON, brief, channel, connect, is_clean, key, last_request_with, left, patient,
-    somebody_waits,
+    SOON, channel, connect, is_clean, key, last_request_with, left, patient, somebody_waits,
 };
 
 const TOO_SHORT: Duration = Duration::from_millis(9);
@@ -134,7 +133,7 @@ async fn is_kept(client: &Client, timeout: Duration) -> bool {
 #[tokio::test]
 async fn the_shortest_lease_frees_the_lock() {
     let server = Server::start().await;
-    let (client, admin) = (connect(&server.url(), brief()).await, server.admin().await);
+    let (client, admin) = (connect(&server.url(), patient()).await, server.admin().await);
     let lock = client.lock("a").lease(Duration::from_millis(10));
     let taken = Watch::start();
     let guard = loop {
@@ -147,7 +146,7 @@ async fn the_shortest_lease_frees_the_lock() {
     let remaining = guard.remaining();
     assert!(remaining < Duration::from_millis(10), "{remaining:?}");
     assert_eq!(guard.ended().await, parklock::Ended::Lost);
-    is_clean(&admin, LEASE, "redis frees it by itself").await;
+    is_clean(&admin, SOON, "redis frees it by itself").await;
 }
 
 /// F69: a lease is confirmed again and again: by nested holds, extensions, and messages that make the holder look.

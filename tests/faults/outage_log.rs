@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::Level;
 
-use crate::common::{Server, Site, Watched, eventually, timeout};
+use crate::common::{Server, Site, Watched, eventually, judged, timeout};
 use crate::log::Log;
 use crate::{A_WHILE, SOON, connect};
 
@@ -37,7 +37,9 @@ async fn crowd(client: &Client) -> (Vec<Guard>, JoinSet<parklock::Result<Guard>>
     for lock in (0..20).map(|_| client.lock("lock 0")) {
         waiting.spawn(async move { lock.lock().await });
     }
-    sleep(A_WHILE).await;
+    let all =
+        async || client.holds().awaited.iter().map(|waits| waits.callers).sum::<usize>() == 20;
+    eventually(SOON, "all of them wait", all).await;
     (guards, waiting)
 }
 
@@ -74,23 +76,30 @@ fn is_plain(lines: &[String]) {
 
 #[tokio::test]
 async fn a_server_that_hangs_for_a_while_is_two_lines_with_counts_and_nothing_is_lost() {
-    let (log, _listening) = Log::of(Level::WARN);
-    let server = Server::start().await;
-    let client = connect(&server.url(), config()).await;
-    let (guards, _waiting) = crowd(&client).await;
-    begins_here(&log).await;
-    let began = Instant::now();
-    server.pause();
-    eventually(SOON, "it warns", async || log.lines_with("not renewed") > 0).await;
-    server.resume();
-    eventually(SOON, "it is over", async || log.lines_with("the outage is over") > 0).await;
-    let lines = loud(&log);
-    assert!(lines.len() <= story(began.elapsed()), "{lines:#?}");
-    assert_eq!(count(&lines, &["not renewed", "locks=", "waiting=20", "fault="]), 1, "{lines:#?}");
-    assert_eq!(count(&lines, &["the outage is over", "after=", "lost=0"]), 1, "{lines:#?}");
-    is_plain(&lines);
-    eprintln!("{}", lines.join("\n"));
-    assert!(guards.iter().all(Guard::is_valid), "{lines:#?}");
+    judged(async || {
+        let (log, _listening) = Log::of(Level::WARN);
+        let server = Server::start().await;
+        let client = connect(&server.url(), config()).await;
+        let (guards, _waiting) = crowd(&client).await;
+        begins_here(&log).await;
+        let began = Instant::now();
+        server.pause();
+        eventually(SOON, "it warns", async || log.lines_with("not renewed") > 0).await;
+        server.resume();
+        eventually(SOON, "it is over", async || log.lines_with("the outage is over") > 0).await;
+        let lines = loud(&log);
+        assert!(lines.len() <= story(began.elapsed()), "{lines:#?}");
+        assert_eq!(
+            count(&lines, &["not renewed", "locks=", "waiting=20", "fault="]),
+            1,
+            "{lines:#?}"
+        );
+        assert_eq!(count(&lines, &["the outage is over", "after=", "lost=0"]), 1, "{lines:#?}");
+        is_plain(&lines);
+        eprintln!("{}", lines.join("\n"));
+        assert!(guards.iter().all(Guard::is_valid), "{lines:#?}");
+    })
+    .await;
 }
 
 #[tokio::test]

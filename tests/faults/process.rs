@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use parklock::{Ended, Error, Guard, Hold};
 
-use crate::common::{Proxy, Server, Watch, Worker, WorkerSide, clock, judged};
+use crate::common::{
+    Proxy, Server, Watch, Worker, WorkerSide, clock, judged, judged_beside_its_load,
+};
 use crate::{
     A_WHILE, LEASE, SOON, brief, connect, fields, is_clean, is_stopped, patient, somebody_waits,
     state_of,
@@ -152,22 +154,26 @@ async fn a_guard_whose_runtime_was_blocked_past_its_lease_is_not_valid() {
 /// F56: the only thread of the runtime is blocked for longer than a renewal period, but not than the lease.
 #[tokio::test]
 async fn a_guard_whose_runtime_was_blocked_within_its_lease_is_renewed_late_and_kept() {
-    let server = Server::start().await;
-    let proxy = Proxy::before(&server).await;
-    proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
-    let client = connect(&proxy.url(), patient().watchdog_timeout(Duration::from_secs(8))).await;
-    let guard = client.lock("a").lock().await.unwrap();
-    let renewals = proxy.script("renew").count();
-    renewals.happened().await;
+    judged_beside_its_load(async || {
+        let server = Server::start().await;
+        let proxy = Proxy::before(&server).await;
+        proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
+        let client =
+            connect(&proxy.url(), patient().watchdog_timeout(Duration::from_secs(8))).await;
+        let guard = client.lock("a").lock().await.unwrap();
+        let renewals = proxy.script("renew").count();
+        renewals.happened().await;
 
-    let before = renewals.fired();
-    thread::sleep(LEASE * 2); // a renewal is due after a third of the lease
-    assert_eq!(renewals.fired(), before, "nobody renews while the thread is blocked");
-    assert!(guard.is_valid());
+        let before = renewals.fired();
+        thread::sleep(LEASE * 2); // a renewal is due after a third of the lease
+        assert_eq!(renewals.fired(), before, "nobody renews while the thread is blocked");
+        assert!(guard.is_valid());
 
-    renewals.happened_times(before + 2).await;
-    assert!(guard.is_valid() && guard.remaining() > LEASE * 2);
-    guard.unlock().await.unwrap();
+        renewals.happened_times(before + 2).await;
+        assert!(guard.is_valid() && guard.remaining() > LEASE * 2);
+        guard.unlock().await.unwrap();
+    })
+    .await;
 }
 
 /// F62: the work under a lock panics.

@@ -2,14 +2,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use futures_util::future::join_all;
 use parklock::{Client, Config, Error, Guard, Lock};
 use tokio::task::JoinHandle;
-use tracing::subscriber::DefaultGuard;
 
 use crate::common::fixture::comes_in;
 use crate::common::server::Setup;
@@ -279,40 +278,4 @@ pub(crate) async fn ping(server: &Server) -> String {
     }
     .await;
     answer.unwrap_or_else(|error| error.to_string())
-}
-
-// --- The log -------------------------------------------------------------------------------------------------------
-
-/// What the library logs on this thread, which is all of it in a test's own runtime.
-pub(crate) struct Log {
-    written: Arc<Mutex<Vec<u8>>>,
-    _listening: DefaultGuard,
-}
-
-impl Log {
-    pub(crate) fn listen() -> Self {
-        let written = Arc::new(Mutex::new(Vec::new()));
-        let pen = Pen(Arc::clone(&written));
-        let subscriber =
-            tracing_subscriber::fmt().with_writer(move || pen.clone()).with_ansi(false).finish();
-        Self { written, _listening: tracing::subscriber::set_default(subscriber) }
-    }
-
-    pub(crate) fn says(&self, words: &str) -> bool {
-        let written = self.written.lock().expect("no panic while writing");
-        String::from_utf8_lossy(&written).contains(words)
-    }
-}
-
-#[derive(Clone)]
-struct Pen(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Pen {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("no panic while writing").write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

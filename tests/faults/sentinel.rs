@@ -249,7 +249,8 @@ async fn a_client_goes_on_without_sentinels_and_none_begins_without() {
     watched.fail_over().await;
     assert_eq!(watched.switched_from(0).await, 1);
     let left = async || is_left(&watched.servers[0]).await;
-    eventually(Duration::from_secs(5), "the client hears of it", left).await;
+    // Not by the primary before, which is told after ten seconds.
+    eventually(Duration::from_secs(8), "the client hears of it", left).await;
     let guard = soon(client.lock("a").lock()).await.expect("it is free");
     is_held_once(&watched.servers[1].admin().await, "a").await;
     guard.unlock().await.expect("it is ours");
@@ -376,6 +377,8 @@ async fn overlap_over_a_failover(replicas: u32) -> Option<Duration> {
 #[tokio::test]
 async fn claims_overlap_for_a_moment_over_a_failover_and_never_with_all_replicas() {
     let (without, with) = tokio::join!(overlap_over_a_failover(0), overlap_over_a_failover(1));
-    assert!(without < Some(Duration::from_secs(2)), "two held it for {without:?}");
+    // Most often there is none: all of them hear of it at once.
+    let is_brief = without.is_none_or(|moment| moment < Duration::from_secs(2));
+    assert!(is_brief, "two held it for {without:?}");
     assert_eq!(with, None);
 }

@@ -7,14 +7,15 @@ use std::task::Poll;
 use std::time::Duration;
 
 use parklock::Client;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::common::{Admin, Proxy, Server, eventually};
-use crate::{connect, is_clean, patient, tasks};
+use crate::{connect, is_clean, patient, scripts_run, tasks};
 
 /// The response timeout of [`patient`], and what a busy machine adds to it. The lease is 30 s.
-pub(crate) const A_RESPONSE: Duration = Duration::from_secs(4);
+pub(crate) const A_RESPONSE: Duration = Duration::from_secs(15);
 
 /// When a future is dropped that has not finished after this many polls.
 #[derive(Debug, Clone, Copy)]
@@ -107,16 +108,30 @@ impl Stage {
         is_clean(&self.admin, A_RESPONSE, "the lock that was tried is gone").await;
     }
 
-    /// The lock, held by another client, which gives it back in a moment.
-    pub(crate) async fn held_for_a_moment(&self) -> JoinHandle<()> {
+    /// The lock, held by another client, which gives it back a moment after somebody has asked for it twice, and so listens. If
+    /// nobody does, it gives it back when it is [`joined`].
+    pub(crate) async fn held_for_a_moment(&self) -> (JoinHandle<()>, oneshot::Sender<()>) {
         let guard = self.other.lock("a").lock().await.expect("it is free");
-        tokio::spawn(async move {
-            sleep(Duration::from_millis(25)).await;
+        let (admin, before) = (self.admin.clone(), scripts_run(&self.admin).await);
+        let (joins, joined) = oneshot::channel();
+        let holder = tokio::spawn(async move {
+            let asked_twice = async {
+                while scripts_run(&admin).await < before + 2 {
+                    sleep(Duration::from_millis(3)).await;
+                }
+                sleep(Duration::from_millis(25)).await;
+            };
+            tokio::select! {
+                () = asked_twice => {}
+                _ = joined => {}
+            }
             guard.unlock().await.expect("it is ours");
-        })
+        });
+        (holder, joins)
     }
 }
 
-pub(crate) async fn joined(task: JoinHandle<()>) {
-    task.await.expect("no panic");
+pub(crate) async fn joined((holder, joins): (JoinHandle<()>, oneshot::Sender<()>)) {
+    drop(joins);
+    holder.await.expect("no panic");
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use parklock::Client;
 
-use crate::common::{Watch, Worker, WorkerSide};
+use crate::common::{Watch, Worker, WorkerSide, judged};
 use crate::scene::{FURTHER, QUICK, Scene, client};
 
 /// How much of the lease is left, and since when.
@@ -35,39 +35,45 @@ async fn worker_that_locks() {
 
 #[tokio::test]
 async fn java_follows_a_rust_process_that_was_killed() {
-    let Some(scene) = Scene::begin(QUICK).await else { return };
-    let mut java = scene.thread("java");
-    let url = scene.server.url();
-    let mut worker = Worker::start("crash::worker_that_locks", &[("URL", &url)]);
-    assert_eq!(worker.hear().await, "granted");
-    java.order("lock a").await;
-    scene.awaited_by("a", 1).await;
-    assert!(java.is_busy().await);
+    judged(async || {
+        let Some(scene) = Scene::begin(QUICK).await else { return };
+        let mut java = scene.thread("java");
+        let url = scene.server.url();
+        let mut worker = Worker::start("crash::worker_that_locks", &[("URL", &url)]);
+        assert_eq!(worker.hear().await, "granted");
+        java.order("lock a").await;
+        scene.awaited_by("a", 1).await;
+        assert!(java.is_busy().await);
 
-    worker.kill9();
+        worker.kill9();
 
-    let rest = rest_of_lease(&scene).await;
-    in_time(java.answer().await.heard, rest);
-    java.ask("unlock a").await;
-    scene.nothing_is_eternal().await;
+        let rest = rest_of_lease(&scene).await;
+        in_time(java.answer().await.heard, rest);
+        java.ask("unlock a").await;
+        scene.nothing_is_eternal().await;
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn rust_follows_a_jvm_that_was_killed() {
-    let Some(mut scene) = Scene::begin(QUICK).await else { return };
-    let lock = scene.client().await.lock("a");
-    scene.thread("java").ask("lock a").await;
-    let waiter =
-        tokio::spawn(async move { lock.lock().await.map(|guard| (guard, Instant::now())) });
-    scene.awaited_by("a", 1).await;
+    judged(async || {
+        let Some(mut scene) = Scene::begin(QUICK).await else { return };
+        let lock = scene.client().await.lock("a");
+        scene.thread("java").ask("lock a").await;
+        let waiter =
+            tokio::spawn(async move { lock.lock().await.map(|guard| (guard, Instant::now())) });
+        scene.awaited_by("a", 1).await;
 
-    scene.jvm.kill9().await;
+        scene.jvm.kill9().await;
 
-    let rest = rest_of_lease(&scene).await;
-    let (guard, at) = waiter.await.unwrap().unwrap();
-    in_time(at, rest);
-    guard.unlock().await.unwrap();
-    scene.nothing_is_eternal().await;
+        let rest = rest_of_lease(&scene).await;
+        let (guard, at) = waiter.await.unwrap().unwrap();
+        in_time(at, rest);
+        guard.unlock().await.unwrap();
+        scene.nothing_is_eternal().await;
+    })
+    .await;
 }
 
 /// A JVM that waits leaves nothing that could hold anybody up.

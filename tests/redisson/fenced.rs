@@ -66,7 +66,7 @@ async fn each_side_keeps_the_other_out_and_wakes_it() {
         let guard = lock.lock().await.unwrap();
         if round == 0 {
             // Long enough for Redisson to subscribe: otherwise it ends with an error.
-            assert_eq!(java.result("fencedtrylock a 5000").await, "null");
+            assert_eq!(java.result("fencedtrylock a 10000").await, "null");
         }
         java.order("fencedlock a").await;
         scene.awaited_by("a", if round == 0 { 1 } else { 2 }).await;

@@ -4,20 +4,21 @@ use std::time::Instant;
 
 use parklock::{Ended, Error};
 
-use crate::common::fixture::A_WHILE;
+use crate::common::fixture::{A_WHILE, SOON};
 use crate::common::timeout;
-use crate::scene::{AT_ONCE, QUICK, Scene, USUAL, granted};
+use crate::scene::{AT_ONCE, QUICK, Scene, USUAL, WORK, granted};
 
 /// Redisson tells only clients that listen. So a holder learns of it at its next renewal.
 #[tokio::test]
 async fn rust_learns_that_java_took_its_lock_away() {
-    let Some(scene) = Scene::begin(QUICK).await else { return };
+    let Some(scene) = Scene::begin(USUAL).await else { return };
     let (lock, mut java) = (scene.client().await.lock("a"), scene.thread("java"));
     let guard = lock.lock().await.unwrap();
 
     assert_eq!(java.result("force a").await, "true");
 
-    let ended = timeout(QUICK, guard.ended()).await.expect("the watchdog notices");
+    // Long before the lease is over.
+    let ended = timeout(SOON, guard.ended()).await.expect("the watchdog notices");
     assert_eq!(ended, Ended::Lost);
     assert!(!guard.is_valid());
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
@@ -92,6 +93,6 @@ async fn rust_waits_for_a_lock_that_rust_takes_from_java() {
     scene.client().await.lock("a").force_unlock().await.unwrap();
 
     let guard = granted(async { waiter.await.unwrap() }).await;
-    assert_eq!(java.result(&format!("trylock a {}", 2 * QUICK.as_millis())).await, "false");
+    assert_eq!(java.result(&format!("trylock a {}", WORK.as_millis())).await, "false");
     assert!(guard.is_valid());
 }

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::scene::{FURTHER, QUICK, Scene, USUAL, granted};
-
-/// Long enough that a watchdog has had to renew three times.
-const WORK: Duration = QUICK.saturating_mul(2);
+use crate::common::fixture::SOON;
+use crate::common::{Watch, judged};
+use crate::scene::{FURTHER, QUICK, Scene, USUAL, WORK, granted, not_in_time};
 
 const LEASE: Duration = Duration::from_millis(1500);
 
@@ -15,30 +14,36 @@ const COARSE: Duration = Duration::from_millis(15 + 2 + 5);
 
 #[tokio::test]
 async fn the_watchdog_of_java_keeps_rust_out() {
-    let Some(scene) = Scene::begin(QUICK).await else { return };
-    let (lock, mut java) = (scene.client().await.lock("a"), scene.thread("java"));
-    java.ask("lock a").await;
+    judged(async || {
+        let Some(scene) = Scene::begin(QUICK).await else { return };
+        let (lock, mut java) = (scene.client().await.lock("a"), scene.thread("java"));
+        java.ask("lock a").await;
 
-    assert!(lock.try_lock_for(WORK).await.unwrap().is_none());
+        not_in_time(lock.try_lock_for(WORK).await);
 
-    assert_eq!(java.result("isheld a").await, "true");
-    scene.nothing_is_eternal().await;
-    java.ask("unlock a").await;
-    assert!(lock.try_lock().await.unwrap().is_some(), "it is free");
+        assert_eq!(java.result("isheld a").await, "true");
+        scene.nothing_is_eternal().await;
+        java.ask("unlock a").await;
+        assert!(lock.try_lock().await.unwrap().is_some(), "it is free");
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn the_watchdog_of_rust_keeps_java_out() {
-    let Some(scene) = Scene::begin(QUICK).await else { return };
-    let (lock, mut java) = (scene.client().await.lock("a"), scene.thread("java"));
-    let guard = lock.lock().await.unwrap();
+    judged(async || {
+        let Some(scene) = Scene::begin(QUICK).await else { return };
+        let (lock, mut java) = (scene.client().await.lock("a"), scene.thread("java"));
+        let guard = lock.lock().await.unwrap();
 
-    assert_eq!(java.result(&format!("trylock a {}", WORK.as_millis())).await, "false");
+        assert_eq!(java.result(&format!("trylock a {}", WORK.as_millis())).await, "false");
 
-    assert!(guard.is_valid());
-    scene.nothing_is_eternal().await;
-    guard.unlock().await.unwrap();
-    assert_eq!(java.result("trylock a").await, "true");
+        assert!(guard.is_valid());
+        scene.nothing_is_eternal().await;
+        guard.unlock().await.unwrap();
+        assert_eq!(java.result("trylock a").await, "true");
+    })
+    .await;
 }
 
 /// Nobody publishes when a key expires: the waiter has to know by itself.
@@ -48,12 +53,12 @@ async fn rust_takes_over_when_a_lease_of_java_is_over() {
     let (lock, mut java) = (scene.client().await.lock("a"), scene.thread("java"));
     let asked = Instant::now();
     java.ask(&format!("lock a {}", LEASE.as_millis())).await;
-    let had = Instant::now();
+    let had = Watch::start();
 
-    let guard = lock.try_lock_for(LEASE + FURTHER).await.unwrap().expect("the lease is over");
+    let guard = lock.try_lock_for(SOON).await.unwrap().expect("the lease is over");
 
     assert!(asked.elapsed() + COARSE >= LEASE, "{:?}: too early", asked.elapsed());
-    assert!(had.elapsed() < LEASE + FURTHER, "{:?}: too late", had.elapsed());
+    assert!(had.passed() < LEASE + FURTHER, "{:?}: too late", had.passed());
     assert_eq!(java.refusal("unlock a").await, "IllegalMonitorStateException");
     assert!(guard.is_valid());
     guard.unlock().await.unwrap();
@@ -65,12 +70,12 @@ async fn java_takes_over_when_a_lease_of_rust_is_over() {
     let (client, mut java) = (scene.client().await, scene.thread("java"));
     let asked = Instant::now();
     let guard = client.lock("a").lease(LEASE).lock().await.unwrap();
-    let had = Instant::now();
+    let had = Watch::start();
 
     java.ask("lock a").await;
 
     assert!(asked.elapsed() + COARSE >= LEASE, "{:?}: too early", asked.elapsed());
-    assert!(had.elapsed() < LEASE + FURTHER, "{:?}: too late", had.elapsed());
+    assert!(had.passed() < LEASE + FURTHER, "{:?}: too late", had.passed());
     assert!(!guard.is_valid());
     assert!(matches!(guard.unlock().await, Err(parklock::Error::Lost { .. })));
     assert_eq!(java.result("isheld a").await, "true");

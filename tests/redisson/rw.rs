@@ -6,15 +6,12 @@ use parklock::{Client, Ended, Error, Guard, Owner, ReentrantRwLock, RwLock, Writ
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::common::fixture::A_WHILE;
+use crate::common::fixture::{A_WHILE, SOON};
 use crate::common::site::left_out_in_a_cluster;
-use crate::common::{Watch, timeout};
+use crate::common::{Watch, judged, timeout};
 use crate::peer::Thread;
-use crate::scene::{AT_ONCE, QUICK, Scene, USUAL};
+use crate::scene::{AT_ONCE, QUICK, Scene, USUAL, WORK, not_in_time};
 use crate::version::{GONE_IS_REFUSED, READS_WITHIN_A_WRITE};
-
-/// Long enough that a watchdog has had to renew three times.
-const WORK: Duration = QUICK.saturating_mul(2);
 
 const LEASE: Duration = Duration::from_millis(1500);
 
@@ -202,33 +199,36 @@ async fn readers_of_both_sides_share_and_a_writer_waits_for_all_of_them() {
 
 #[tokio::test]
 async fn watchdogs_of_both_sides_keep_their_readers_and_nobody_elses() {
-    let Some(scene) = Scene::begin(QUICK).await else { return };
-    let (lock, mut java) = (scene.somebody().await, scene.thread("java"));
-    let mut other = scene.thread("other");
-    let read = lock.read().await.unwrap();
-    java.ask("readlock a").await;
+    judged(async || {
+        let Some(scene) = Scene::begin(QUICK).await else { return };
+        let (lock, mut java) = (scene.somebody().await, scene.thread("java"));
+        let mut other = scene.thread("other");
+        let read = lock.read().await.unwrap();
+        java.ask("readlock a").await;
 
-    other.order(&format!("writetrylock a {}", WORK.as_millis())).await;
-    assert!(scene.somebody().await.try_write_for(WORK).await.unwrap().is_none());
-    assert_eq!(other.answer().await.result, "false");
-    assert!(read.is_valid());
-    assert_eq!(java.result("readisheld a").await, "true");
+        other.order(&format!("writetrylock a {}", WORK.as_millis())).await;
+        not_in_time(scene.somebody().await.try_write_for(WORK).await);
+        assert_eq!(other.answer().await.result, "false");
+        assert!(read.is_valid());
+        assert_eq!(java.result("readisheld a").await, "true");
 
-    java.ask("readunlock a").await;
-    assert_eq!(other.result(&format!("writetrylock a {}", WORK.as_millis())).await, "false");
-    assert!(read.is_valid(), "Java's watchdog has nothing to do with it");
-    read.unlock().await.unwrap();
+        java.ask("readunlock a").await;
+        assert_eq!(other.result(&format!("writetrylock a {}", WORK.as_millis())).await, "false");
+        assert!(read.is_valid(), "Java's watchdog has nothing to do with it");
+        read.unlock().await.unwrap();
 
-    let write = lock.write().await.unwrap();
-    assert_eq!(other.result(&format!("readtrylock a {}", WORK.as_millis())).await, "false");
-    assert!(write.is_valid());
-    write.unlock().await.unwrap();
+        let write = lock.write().await.unwrap();
+        assert_eq!(other.result(&format!("readtrylock a {}", WORK.as_millis())).await, "false");
+        assert!(write.is_valid());
+        write.unlock().await.unwrap();
 
-    java.ask("writelock a").await;
-    assert!(scene.somebody().await.try_read_for(WORK).await.unwrap().is_none());
-    assert_eq!(java.result("writeisheld a").await, "true");
-    java.ask("writeunlock a").await;
-    scene.is_clean().await;
+        java.ask("writelock a").await;
+        not_in_time(scene.somebody().await.try_read_for(WORK).await);
+        assert_eq!(java.result("writeisheld a").await, "true");
+        java.ask("writeunlock a").await;
+        scene.is_clean().await;
+    })
+    .await;
 }
 
 /// Redisson's own writers tell nobody when they go on reading.
@@ -289,45 +289,51 @@ async fn a_writer_of_java_that_goes_on_reading_lets_ours_in() {
 
 #[tokio::test]
 async fn rust_does_not_touch_the_hold_counts_of_java() {
-    let Some(scene) = Scene::begin(QUICK).await else { return };
-    let (lock, mut java) = (scene.owner().await, scene.thread("java"));
-    let owner = java.result("owner").await;
-    let key = |hold: u32| format!("{{a}}:{owner}:rwlock_timeout:{hold}");
-    let lease = USUAL.as_millis();
-    java.ask(&format!("readlock a {lease}")).await;
-    java.ask(&format!("readlock a {lease}")).await;
-    let asked = Instant::now();
-    let before = [scene.admin.pttl(&key(1)).await, scene.admin.pttl(&key(2)).await];
+    judged(async || {
+        let Some(scene) = Scene::begin(QUICK).await else { return };
+        let (lock, mut java) = (scene.owner().await, scene.thread("java"));
+        let owner = java.result("owner").await;
+        let key = |hold: u32| format!("{{a}}:{owner}:rwlock_timeout:{hold}");
+        let lease = USUAL.as_millis();
+        java.ask(&format!("readlock a {lease}")).await;
+        java.ask(&format!("readlock a {lease}")).await;
+        let asked = Instant::now();
+        let before = [scene.admin.pttl(&key(1)).await, scene.admin.pttl(&key(2)).await];
 
-    let outer = lock.read().await.unwrap();
-    let inner = lock.read().await.unwrap();
-    assert_eq!(scene.holds_of("a", &owner).await, Some(2));
-    sleep(QUICK).await; // our watchdog has renewed ours
-    inner.unlock().await.unwrap();
-    outer.unlock().await.unwrap();
+        let outer = lock.read().await.unwrap();
+        let inner = lock.read().await.unwrap();
+        assert_eq!(scene.holds_of("a", &owner).await, Some(2));
+        sleep(QUICK / 2).await; // our watchdog has renewed ours
+        inner.unlock().await.unwrap();
+        outer.unlock().await.unwrap();
 
-    assert_eq!(scene.holds_of("a", &owner).await, Some(2));
-    for (hold, before) in [1, 2].into_iter().zip(before) {
-        let (now, passed) = (scene.admin.pttl(&key(hold)).await, asked.elapsed());
-        let gone = Duration::from_millis(u64::try_from(before - now).unwrap_or(0));
-        assert!(gone + A_WHILE > QUICK && gone < passed + A_WHILE, "{gone:?} of {passed:?}");
-    }
-    assert!(scene.admin.pttl("a").await > 20_000, "the lock lives as long as Java's reader");
-    assert!(lock.try_write().await.unwrap().is_none());
-    java.ask("readunlock a").await;
-    assert_eq!(java.result("readcount a").await, "1");
-    assert!(lock.try_write().await.unwrap().is_none());
-    java.ask("readunlock a").await;
+        assert_eq!(scene.holds_of("a", &owner).await, Some(2));
+        for (hold, before) in [1, 2].into_iter().zip(before) {
+            let (now, passed) = (scene.admin.pttl(&key(hold)).await, asked.elapsed());
+            let gone = Duration::from_millis(u64::try_from(before - now).unwrap_or(0));
+            assert!(
+                gone + A_WHILE > QUICK / 2 && gone < passed + A_WHILE,
+                "{gone:?} of {passed:?}"
+            );
+        }
+        assert!(scene.admin.pttl("a").await > 20_000, "the lock lives as long as Java's reader");
+        assert!(lock.try_write().await.unwrap().is_none());
+        java.ask("readunlock a").await;
+        assert_eq!(java.result("readcount a").await, "1");
+        assert!(lock.try_write().await.unwrap().is_none());
+        java.ask("readunlock a").await;
 
-    java.ask("writelock a").await;
-    java.ask("writelock a").await;
-    assert!(lock.try_write().await.unwrap().is_none());
-    assert!(lock.try_read().await.unwrap().is_none());
-    assert_eq!(java.result("writecount a").await, "2");
-    java.ask("writeunlock a").await;
-    assert!(lock.try_read().await.unwrap().is_none());
-    java.ask("writeunlock a").await;
-    assert!(lock.try_read().await.unwrap().is_some());
+        java.ask("writelock a").await;
+        java.ask("writelock a").await;
+        assert!(lock.try_write().await.unwrap().is_none());
+        assert!(lock.try_read().await.unwrap().is_none());
+        assert_eq!(java.result("writecount a").await, "2");
+        java.ask("writeunlock a").await;
+        assert!(lock.try_read().await.unwrap().is_none());
+        java.ask("writeunlock a").await;
+        assert!(lock.try_read().await.unwrap().is_some());
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -365,7 +371,7 @@ async fn java_does_not_touch_the_holds_of_rust() {
 
 #[tokio::test]
 async fn a_holder_learns_that_the_other_side_has_used_force() {
-    let Some(scene) = Scene::begin(QUICK).await else { return };
+    let Some(scene) = Scene::begin(USUAL).await else { return };
     let (lock, mut java) = (scene.somebody().await, scene.thread("java"));
     let mut writer = scene.thread("writer");
 
@@ -385,14 +391,15 @@ async fn a_holder_learns_that_the_other_side_has_used_force() {
     }
     assert!(!lock.force_unlock().await.unwrap());
 
+    // Long before their leases are over.
     let read = lock.read().await.unwrap();
     assert_eq!(java.result("readforce a").await, "true");
-    assert_eq!(timeout(QUICK, read.ended()).await, Ok(Ended::Lost));
+    assert_eq!(timeout(SOON, read.ended()).await, Ok(Ended::Lost));
     assert!(matches!(read.unlock().await, Err(Error::Lost { .. })));
 
     let write = lock.write().await.unwrap();
     assert_eq!(java.result("writeforce a").await, "true");
-    assert_eq!(timeout(QUICK, write.ended()).await, Ok(Ended::Lost));
+    assert_eq!(timeout(SOON, write.ended()).await, Ok(Ended::Lost));
     assert!(matches!(write.unlock().await, Err(Error::Lost { .. })));
     scene.nothing_is_eternal().await;
 }

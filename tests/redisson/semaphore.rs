@@ -189,7 +189,7 @@ async fn rust_gets_the_permits_of_a_jvm_that_was_killed_when_their_leases_are_ov
 
     let one = timeout(QUICK + AT_ONCE, one).await.expect("it is not for ever").unwrap().unwrap();
 
-    assert!(taken.elapsed() > QUICK / 3, "not before it is over");
+    assert!(taken.elapsed() > Duration::from_secs(1), "not before it is over");
     assert!(two.try_acquire().await.unwrap().is_none(), "the other one is for ever");
     one.unlock().await.unwrap();
     assert!(two.force_unlock().await.unwrap(), "but not for clients that know better");

@@ -98,8 +98,7 @@ async fn a_primary_that_was_replaced_before_its_first_use_is_left() {
 #[tokio::test]
 async fn a_primary_that_is_killed_is_replaced_before_the_leases_are_over() {
     let cluster = Cluster::with_replicas().await;
-    let config = parklock::Config::default().ride_out(LONG).max_park(LONG);
-    let (ours, theirs) = two(&cluster, config).await;
+    let (ours, theirs) = two(&cluster, patient().ride_out(LONG)).await;
     let names = cluster.names_at(0, "killed:", 2);
     let guard = ours.lock(&names[0]).lock().await.expect("it is free");
     let waiter = waiting(theirs.lock(&names[0]));
@@ -111,8 +110,8 @@ async fn a_primary_that_is_killed_is_replaced_before_the_leases_are_over() {
     // A newcomer rides it out; a hold of another node is not touched by it.
     let elsewhere = ours.lock(&cluster.names_at(1, "killed:", 1)[0]).lock().await;
     soon(elsewhere.expect("it is free").unlock()).await.expect("it is ours");
-    let newcomer = soon(ours.lock(&names[1]).lock()).await.expect("it is free");
-    newcomer.unlock().await.expect("it is ours");
+    let newcomer = timeout(LONG, ours.lock(&names[1]).lock()).await.expect("it is replaced");
+    newcomer.expect("it is free").unlock().await.expect("it is ours");
 
     let first = guard.token();
     assert!(guard.is_valid());

@@ -195,7 +195,8 @@ async fn a_waiter_holds_the_lock_until_it_stands_in_line_at_another_node() {
     let at = 1 - scene.cluster.home("a");
     let [name, known] =
         ["c:", "known:"].map(|start| scene.cluster.names_at(at, start, 1).remove(0));
-    let (ours, theirs) = (scene.client(attentive()).await, scene.client(attentive()).await);
+    let unhurried = || patient().response_timeout(LONG / 4);
+    let (ours, theirs) = (scene.client(unhurried()).await, scene.client(unhurried()).await);
     ours.lock(known).lock().await.expect("it is free").unlock().await.expect("it is ours");
     let guard = ours.lock("a").lock().await.expect("it is free");
     let late = scene.proxies[at].command("EVALSHA").about(&format!("{{{name}}}")).nth(1);

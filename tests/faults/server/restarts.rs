@@ -81,8 +81,8 @@ async fn a_hold_survives_a_restart_that_keeps_the_data() {
 #[tokio::test]
 async fn a_holder_whose_server_stays_away_has_lost_by_its_deadline() {
     let scene = Scene::new().await;
-    let client = scene.client(brisk()).await;
-    let guard = client.lock("a").lock().await.unwrap();
+    let client = scene.client(brisk().ride_out(Duration::from_secs(1))).await;
+    let guard = in_time(&client.lock("a")).await;
     let until = deadline(&guard);
 
     scene.server.kill();

@@ -11,7 +11,7 @@ async fn a_leader_that_was_deposed_leads_again() {
     let admin = server.admin().await;
     let runs = server.dir().join("runs");
     let script = format!("echo $PARKLOCK_TOKEN >>{}; exec sleep 60", runs.display());
-    let words = ["elect", "--watchdog", "2s", "a", "--", "sh", "-c", &script];
+    let words = ["elect", "a", "--", "sh", "-c", &script];
     let mut tool = tool(&server, &words).start();
     let tokens = || {
         let text = fs::read_to_string(&runs).unwrap_or_default();
@@ -33,7 +33,7 @@ async fn a_leader_whose_command_has_survived_a_signal_leads_again_after_a_loss()
     let server = Server::start().await;
     let admin = server.admin().await;
     let script = "trap 'echo heard' HUP QUIT; echo leads; while :; do sleep 0.05 & wait; done";
-    let words = ["elect", "--watchdog", "2s", "a", "--", "sh", "-c", script];
+    let words = ["elect", "a", "--", "sh", "-c", script];
     let mut tool = tool(&server, &words).start();
     tool.says("leads").await;
     for (terms, signal) in [(1, "HUP"), (2, "QUIT")] {

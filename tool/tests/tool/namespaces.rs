@@ -3,6 +3,7 @@
 use parklock::{Client, Config, Layout};
 use serde_json::Value;
 
+use crate::common::fixture::comes_in;
 use crate::common::{Server, eventually};
 use crate::scene::{LONG, tool};
 
@@ -12,7 +13,7 @@ const STRANGE: &str = "b*[i]?\\";
 async fn client(server: &Server, namespace: Option<&str>, layout: Layout) -> Client {
     let config = Config::default().layout(layout).describe("program");
     let config = namespace.into_iter().fold(config, Config::namespace);
-    Client::connect_with(server.url(), config).await.expect("the server is there")
+    comes_in(server.url(), config).await
 }
 
 /// The namespaces and names that a call lists.

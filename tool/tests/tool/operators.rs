@@ -6,6 +6,7 @@ use std::time::Duration;
 use parklock::{Client, Config, Layout};
 use serde_json::Value;
 
+use crate::common::fixture::comes_in;
 use crate::common::port::Port;
 use crate::common::rights::{rules, user};
 use crate::common::{Proxy, Server, eventually};
@@ -19,12 +20,12 @@ async fn lines(server: &Server, words: &[&str]) -> Vec<Value> {
 
 async fn client(server: &Server) -> Client {
     let config = Config::default().describe("billing");
-    Client::connect_with(server.url(), config).await.expect("the server is there")
+    comes_in(server.url(), config).await
 }
 
 async fn redisson(server: &Server) -> Client {
     let config = Config::default().layout(Layout::Redisson);
-    Client::connect_with(server.url(), config).await.expect("the server is there")
+    comes_in(server.url(), config).await
 }
 
 #[tokio::test]
@@ -32,7 +33,7 @@ async fn each_kind_is_listed_with_its_holder() {
     let server = Server::start().await;
     let (client, admin) = (client(&server).await, server.admin().await);
     let session = Config::default().session(Duration::from_secs(30));
-    let session = Client::connect_with(server.url(), session).await.expect("the server is there");
+    let session = comes_in(server.url(), session).await;
     let guards = (
         session.lock("session").lock().await.expect("free"),
         client.lock("plain").lock().await.expect("free"),

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::common::{Server, eventually};
+use crate::common::{Server, eventually, judged};
 use crate::scene::{LONG, Tool, freed, in_line, is_free, signal, state, tool};
 
 /// The signals that stop the tool, whatever it does. TTOU does not: the tool blocks it, to take the terminal back.
@@ -158,23 +158,26 @@ async fn a_command_that_is_stopped_with_its_tool_keeps_the_lock_and_continues_wi
 
 #[tokio::test]
 async fn a_tool_that_is_stopped_while_it_gives_the_lock_back_gives_it_back() {
-    let server = Server::start().await;
-    let admin = server.admin().await;
-    for by in STOPS {
-        let mut scene = Scene::start(&server, by, &["--watchdog", "10m"]);
-        scene.tool.says("ready").await;
-        // It gives the lock back for as long as its keeper does not answer.
-        let keeper = scene.tool.keeper();
-        signal(keeper, "STOP");
-        scene.end_command();
-        let ended = async || scene.tool.children() == [keeper];
-        eventually(LONG, "the command has ended", ended).await;
-        scene.stop(by).await;
-        signal(keeper, "CONT");
-        freed(&admin, by).await;
-        scene.tool.signal("CONT");
-        assert_eq!(scene.tool.code().await, 3);
-    }
+    judged(async || {
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        for by in STOPS {
+            let mut scene = Scene::start(&server, by, &["--watchdog", "10m"]);
+            scene.tool.says("ready").await;
+            // It gives the lock back for as long as its keeper does not answer.
+            let keeper = scene.tool.keeper();
+            signal(keeper, "STOP");
+            scene.end_command();
+            let ended = async || scene.tool.children() == [keeper];
+            eventually(LONG, "the command has ended", ended).await;
+            scene.stop(by).await;
+            signal(keeper, "CONT");
+            freed(&admin, by).await;
+            scene.tool.signal("CONT");
+            assert_eq!(scene.tool.code().await, 3);
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

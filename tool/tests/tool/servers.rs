@@ -5,11 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use parklock::{Client, Config, Layout};
+use parklock::{Config, Layout};
 use serde_json::Value;
 
 use crate::common::authority::{Authority, is_possible};
 use crate::common::cluster::slot_of;
+use crate::common::fixture::comes_in;
 use crate::common::port::Port;
 use crate::common::rights::{as_user, in_a_cluster, rules, user};
 use crate::common::sentinels::SERVICE;
@@ -304,9 +305,8 @@ async fn the_doctor_does_not_call_a_connection_that_breaks_a_user_who_may_not_as
 async fn clients_that_wait_in_redissons_layout_are_counted_in_a_cluster() {
     let cluster = Cluster::start().await;
     let config = Config::default().layout(Layout::Redisson);
-    let connect = || Client::connect_with(cluster.url(), config.clone());
-    let (holder, waiter) =
-        (connect().await.expect("it is there"), connect().await.expect("it is there"));
+    let connect = || comes_in(cluster.url(), config.clone());
+    let (holder, waiter) = (connect().await, connect().await);
     let (mut guards, mut waiting) = (Vec::new(), Vec::new());
     let names: Vec<_> = (0..3).map(|at| cluster.names_at(at, "wanted:", 1).remove(0)).collect();
     for name in &names {

@@ -1,7 +1,9 @@
 //! Signals reach the command.
 
-use crate::common::{Server, eventually};
-use crate::scene::{LONG, freed, is_free, tool};
+use std::fs;
+
+use crate::common::{Server, eventually, judged};
+use crate::scene::{LONG, freed, tool};
 
 #[tokio::test]
 async fn each_signal_is_passed_on_to_the_command() {
@@ -53,38 +55,41 @@ async fn the_lock_is_given_back_after_the_command_has_ended_and_not_before() {
     tool.says("ready").await;
     tool.signal("INT");
     // Look at the lock first: the command may end between the two looks.
-    while !is_free(&admin, "a").await {
-        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
-    }
+    freed(&admin, "a").await;
     assert!(tool.output().contains("end"), "the lock is free before the command has ended");
     assert_eq!(tool.code().await, 3);
-    freed(&admin, "a").await;
 }
 
 #[tokio::test]
 async fn a_second_signal_while_giving_back_leaves_at_once() {
-    let server = Server::start().await;
-    let mut tool =
-        tool(&server, &["run", "a", "--", "sh", "-c", "echo ready; sleep 1; exit 4"]).start();
-    tool.says("ready").await;
-    server.pause();
-    // The command ends, and the server does not take the lock back.
-    let ended = async || tool.children() == [tool.keeper()];
-    eventually(LONG, "the command has ended", ended).await;
-    tool.signal("INT");
-    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    assert!(tool.is_running(), "it waits for an answer");
-    let asked = std::time::Instant::now();
-    // The kernel makes one signal of two that wait. So the second one is sent until it has come.
-    while tool.is_running() {
+    judged(async || {
+        let server = Server::start().await;
+        let end = server.dir().join("end");
+        let script =
+            format!("echo ready; until [ -e {} ]; do sleep 0.05; done; exit 4", end.display());
+        let mut tool = tool(&server, &["run", "a", "--", "sh", "-c", &script]).start();
+        tool.says("ready").await;
+        server.pause();
+        fs::write(&end, "").expect("a file");
+        // The command ends, and the server does not take the lock back.
+        let ended = async || tool.children() == [tool.keeper()];
+        eventually(LONG, "the command has ended", ended).await;
         tool.signal("INT");
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
-    assert_eq!(tool.code().await, 4);
-    // Far less than the lease of thirty seconds.
-    assert!(asked.elapsed().as_secs_f64() < 15.0, "{:?}", asked.elapsed());
-    assert!(tool.complaint().contains("the lease will free"), "{}", tool.complaint());
-    server.resume();
+        assert!(tool.is_running(), "it waits for an answer");
+        // The kernel makes one signal of two that wait. So the second one is sent until it has come.
+        let has_ended = async || {
+            tool.signal("INT");
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            !tool.is_running()
+        };
+        // Far less than the lease of thirty seconds.
+        eventually(LONG / 4, "it leaves", has_ended).await;
+        assert_eq!(tool.code().await, 4);
+        assert!(tool.complaint().contains("the lease will free"), "{}", tool.complaint());
+        server.resume();
+    })
+    .await;
 }
 
 #[tokio::test]

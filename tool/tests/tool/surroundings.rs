@@ -134,11 +134,14 @@ async fn the_command_inherits_no_connection() {
 async fn at_terminal(server: &Server, keys: &str, command: &str) -> String {
     let ready = server.dir().join(format!("ready-{:x}", fastrand::u64(..)));
     let ready = ready.display();
-    // Nothing is typed before the command runs. What follows keeps the terminal open until it has ended.
+    // Nothing is typed before the command runs, and the terminal stays open until it has ended.
     let keys = format!(
-        "n=0; until [ -e {ready} ] || [ $n -ge 1200 ]; do sleep 0.05; n=$((n+1)); done; {keys}; sleep 3"
+        "there_is() {{ n=0; until [ -e $1 ] || [ $n -ge 1200 ]; do sleep 0.05; n=$((n+1)); done; }}; \
+         there_is {ready}; {keys}; there_is {ready}-over"
     );
-    let line = format!("$parklock run a -- sh -c 'touch {ready}; {command}'; echo code \\$?");
+    let line = format!(
+        "$parklock run a -- sh -c 'touch {ready}; {command}'; echo code \\$?; touch {ready}-over"
+    );
     let script = format!("env --default-signal SHELL=/bin/sh script -qec \"{line}\" /dev/null");
     shell(server, &format!("({keys}) | {script}")).await.1.replace('\r', "")
 }
