@@ -16,6 +16,7 @@ local function release(i, is_plain, left)
       if left[i] == 0 and redis.call('exists', lock) == 0 then redis.pcall('publish', channel, from) end
       return left[i]
     end
+    if out_of_range(waiter_ttl) then error('ERR waiter_ttl out of range', 0) end
     -- The line may be that of another kind, whose waiters a plain lock must not let in.
     local known = open()
     if known and known ~= kind then return left[i] end

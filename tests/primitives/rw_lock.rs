@@ -19,15 +19,16 @@ use tokio::time::sleep;
 
 const LAYOUTS: [Layout; 2] = [Layout::Native, Layout::Redisson];
 
-/// The default watchdog: whatever comes much sooner was told and not waited for.
-const USUAL: Duration = Duration::from_secs(30);
+/// A watchdog with which nobody asks by itself for ten seconds: whatever comes sooner was told and not waited for.
+const USUAL: Duration = Duration::from_secs(60);
 
 /// A watchdog whose lease is worth waiting for.
 const QUICK: Duration = Duration::from_secs(5);
 
 const LEASE: Duration = Duration::from_millis(600);
 
-/// What a wake-up may take on a machine that has other things to do: less than a park, and than the first renewal of USUAL.
+/// What a wake-up may take on a machine that has other things to do: less than a park, and with USUAL than it takes to the first sign of
+/// life and the first renewal.
 const AT_ONCE: Duration = Duration::from_secs(8);
 
 /// A lease may end so much before its time. Its holder relies on it for 1 % and 2 ms less, and gives the lock back then.
@@ -56,7 +57,7 @@ async fn in_both(watchdog: Duration, test: impl AsyncFn(Scene)) {
 async fn connect(url: &str, layout: Layout, watchdog: Duration) -> Client {
     // A grant by message lasts for this long until the client has confirmed it.
     let config =
-        Config::default().layout(layout).watchdog_timeout(watchdog).waiter_ttl(watchdog / 3);
+        Config::default().layout(layout).watchdog_timeout(watchdog).waiter_ttl(watchdog / 2);
     comes_in(url, config).await
 }
 
@@ -1206,9 +1207,8 @@ async fn a_writer_elsewhere_comes_in_although_readers_come_and_go_without_a_paus
     const READERS: usize = 8;
     let scene = Scene::begin(Layout::Native, USUAL).await;
     let hand_off = HandOff { max_consecutive: MOST, max_time: LONG };
-    let client =
-        comes_in(scene.server.url(), Config::default().hand_off(hand_off).waiter_ttl(USUAL / 3))
-            .await;
+    let config = Config::default().watchdog_timeout(USUAL).waiter_ttl(USUAL / 3);
+    let client = comes_in(scene.server.url(), config.hand_off(hand_off)).await;
     let (done, reads) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let mut readers = JoinSet::new();
     for _ in 0..READERS {
