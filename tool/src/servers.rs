@@ -42,20 +42,18 @@ impl Server {
         if questions.is_empty() {
             return Ok(Vec::new());
         }
-        // While a slot moves, a key may lie at either node, and the new one answers only after ASKING.
-        let asks_twice = matches!(self.space, Space::Cluster(_));
-        let mut asked = pipe();
-        for question in questions.cmd_iter() {
-            if asks_twice {
-                asked.cmd("ASKING");
+        let mut conn = self.conn.clone();
+        let answers: Vec<Value> = if matches!(self.space, Space::Cluster(_)) {
+            // While a slot moves, a key may lie at either node, and the new one answers only after ASKING.
+            let mut asked = pipe();
+            for question in questions.cmd_iter() {
+                asked.cmd("ASKING").add_command(question.clone());
             }
-            asked.add_command(question.clone());
-        }
-        let mut answers: Vec<Value> =
-            self.conn.clone().send_packed_commands(&asked, 0, asked.len()).await?;
-        if asks_twice {
-            answers = answers.into_iter().skip(1).step_by(2).collect();
-        }
+            let answers = conn.send_packed_commands(&asked, 0, asked.len()).await?;
+            answers.into_iter().skip(1).step_by(2).collect()
+        } else {
+            conn.send_packed_commands(questions, 0, questions.len()).await?
+        };
         if answers.iter().any(is_of_cluster_that_is_down) {
             let why = "the cluster is down: some of its slots are not served";
             return Err(Failure { is_answer: true, ..Failure::unavailable(why) });
