@@ -98,8 +98,8 @@ impl<W> Contest<W> {
 
     /// A poll is over, and the work is pending.
     ///
-    /// No other caller's work can be here: pending work has the permit, and the caller that had the permit before has
-    /// dropped its own work.
+    /// No other caller's work can be here: pending work has the permit, or an entry that no other caller uses. The caller that had
+    /// the permit before has dropped its own work.
     pub(crate) fn put_back(&mut self, number: Option<u64>, work: W) -> u64 {
         self.polls -= 1;
         debug_assert!(self.work.is_none(), "two contend for one entry");

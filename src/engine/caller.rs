@@ -271,7 +271,9 @@ impl Caller {
             }
             // The lookout has cancelled the work, and other callers have gone ahead. This caller has waited before, so
             // no limit rejects it.
-            counted.get_or_insert_with(|| self.engine.count_again(&visit.entry.keys));
+            if counted.is_none() {
+                counted = Some(self.engine.count(&visit.entry.keys, true)?);
+            }
             permit = self.queue(visit, Some(number)).await?;
         }
     }

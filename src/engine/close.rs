@@ -28,16 +28,10 @@ impl Engine {
         is_idle
     }
 
-    /// All that the client owes are locks that nobody holds, and what the releaser does: an idle tenure has one debt, and so has a
-    /// held one, a request, or a job.
+    /// No caller asks, waits or holds. What the client still releases, `close` waits for.
     fn is_idle(&self) -> bool {
-        // The debts first: a job that ends in between makes the difference greater, and this looks again.
-        let owes_idle_ones_only =
-            |idle| self.debts.len().saturating_sub(self.outbox.jobs.len()) <= idle;
-        // The calls before all debts: one that ends in between has left its hold.
-        self.calls.load(Ordering::Acquire) == 0
-            && self.waiters.load(Ordering::Relaxed) == 0
-            && self.outbox.timetable.idle().is_some_and(owes_idle_ones_only)
+        // The calls first: one that ends in between has left its hold.
+        self.calls.load(Ordering::Acquire) == 0 && !self.outbox.timetable.is_held()
     }
 
     /// Rejects waiters, notifies guards of their loss, releases all locks, and waits for the client's tasks to end.

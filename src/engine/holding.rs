@@ -48,34 +48,28 @@ impl Engine {
             Patience::For(limit) => limit.min(longest),
             Patience::Endless => longest,
         };
-        match timeout(limit.saturating_sub(spent), self.nest_again(hold, lease, patience)).await {
+        let until = Instant::now() + self.config.riding_out();
+        let nesting = async {
+            loop {
+                let fault = match self.nest_once(hold, lease).await {
+                    Ok(entered) => return entered,
+                    Err(_) if hold.outcome() == Some(Ended::Lost) => return Err(hold.lost()),
+                    Err(fault) => fault,
+                };
+                if patience.is_none() || !fault.is_passing() {
+                    return Err(self.commands.explained(fault, &hold.tenure.keys).await);
+                }
+                // An answer is there. So this ends the call before the limit, and its error names the fault.
+                if Instant::now() >= until {
+                    return Err(fault.into_outage());
+                }
+                sleep(jittered(RETRY_PAUSE)).await;
+            }
+        };
+        match timeout(limit.saturating_sub(spent), nesting).await {
             Ok(nested) => nested,
             Err(_) if hold.outcome() == Some(Ended::Lost) => Err(hold.lost()),
             Err(_) => Err(Error::unanswered(limit)),
-        }
-    }
-
-    async fn nest_again(
-        &self,
-        hold: &Hold,
-        lease: Lease,
-        patience: Patience,
-    ) -> Result<Option<Hold>> {
-        let until = Instant::now() + self.config.riding_out();
-        loop {
-            let fault = match self.nest_once(hold, lease).await {
-                Ok(entered) => return entered,
-                Err(_) if hold.outcome() == Some(Ended::Lost) => return Err(hold.lost()),
-                Err(fault) => fault,
-            };
-            let keys = &hold.tenure.keys;
-            if patience.is_none() || !fault.is_passing() {
-                return Err(self.commands.explained(fault, keys).await);
-            }
-            if Instant::now() >= until {
-                return Err(fault.into_outage());
-            }
-            sleep(jittered(RETRY_PAUSE)).await;
         }
     }
 

@@ -32,7 +32,8 @@ const APART: Duration = Duration::from_secs(5);
 /// The first log line about locks waits so long, so that it counts all that are due at the same time.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// A node of a cluster at which nothing has failed for so long is out of use: its slots have moved.
+/// A single failure is forgotten after so long. A node of a cluster at which nothing has failed for so long is out of use: its
+/// slots have moved.
 const OUT_OF_USE: Duration = Duration::from_secs(30);
 
 /// How many lost locks the last log line names. The log has named each of them already.
@@ -248,7 +249,8 @@ impl Outage {
             {
                 Some(said + APART)
             }
-            _ => self.is_of_cluster.then(|| self.failed + OUT_OF_USE),
+            None => Some(self.failed + OUT_OF_USE),
+            Some(_) => self.is_of_cluster.then(|| self.failed + OUT_OF_USE),
         }
     }
 
@@ -363,6 +365,22 @@ mod tests {
 
     fn outages() -> Outages {
         Outages::new(Arc::default(), true)
+    }
+
+    /// Nobody has asked in between, so nobody knows how the server was.
+    #[tokio::test(start_paused = true)]
+    async fn two_failures_far_apart_are_no_outage() {
+        for is_cluster in [false, true] {
+            let outages = Outages::new(Arc::default(), is_cluster);
+            for _ in 0..2 {
+                outages.call_fails(None, &down());
+                assert!(outages.outages.lock()[0].said.is_none());
+                advance(OUT_OF_USE).await;
+                assert_eq!(outages.next_line(), Some(Instant::now()));
+                outages.tell_now(|_| true);
+                assert!(!outages.is_on.load(Ordering::SeqCst));
+            }
+        }
     }
 
     fn down() -> Fault {

@@ -270,12 +270,6 @@ impl Engine {
         Call(&self.calls)
     }
 
-    /// Counts a waiter that no limit rejects, for example since it was counted before.
-    pub(crate) fn count_again(&self, keys: &Keys) -> Counted<'_> {
-        self.waiters.fetch_add(1, Ordering::Relaxed);
-        Counted { waiters: &self.waiters, _waits: keys.meters.waits() }
-    }
-
     /// The connection to send a question on. If it has just broken, waits until the client has tried to connect again, which takes
     /// milliseconds if the server is there, and also if it refuses.
     pub(crate) async fn connected(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
@@ -346,12 +340,9 @@ impl Engine {
         }
     }
 
-    /// Counts a waiter. `again`: it was counted before.
-    pub(crate) fn count(&self, keys: &Keys, again: bool) -> Result<Counted<'_>> {
-        if again {
-            return Ok(self.count_again(keys));
-        }
-        let limit = self.config.max_waiters;
+    /// Counts a waiter. `is_exempt`: no limit rejects it, for example since it was counted before.
+    pub(crate) fn count(&self, keys: &Keys, is_exempt: bool) -> Result<Counted<'_>> {
+        let limit = if is_exempt { usize::MAX } else { self.config.max_waiters };
         let counted = |waiters| (waiters < limit).then_some(waiters + 1);
         match self.waiters.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted) {
             Ok(_) => Ok(Counted { waiters: &self.waiters, _waits: keys.meters.waits() }),

@@ -96,7 +96,8 @@ impl Caller {
                                 (answer == Acquired::Contended).then(pause)
                             }
                             Err(fault) => {
-                                stand.waits_for_server(&entry);
+                                // It goes on only until the server answers, or its patience is over.
+                                stand.counts(&entry, true)?;
                                 Some(self.ride_out(&entry, fault, &mut short).boxed())
                             }
                         };
@@ -247,20 +248,19 @@ impl<'a> Stand<'a> {
     /// Counts the contender, and subscribes, unless that was already done. If a channel becomes live after this, the
     /// subscription wakes the contender, and it asks again.
     fn begin(&mut self, entry: &Entry) -> Result<()> {
-        if !std::mem::replace(&mut self.is_counted, true) {
-            self._counted = Some(self.engine.count(&entry.keys, self.comes_back)?);
-        }
+        self.counts(entry, self.comes_back)?;
         if self.subscriptions.is_none() {
             self.subscriptions = Some(self.engine.listen(entry));
         }
         Ok(())
     }
 
-    /// Counts the contender, whatever the limit: it goes on only until the server answers, or its patience is over.
-    fn waits_for_server(&mut self, entry: &Entry) {
+    /// Counts the contender, unless that was already done. `is_exempt`: no limit rejects it.
+    fn counts(&mut self, entry: &Entry, is_exempt: bool) -> Result<()> {
         if !std::mem::replace(&mut self.is_counted, true) {
-            self._counted = Some(self.engine.count_again(&entry.keys));
+            self._counted = Some(self.engine.count(&entry.keys, is_exempt)?);
         }
+        Ok(())
     }
 
     /// Whether messages reach the contender. Before it waits, it needs none.

@@ -168,7 +168,8 @@ impl Caller {
     /// The caller has taken up the tenure that the caller right ahead in the line has left to it. It still stands in the line:
     /// the release of the tenure takes it out.
     fn stays_in_line(&self, visit: &Visit, tenure: &Tenure) {
-        let left = visit.leave_line();
+        let left = visit.entry.with(|lock| lock.leave_line());
+        visit.stop_speaking();
         tenure.with(|tenure| tenure.served.extend(left));
         self.engine.give_back_former(visit.entry.with(|lock| lock.has_it(Instant::now())));
     }

@@ -36,7 +36,6 @@ pub struct Hold {
     pub(crate) tenure: Arc<Tenure>,
     /// How often the tenure was handed over before this hold.
     pub(crate) hand_over: u16,
-    token: FencingToken,
     /// What this hold shares with the other holds of its owner, if the owner may nest.
     pub(crate) owner_holds: Option<Arc<OwnerHolds>>,
 }
@@ -53,8 +52,7 @@ impl Hold {
         hand_over: u16,
         owner_holds: Option<Arc<OwnerHolds>>,
     ) -> Self {
-        let token = tenure.token(hand_over);
-        Self { tenure, hand_over, token, owner_holds }
+        Self { tenure, hand_over, owner_holds }
     }
 
     /// The current form of this hold. It moves to another tenure if another guard of its owner has waited for a
@@ -76,7 +74,8 @@ impl Hold {
     /// Same as [`Guard::token`](crate::Guard::token).
     #[must_use]
     pub fn token(&self) -> FencingToken {
-        self.now().token
+        let now = self.now();
+        now.tenure.token(now.hand_over)
     }
 
     /// Same as [`Guard::is_valid`](crate::Guard::is_valid).

@@ -14,7 +14,6 @@ use crate::engine::entry::contest::{Contesting, Work};
 use crate::engine::entry::{After, Entry, EntryPermit, Inside, Seat, State, Stay, Tenure};
 use crate::engine::grant::{Beginning, Grant, Lease};
 use crate::error::Result;
-use crate::keys::TenureId;
 use crate::kinds::Holders;
 use crate::log;
 
@@ -118,13 +117,6 @@ impl Visit {
         Some((left, permit))
     }
 
-    /// Same as [`Lock::leave_line`](lock::Lock::leave_line), while other entries remain.
-    pub(crate) fn leave_line(&self) -> Option<TenureId> {
-        let left = self.entry.with(|lock| lock.leave_line());
-        self.stop_speaking();
-        left
-    }
-
     /// The contender no longer waits, or is not polled. Its entry may stay in the table for as long as somebody holds
     /// the lock, so another contender has to speak in its place: a far contender without a speaker sleeps until a
     /// message comes.
@@ -145,7 +137,7 @@ impl Visit {
         silent.map(|work| self.cancel(work)).is_some()
     }
 
-    /// Does work that has the permit, of a caller that came at this time. Returns `None` if the lookout cancelled it because its
+    /// Does the work of the contender, which came at this time. Returns `None` if the lookout cancelled it because its
     /// caller was not polled.
     ///
     /// # Cancel safety

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::engine::debts::Debt;
 use crate::engine::entry::tenure::Ending;
@@ -14,7 +12,6 @@ use crate::engine::entry::{Stay, Tenure};
 use crate::engine::ghost::{Ghost, PATIENCE};
 use crate::engine::releaser::releases_under_way::{ReleaseUnderWay, ReleasesUnderWay};
 use crate::keys::{Keys, TenureId};
-use crate::kinds::Holders;
 use crate::pause::jittered;
 use crate::wakers::guarded;
 use crate::wire::{Acquire, Acquired, Answer, Fault, Release};
@@ -53,9 +50,6 @@ pub(crate) struct Job {
     pub(super) due: Option<Instant>,
     /// Whether the last answer was that no server, or another one, is responsible.
     is_redirected: bool,
-    /// As long as it is a debt, it counts among the releaser's jobs; but not while a caller waits for its first attempt: then
-    /// the caller counts.
-    counted: Option<TaskTrackerToken>,
     debt: Option<Debt>,
     /// The callers that leave the line with the release.
     pub(super) served: Box<[TenureId]>,
@@ -111,16 +105,8 @@ impl Job {
             failing: None,
             due: None,
             is_redirected: false,
-            counted: None,
             debt,
             served: Box::default(),
-        }
-    }
-
-    /// It counts among these from now on.
-    pub(super) fn counts_among(&mut self, jobs: &TaskTracker) {
-        if self.counted.is_none() {
-            self.counted = self.debt.as_ref().map(|_| jobs.token());
         }
     }
 
@@ -134,14 +120,6 @@ impl Job {
     /// Uses up a notification: its waiter has had the lock again.
     pub(crate) fn taken(ending: Ending) -> Self {
         Self { what: What::Taken, ..Self::release(ending) }
-    }
-
-    /// What remains to be done for a tenure that was lost without a release, by a release that finds nothing. Perhaps
-    /// nobody has notified the waiters. It also takes the callers out of the line that the tenure was handed over to: if the tenure was
-    /// idle, no holder is left to do that. The loss of a notification leaves nothing to do.
-    pub(crate) fn after_loss(ending: Ending) -> Option<Self> {
-        let is_lock = ending.keys.row.holders != Holders::Notified;
-        is_lock.then(|| Self::release(ending))
     }
 
     /// Cleans up after an unanswered acquire, which may have run or may still run.
@@ -303,7 +281,7 @@ impl Job {
         drop(self.stay.take());
         drop(self.under_way.take());
         self.tell(outcome, now);
-        drop((self.counted, self.debt));
+        drop(self.debt);
     }
 
     /// Whether a new connection, or another primary of a slot, is a reason to try at once. After a redirection it is not:

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::mpsc::UnboundedSender;
-use tokio_util::task::TaskTracker;
 
 use crate::engine::entry::tenure::Ending;
 use crate::engine::entry::{Entry, Tenure, Timetable};
 use crate::engine::grant::Loss;
 use crate::engine::releaser::job::Job;
 use crate::engine::releaser::releases_under_way::ReleasesUnderWay;
+use crate::kinds::Holders;
 use crate::log;
 
 /// The way to the releaser, which releases tenures that no caller needs any more.
@@ -19,8 +19,6 @@ pub(crate) struct Outbox {
     pub(crate) releaser: UnboundedSender<Job>,
     pub(crate) releases: Arc<ReleasesUnderWay>,
     pub(crate) timetable: Arc<Timetable>,
-    /// The jobs that are debts. Some last as long as a lease: a request that was not answered may still run.
-    pub(crate) jobs: TaskTracker,
     /// A job came when the releaser had ended.
     came_late: Arc<AtomicBool>,
 }
@@ -28,7 +26,7 @@ pub(crate) struct Outbox {
 impl Outbox {
     pub(crate) fn new(releaser: UnboundedSender<Job>, timetable: Arc<Timetable>) -> Self {
         let (releases, came_late) = (Arc::default(), Arc::default());
-        Self { releaser, releases, timetable, jobs: TaskTracker::new(), came_late }
+        Self { releaser, releases, timetable, came_late }
     }
 
     /// Leaves a job to the releaser. If the client is closed, nobody does it.
@@ -39,8 +37,7 @@ impl Outbox {
     }
 
     /// Leaves a job to the releaser that was tried in vain.
-    pub(super) fn put_again(&self, mut job: Job) {
-        job.counts_among(&self.jobs);
+    pub(super) fn put_again(&self, job: Job) {
         let is_lost = self.releaser.send(job).is_err();
         if is_lost && !self.came_late.swap(true, Ordering::Relaxed) {
             log::warn!("the client is closed: locks that it held expire with their leases");
@@ -67,12 +64,13 @@ impl Outbox {
         Job::release(ending)
     }
 
-    /// The server no longer has a tenure.
+    /// The server no longer has a tenure. A release that finds nothing does what remains: perhaps nobody has notified the waiters,
+    /// and callers that the tenure was handed over to may still stand in the line. The loss of a notification leaves nothing to do.
     pub(crate) fn gone(&self, tenure: &Tenure) {
         let Some(ending) = tenure.lose(Loss::Gone) else { return };
-        self.timetable.leave(&ending);
-        if let Some(job) = Job::after_loss(ending) {
-            self.put(job);
+        match tenure.keys.row.holders {
+            Holders::Notified => self.timetable.leave(&ending),
+            _ => self.release(ending),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The timetable: when the watchdog has to look at which tenure. It is the wheel with a clock.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -172,19 +172,11 @@ impl Timetable {
         (due, plan.look_at)
     }
 
-    /// How many tenures are held by nobody. `None`: a caller holds one. The first such tenure ends the search, since a client may
-    /// have a hundred thousand of them.
-    pub(crate) fn idle(&self) -> Option<usize> {
+    /// Whether a caller holds a tenure.
+    pub(crate) fn is_held(&self) -> bool {
         let plan = self.plan.lock();
-        // One that was in hand may be in the wheel again.
-        let mut idle = BTreeSet::new();
-        for tenure in plan.wheel.iter().chain(&plan.in_hand).filter(|tenure| !tenure.is_over()) {
-            if tenure.holds() > 0 {
-                return None;
-            }
-            idle.insert(tenure.id);
-        }
-        Some(idle.len())
+        let mut tenures = plan.wheel.iter().chain(&plan.in_hand);
+        tenures.any(|tenure| !tenure.is_over() && tenure.holds() > 0)
     }
 
     /// Every tenure that is not over, in the order of their grants.
