@@ -110,7 +110,7 @@ impl Caller {
             // If the limit cuts the call off, `Known` says what the caller may believe.
             self.known = Some(Arc::new(Known::new(was_refused)));
         }
-        let _call = self.engine.call();
+        let _call = self.engine.calls.begin();
         if let Some(owner) = owner
             && !self.options.comes_back()
         {

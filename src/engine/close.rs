@@ -28,10 +28,9 @@ impl Engine {
         is_idle
     }
 
-    /// No caller asks, waits or holds. What the client still releases, `close` waits for.
+    /// Whether no caller asks, waits or holds. `close` waits for what the client still releases.
     fn is_idle(&self) -> bool {
-        // The calls first: one that ends in between has left its hold.
-        self.calls.load(Ordering::Acquire) == 0 && !self.outbox.timetable.is_held()
+        self.calls.are_over(|| self.outbox.timetable.is_held())
     }
 
     /// Rejects waiters, notifies guards of their loss, releases all locks, and waits for the client's tasks to end.

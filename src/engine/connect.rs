@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::config::Config;
 use crate::core::budget::Budget;
+use crate::engine::calls::Calls;
 use crate::engine::grant::Loss;
 use crate::engine::keep;
 use crate::engine::listener::Listener;
@@ -122,7 +123,7 @@ impl Engine {
             orders: AtomicU64::new(0),
             outages: Arc::new(outages),
             waiters,
-            calls: AtomicUsize::new(0),
+            calls: Calls::default(),
             cut_off: Arc::default(),
             closing,
             runtime: Handle::current(),

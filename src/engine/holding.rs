@@ -59,7 +59,7 @@ impl Engine {
                 if patience.is_none() || !fault.is_passing() {
                     return Err(self.commands.explained(fault, &hold.tenure.keys).await);
                 }
-                // An answer is there. So this ends the call before the limit, and its error names the fault.
+                // The limit allows one answer more. So it does not cut the call off before this error, which names the fault.
                 if Instant::now() >= until {
                     return Err(fault.into_outage());
                 }

@@ -7,7 +7,7 @@
 //! | `entry/tenure/` | one grant by Redis: its holders, its lease, its end, and when it needs attention |
 //! | `holding/` | a holder, from its hold to the unlock: it nests, extends, waits for a condition |
 //! | `releaser/` | the task that gives back in the background |
-//! | files | what all share: `shared.rs`; what nobody needs any more: `look_after.rs`; the begin and end of a client: `connect.rs`, `close.rs`; messages: `listener.rs`; the task that renews: `watchdog.rs`; the one that looks for callers that are not polled: `unpolled.rs`; latches, conditions and marks: `orders.rs`; whether an idle lock may be kept: `keep.rs`; words that folders share: `grant.rs`, `ghost.rs`, `debts.rs`, `owned.rs` |
+//! | files | what all share: `shared.rs`; what nobody needs any more: `look_after.rs`; the begin and end of a client: `connect.rs`, `close.rs`; messages: `listener.rs`; the task that renews: `watchdog.rs`; the one that looks for callers that are not polled: `unpolled.rs`; latches, conditions and marks: `orders.rs`; whether an idle lock may be kept: `keep.rs`; words that folders share: `grant.rs`, `calls.rs`, `ghost.rs`, `debts.rs`, `owned.rs` |
 //!
 //! | what happens | where |
 //! |---|---|
@@ -31,9 +31,10 @@
 //! | a latch is changed, a condition notified | `orders.rs` repeats the request until it is answered |
 //! | a release is sent, alone or with others, and repeated | `releaser/job_requests.rs`; `releaser.rs`, `releaser/job.rs` |
 //! | a future is not polled, a caller's runtime does not run | `entry/lookout.rs` and `entry/alarms.rs` say whom to look at; `core/queue.rs` finds a caller in the queue silent, `core/contest.rs` a contender, whose work `entry/contest.rs` polls; `unpolled.rs` skips or cancels |
-//! | the client closes | `close.rs`, `debts.rs` |
+//! | the client drains, closes | `close.rs`, `calls.rs`, `debts.rs` |
 
 mod caller;
+mod calls;
 mod close;
 mod connect;
 mod debts;
@@ -53,8 +54,9 @@ mod unpolled;
 mod watchdog;
 
 pub(crate) use caller::{AcquireOptions, Caller, Keepers, Past, Patience, acquire_all};
+pub(crate) use calls::Call;
 pub use entry::{Awaited, Held, Hold, Holds};
 pub(crate) use grant::{Lease, Wish};
 pub use holding::Woken;
 pub(crate) use holding::{Notice, wait_at};
-pub(crate) use shared::{Call, Engine, RETRY_PAUSE};
+pub(crate) use shared::{Engine, RETRY_PAUSE};

@@ -32,8 +32,8 @@ const APART: Duration = Duration::from_secs(5);
 /// The first log line about locks waits so long, so that it counts all that are due at the same time.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// A single failure is forgotten after so long. A node of a cluster at which nothing has failed for so long is out of use: its
-/// slots have moved.
+/// A node of a cluster at which nothing has failed for so long is out of use: its slots have moved. A failure that
+/// the log did not tell of is forgotten after so long.
 const OUT_OF_USE: Duration = Duration::from_secs(30);
 
 /// How many lost locks the last log line names. The log has named each of them already.
@@ -367,6 +367,14 @@ mod tests {
         Outages::new(Arc::default(), true)
     }
 
+    fn down() -> Fault {
+        Fault::from_text("CLUSTERDOWN The cluster is down")
+    }
+
+    fn node() -> Option<Node> {
+        Some(Node::new("a", 1))
+    }
+
     /// Nobody has asked in between, so nobody knows how the server was.
     #[tokio::test(start_paused = true)]
     async fn two_failures_far_apart_are_no_outage() {
@@ -381,14 +389,6 @@ mod tests {
                 assert!(!outages.is_on.load(Ordering::SeqCst));
             }
         }
-    }
-
-    fn down() -> Fault {
-        Fault::from_text("CLUSTERDOWN The cluster is down")
-    }
-
-    fn node() -> Option<Node> {
-        Some(Node::new("a", 1))
     }
 
     /// The slot of the lock has moved, and the other node does not renew it either.

@@ -16,6 +16,7 @@ use crate::config::{Config, Layout};
 use crate::core::budget::Budget;
 use crate::core::rhythm::Rhythm;
 use crate::core::waiting::Rules;
+use crate::engine::calls::Calls;
 use crate::engine::debts::Debts;
 use crate::engine::entry::{Entry, EntryPermit, Hold, Holds, Table, Tenure, Timetable, Visit};
 use crate::engine::grant::{Beginning, Grant, Holder, Lease};
@@ -65,8 +66,7 @@ pub(crate) struct Shared {
     pub(crate) tenures: AtomicU64,
     pub(crate) orders: AtomicU64,
     pub(crate) waiters: Arc<AtomicUsize>,
-    /// How many calls want a lock, from their beginning to their end: see [`Engine::call`].
-    pub(crate) calls: AtomicUsize,
+    pub(crate) calls: Calls,
     pub(crate) outages: Arc<Outages>,
     /// Each caller that waits for a connection has a clone.
     pub(crate) cut_off: Arc<()>,
@@ -263,13 +263,6 @@ impl Engine {
         }
     }
 
-    /// Counts a call until it ends. It may pause between two attempts: then it owes nothing and is no waiter, but a client that
-    /// drains serves it to its end. It is no debt, since `close` does not wait for it.
-    pub(crate) fn call(&self) -> Call<'_> {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        Call(&self.calls)
-    }
-
     /// The connection to send a question on. If it has just broken, waits until the client has tried to connect again, which takes
     /// milliseconds if the server is there, and also if it refuses.
     pub(crate) async fn connected(&self, keys: &Keys) -> Result<Connection<'_>, Fault> {
@@ -348,16 +341,6 @@ impl Engine {
             Ok(_) => Ok(Counted { waiters: &self.waiters, _waits: keys.meters.waits() }),
             Err(_) => Err(Error::TooManyWaiters { limit }),
         }
-    }
-}
-
-/// A call that is counted.
-pub(crate) struct Call<'a>(&'a AtomicUsize);
-
-impl Drop for Call<'_> {
-    fn drop(&mut self) {
-        // Whoever sees that the call has ended sees the debt of its hold.
-        self.0.fetch_sub(1, Ordering::Release);
     }
 }
 

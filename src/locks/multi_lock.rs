@@ -276,7 +276,7 @@ impl MultiLock {
     /// Counts the call at each client until it ends. Between two attempts, it neither waits nor owes anything there.
     fn calls(&self) -> Vec<Call<'_>> {
         let locks = if self.is_one_step() { &self.locks[..1] } else { &self.locks };
-        locks.iter().map(|lock| lock.handle.engine.call()).collect()
+        locks.iter().map(|lock| lock.handle.engine.calls.begin()).collect()
     }
 
     fn sorted(&self) -> Vec<&Lock> {

@@ -326,7 +326,7 @@ impl RedLock {
 
     /// Counts the call at each client until it ends. While it waits at one server, it owes nothing to the others.
     fn calls(&self) -> Vec<Call<'_>> {
-        self.locks.iter().map(|lock| lock.handle.engine.call()).collect()
+        self.locks.iter().map(|lock| lock.handle.engine.calls.begin()).collect()
     }
 
     fn ride_out(&self) -> Duration {

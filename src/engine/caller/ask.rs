@@ -109,7 +109,7 @@ impl Caller {
         let tried = self.engine.commands.tried(&entry.keys);
         let _ = within(self.engine.config.response(), pin!(tried)).await;
         // A waiter has to show signs of life meanwhile.
-        if self.engine.session.is_some() && !entry.with(|lock| lock.was_told_to_wait()) {
+        if !entry.with(|lock| lock.was_told_to_wait()) {
             self.engine.is_heard().await;
         }
     }

@@ -50,7 +50,7 @@ pub(crate) async fn wait_at(
     condition: &Arc<Keys>,
     limit: Option<Duration>,
 ) -> Result<(Hold, Woken, Option<Notice>)> {
-    let _call = engine.call();
+    let _call = engine.calls.begin();
     let until = limit.and_then(|limit| Instant::now().checked_add(limit));
     let (keys, holder) = (Arc::clone(&hold.tenure.keys), hold.tenure.holder());
     let mut waiter =

@@ -1,6 +1,7 @@
 //! How a tenure ends, and what is left to be done then. It is released, or it is lost: at its deadline, when Redis says that it is gone,
-//! or when the client is closed. What is left to be done is taken out in one step, so it is done once: by the transition that ends it, or,
-//! if it ends at its deadline on its way to its next holder, by whoever finds it then. A loss wakes all guards that wait for the end.
+//! or when the client is closed. What is left to be done is taken out in one step, so it is done once. The transition that ends the tenure
+//! does that. A tenure may also reach its deadline on the way to its next holder: then whoever finds it next does that. A loss wakes
+//! all guards that wait for the end.
 
 use std::sync::{Arc, MutexGuard};
 
