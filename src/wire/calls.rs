@@ -32,7 +32,7 @@ use crate::wire::proof::Secret;
 use crate::wire::replies::{entry, items, number, released, strange, time_left};
 use crate::wire::scripts::{COUNT, RENEW, RENEW_IN_SESSION};
 
-pub(crate) use gathering::{Answered, Batch, Gathering};
+pub(crate) use gathering::{Answered, Batch, Gathering, Limits};
 pub(crate) use marks::Claim;
 pub(crate) use orders::Order;
 pub(crate) use questions::Status;

@@ -48,8 +48,8 @@ mod tracking;
 pub(crate) use address::understood;
 pub(crate) use address::{Address, Addresses};
 pub(crate) use calls::{
-    Acquire, Acquired, Answer, Answered, Batch, Claim, Gathering, Manner, Order, Release, Renewal,
-    Requests, Status, result_of_each,
+    Acquire, Acquired, Answer, Answered, Batch, Claim, Gathering, Limits, Manner, Order, Release,
+    Renewal, Requests, Status, result_of_each,
 };
 pub(crate) use card::Card;
 #[cfg(feature = "operator")]

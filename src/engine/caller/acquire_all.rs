@@ -9,16 +9,19 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
+use crate::core::lifetime::deadline;
 use crate::engine::caller::Contender;
-use crate::engine::caller::attempt::{AttemptAll, attempt_all};
+use crate::engine::caller::attempt::{Asking, asked};
 use crate::engine::caller::options::Patience;
 use crate::engine::entry::Hold;
+use crate::engine::ghost::Ghost;
 use crate::engine::grant::{Grant, Lease, Wish};
 use crate::engine::keep::until_given_back;
+use crate::engine::releaser::Job;
 use crate::engine::shared::Engine;
 use crate::error::Result;
 use crate::keys::Keys;
-use crate::wire::{Acquire, Fault, Manner, Secret};
+use crate::wire::{Acquire, Acquired, Answer, Answered, Fault, Manner, Secret};
 
 /// The answer to a request for several at once: all of them, in the order of the request. Or none, since another caller has this
 /// one: that is an answer, and no failure of the request.
@@ -81,38 +84,58 @@ async fn ask_for_all(
     let has_failed: Vec<_> =
         wanted.iter().map(|(keys, _)| engine.outbox.releases.has_failed(keys)).collect();
     let asked = Instant::now();
-    let mut attempted = attempt_once(engine, wanted, patience).await;
-    if patience.is_none() && matches!(attempted, Ok(AttemptAll::Kept(_))) {
+    let mut attempted = attempt(engine, wanted, patience).await;
+    if patience.is_none() && matches!(attempted, Ok(Attempt::Taken { is_kept: true, .. })) {
         // Perhaps no caller holds them. The script has told the clients that keep them to give them back.
         sleep(until_given_back(asked.elapsed())).await;
-        attempted = attempt_once(engine, wanted, patience).await;
+        attempted = attempt(engine, wanted, patience).await;
     }
-    if let Ok(AttemptAll::Busy(at) | AttemptAll::Kept(at)) = attempted
+    if let Ok(Attempt::Taken { at, .. }) = attempted
         && patience.is_none()
         && has_failed[at]
     {
         engine.await_repeated_releases(&wanted[at].0).await?;
-        attempted = attempt_once(engine, wanted, patience).await;
+        attempted = attempt(engine, wanted, patience).await;
     }
     let grants = match attempted {
-        Ok(AttemptAll::Granted(grants)) => grants,
-        Ok(AttemptAll::Busy(at) | AttemptAll::Kept(at)) => {
+        Ok(Attempt::Granted(grants)) => grants,
+        Ok(Attempt::Taken { at, .. }) => {
             contenders[at].entry().with(|lock| lock.elsewhere = true);
             return Ok(Err(at));
         }
-        Ok(AttemptAll::Refused(at, fault)) => {
-            return Err(engine.commands.explained(fault, &wanted[at].0).await);
-        }
-        Err(fault) => return Err(engine.commands.explained(fault, &wanted[0].0).await),
+        Err((at, fault)) => return Err(engine.commands.explained(fault, &wanted[at].0).await),
     };
-    begin_all(engine, contenders, grants, wanted)
+    let begun =
+        contenders.into_iter().zip(grants).zip(wanted).map(|((contender, grant), (_, lease))| {
+            let wish = Wish { owner: None, lease: *lease, permits: 1 };
+            engine.begin(contender.granted(), grant, wish.by_caller())
+        });
+    // Begin each of them even if one fails: a closed client releases all of them.
+    let begun: Vec<_> = begun.collect();
+    Ok(Ok(begun.into_iter().collect::<Result<_>>()?))
 }
 
-async fn attempt_once(
-    engine: &Arc<Engine>,
+/// The answer to an attempt.
+enum Attempt {
+    /// All of them, in the order of the request.
+    Granted(Vec<Grant>),
+    /// None: another caller has this one, or stands in line for it. `is_kept`: the client that has it may keep it idle. If it does,
+    /// it gives the lock back.
+    Taken { at: usize, is_kept: bool },
+}
+
+/// Tries once to take all of them.
+///
+/// # Cancel safety
+/// If the future is dropped and Redis grants the locks, the client releases them in the background.
+///
+/// # Errors
+/// The fault, and which of them the server has refused; the first one, if the whole request failed.
+async fn attempt(
+    engine: &Engine,
     wanted: &[(Arc<Keys>, Lease)],
     patience: Patience,
-) -> Result<AttemptAll, Fault> {
+) -> Result<Attempt, (usize, Fault)> {
     let manner = if patience.is_none() { Manner::Once } else { Manner::Wait };
     let acquire = |(keys, lease): &(Arc<Keys>, Lease)| {
         Ok::<_, Fault>(Acquire {
@@ -128,21 +151,30 @@ async fn attempt_once(
             debt: engine.debts.incur()?,
         })
     };
-    attempt_all(engine, wanted.iter().map(acquire).collect::<Result<_, _>>()?).await
-}
-
-fn begin_all(
-    engine: &Engine,
-    contenders: Vec<Contender>,
-    grants: Vec<Grant>,
-    wanted: &[(Arc<Keys>, Lease)],
-) -> Result<AllOrNone> {
-    let begun =
-        contenders.into_iter().zip(grants).zip(wanted).map(|((contender, grant), (_, lease))| {
-            let wish = Wish { owner: None, lease: *lease, permits: 1 };
-            engine.begin(contender.granted(), grant, wish.by_caller())
-        });
-    // Begin each of them even if one fails: a closed client releases all of them.
-    let begun: Vec<_> = begun.collect();
-    Ok(Ok(begun.into_iter().collect::<Result<_>>()?))
+    let of_all = |fault| (0, fault);
+    let acquires: Vec<_> = wanted.iter().map(acquire).collect::<Result<_, _>>().map_err(of_all)?;
+    let callers: Vec<_> = acquires.iter().map(|acquire| Asking::of(engine, acquire)).collect();
+    let Answered { question: acquires, answer } =
+        asked(&engine.requests.together, acquires, callers).await.map_err(of_all)?;
+    let Answer { sent, sent_on, result } = answer;
+    let fault = match result {
+        Ok((_, Ok(Acquired::Granted { number, .. }))) => {
+            let now = Instant::now();
+            if acquires.iter().all(|acquire| now < deadline(sent, acquire.lease)) {
+                // The answer does not say whether anybody stands in line.
+                let grant = |(acquire, number)| Grant::new(acquire, number, true, sent);
+                return Ok(Attempt::Granted(acquires.iter().zip(number..).map(grant).collect()));
+            }
+            Fault::late("the grants arrived after a lease had expired")
+        }
+        Ok((at, Ok(answer))) => {
+            return Ok(Attempt::Taken { at, is_kept: matches!(answer, Acquired::Kept(_)) });
+        }
+        Ok((at, Err(fault))) => return Err((at, fault)),
+        Err(fault) => fault,
+    };
+    if fault.may_hold() {
+        acquires.iter().for_each(|one| engine.outbox.put(Job::ghost(Ghost::new(one, sent_on))));
+    }
+    Err((0, fault))
 }

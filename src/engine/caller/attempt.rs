@@ -25,18 +25,6 @@ pub(crate) enum Attempt {
     Other(Acquired),
 }
 
-/// The answer to an attempt to take several locks at once.
-pub(crate) enum AttemptAll {
-    /// All of them, in the order of the request.
-    Granted(Vec<Grant>),
-    /// None: another caller has this one, or stands in line for it.
-    Busy(usize),
-    /// None: the client that has this one may keep it idle. If it does, it gives the lock back.
-    Kept(usize),
-    /// None: the server refused this one.
-    Refused(usize, Fault),
-}
-
 /// Tries once. Callers that try at the same time share one request.
 ///
 /// # Cancel safety
@@ -48,76 +36,35 @@ pub(crate) fn attempt<'a>(
     mut acquire: Acquire,
     entry: &'a Entry,
 ) -> impl Future<Output = Result<Attempt, Fault>> + Send + use<'a> {
-    // A lock that is known to be contended is requested alone, and so is every lock in a cluster.
+    // A lock that is known to be contended is requested alone, and so is every lock in a cluster. Those that may share a script all
+    // go one way, and so none of them overtakes another.
     let is_contended = acquire.old.is_some() || acquire.place > 0 || acquire.within.is_some();
-    let may_share = !is_contended && !engine.commands.is_scattered();
+    let (requests, row) = (&engine.requests, acquire.keys.row);
+    let mut way = match row.family {
+        _ if is_contended || engine.commands.is_scattered() => &requests.singles,
+        Family::Line => &requests.in_line,
+        _ if row.holders == Holders::Plain => &requests.plain,
+        _ => &requests.singles,
+    };
     async move {
-        // The script for several answers each of them as the one for one does. Those that may share it all go this way, and so
-        // none of them overtakes another.
-        if may_share && acquire.keys.row.family == Family::Line {
+        loop {
             let asking = [Asking::of(engine, &acquire)];
-            let Answered { question, answer } =
-                asked(&engine.requests.in_line, acquire, asking).await?;
-            return worth(engine, &question, answer, entry);
-        }
-        if may_share && acquire.keys.row.holders == Holders::Plain {
-            let asking = [Asking::of(engine, &acquire)];
-            let Answered { question, answer } =
-                asked(&engine.requests.plain, acquire, asking).await?;
-            if !matches!(answer.result, Ok(Acquired::Contended)) {
+            let Answered { question, answer } = asked(way, acquire, asking).await?;
+            if Arc::ptr_eq(way, &requests.singles)
+                || !matches!(answer.result, Ok(Acquired::Contended))
+            {
                 return worth(engine, &question, answer, entry);
             }
             // The script that takes several plain locks puts nobody in line. For that, ask for this lock alone.
-            acquire = question;
+            (acquire, way) = (question, &requests.singles);
         }
-        let asking = [Asking::of(engine, &acquire)];
-        let Answered { question, answer } =
-            asked(&engine.requests.singles, acquire, asking).await?;
-        worth(engine, &question, answer, entry)
     }
-}
-
-/// Tries once to take plain locks in one step, one or several: all of them or none.
-///
-/// # Cancel safety
-/// Same as [`attempt`], for each of them.
-pub(crate) async fn attempt_all(
-    engine: &Engine,
-    acquires: Vec<Acquire>,
-) -> Result<AttemptAll, Fault> {
-    let callers: Vec<_> = acquires.iter().map(|acquire| Asking::of(engine, acquire)).collect();
-    let Answered { question: acquires, answer } =
-        asked(&engine.requests.together, acquires, callers).await?;
-    let Answer { sent, sent_on, result } = answer;
-    let attempt = result.and_then(|answer| match answer {
-        (_, Ok(Acquired::Granted { number, .. })) => {
-            granted(&acquires, number, sent).map(AttemptAll::Granted)
-        }
-        (which, Ok(Acquired::Kept(_))) => Ok(AttemptAll::Kept(which)),
-        (which, Ok(_)) => Ok(AttemptAll::Busy(which)),
-        (which, Err(fault)) => Ok(AttemptAll::Refused(which, fault)),
-    });
-    if attempt.as_ref().is_err_and(Fault::may_hold) {
-        acquires.iter().for_each(|one| engine.outbox.put(Job::ghost(Ghost::new(one, sent_on))));
-    }
-    attempt
-}
-
-/// The grants of a step that granted all locks.
-fn granted(acquires: &[Acquire], first: u64, sent: Instant) -> Result<Vec<Grant>, Fault> {
-    let now = Instant::now();
-    if acquires.iter().any(|acquire| now >= deadline(sent, acquire.lease)) {
-        return Err(Fault::late("the grants arrived after a lease had expired"));
-    }
-    // The answer does not say whether anybody stands in line.
-    let (granted, awaited) = (acquires.iter().zip(first..), true);
-    Ok(granted.map(|(acquire, number)| Grant::new(acquire, number, awaited, sent)).collect())
 }
 
 /// Sends a request, and waits for its answer.
 ///
 /// Not an `async fn`: its future would have space for the request several times.
-fn asked<'a, F: Batch>(
+pub(super) fn asked<'a, F: Batch>(
     gathering: &'a Arc<Gathering<F>>,
     question: F::Question,
     callers: impl AsMut<[Asking<'a>]> + Send,
@@ -134,7 +81,7 @@ fn asked<'a, F: Batch>(
 }
 
 /// A caller that waits for the answer to a request. If it is dropped before, its name counts as being released.
-struct Asking<'a> {
+pub(super) struct Asking<'a> {
     engine: &'a Engine,
     /// `None` once it has the answer.
     keys: Option<Arc<Keys>>,
@@ -143,7 +90,7 @@ struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    fn of(engine: &'a Engine, acquire: &Acquire) -> Self {
+    pub(super) fn of(engine: &'a Engine, acquire: &Acquire) -> Self {
         let Acquire { ref keys, id, place, .. } = *acquire;
         Self { engine, keys: Some(Arc::clone(keys)), id, has_place: place > 0 }
     }

@@ -12,16 +12,16 @@ use crate::engine::releaser::job::{Attempted, Job, Outcome, What};
 use crate::engine::releaser::outbox::Outbox;
 use crate::kinds::Family;
 use crate::meters;
-use crate::wire::{Batch, Commands, Connection, Fault, Gathering, result_of_each};
+use crate::wire::{Batch, Commands, Connection, Fault, Gathering, Limits, result_of_each};
 
 /// The requests for jobs.
 #[derive(Clone)]
 pub(crate) struct JobRequests {
-    plain: Arc<Gathering<Releases<128>>>,
+    plain: Arc<Gathering<Releases>>,
     /// Of fair locks, read-write locks and semaphores. If others wait for them, each takes the server up to 50 µs.
-    in_line: Arc<Gathering<Releases<16>>>,
+    in_line: Arc<Gathering<Releases>>,
     /// Of everything else, and all that one script does for one lock alone. If `is_scattered`, of all kinds.
-    singles: Arc<Gathering<Releases<1>>>,
+    singles: Arc<Gathering<Releases>>,
     /// A release never waits for a hold count.
     counts: Arc<Gathering<Counts>>,
     /// The jobs of one request could be for several servers, or take two links.
@@ -32,13 +32,14 @@ impl JobRequests {
     pub(crate) fn new(commands: &Commands, outbox: &Outbox, closing: &CancellationToken) -> Self {
         let (is_scattered, commands) = (commands.is_scattered(), commands.clone());
         let delivery = Delivery { commands, outbox: outbox.clone(), closing: closing.clone() };
-        Self {
-            plain: Arc::new(Gathering::new(Releases(delivery.clone()))),
-            in_line: Arc::new(Gathering::new(Releases(delivery.clone()))),
-            singles: Arc::new(Gathering::new(Releases(delivery.clone()))),
-            counts: Arc::new(Gathering::new(Counts(delivery))),
-            is_scattered,
-        }
+        let releases = |limits| Arc::new(Gathering::new(Releases(delivery.clone()), limits));
+        // With more in flight, the last answers might come too late.
+        let shared = |most| releases(Limits { most, straight: 1, window: 24 });
+        // In a cluster, a release does not wait for those that another node does not answer.
+        let singles = releases(Limits { most: 1, straight: 4_096, window: 384 });
+        let alone = Limits { most: 1, straight: 0, window: 64 };
+        let counts = Arc::new(Gathering::new(Counts(delivery.clone()), alone));
+        Self { plain: shared(128), in_line: shared(16), singles, counts, is_scattered }
     }
 
     /// Sends a job. If that does not settle it, it comes back to the releaser.
@@ -111,17 +112,12 @@ impl Delivery {
     }
 }
 
-/// Jobs whose releases share a script call, `N` at most; or with an `N` of one, those that are sent alone.
-struct Releases<const N: usize>(Delivery);
+/// Jobs whose releases share a script call, or are sent alone.
+struct Releases(Delivery);
 
-impl<const N: usize> Batch for Releases<N> {
+impl Batch for Releases {
     type Question = Job;
     type Answer = Attempted;
-    const MOST: usize = N;
-    /// In a cluster, a release does not wait for those that another node does not answer.
-    const STRAIGHT: usize = if N == 1 { 4_096 } else { 1 };
-    /// With more in flight, the last answers might come too late.
-    const WINDOW: usize = if N == 1 { 384 } else { 24 };
 
     async fn send(&self, jobs: &[Job]) -> Vec<Attempted> {
         meters::batch("release", jobs.len());
@@ -160,9 +156,6 @@ struct Counts(Delivery);
 impl Batch for Counts {
     type Question = (Arc<Tenure>, Job);
     type Answer = Attempted;
-    const MOST: usize = 1;
-    const STRAIGHT: usize = 0;
-    const WINDOW: usize = 64;
 
     async fn send(&self, jobs: &[(Arc<Tenure>, Job)]) -> Vec<Attempted> {
         vec![Attempted { outcome: self.0.count(&jobs[0].0).await, sent_on: 0 }]

@@ -4,8 +4,8 @@
 //!
 //! 1. If nothing is gathered, whoever asks sends the request at once, on its own task. The task that reads the connection
 //!    passes the answer on.
-//! 2. At most `STRAIGHT` requests that were sent at once are in flight. Further requests gather. The task of the
-//!    gathering sends them in their order of arrival, as `company.rs` says. It never has more than `WINDOW` batches in flight.
+//! 2. At most `straight` requests that were sent at once are in flight. Further requests gather. The task of the
+//!    gathering sends them in their order of arrival, as `company.rs` says. It never has more than `window` batches in flight.
 //! 3. A request belongs to the gathering, never to its caller. A dropped caller strands no other, and a grant to it is
 //!    reported as an orphan ([`Batch::orphan`]). A release has no caller: all of its answers go that way.
 //! 4. A gathering limits its requests in flight. Otherwise the last of ten thousand answers would come after its caller's
@@ -29,18 +29,22 @@ use crate::wire::fault::Fault;
 /// A queue that had to have room for more requests than this gives it back when it is empty.
 const MOST_ROOM: usize = 1_024;
 
+/// How many requests share a batch, and how many are in flight.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    /// The most questions in one request. More than a few dozen would gain little, and make the first wait for the
+    /// last.
+    pub(crate) most: usize,
+    /// With this many requests in flight that were sent at once, later ones gather.
+    pub(crate) straight: usize,
+    /// The most batches in flight.
+    pub(crate) window: usize,
+}
+
 /// A kind of request that can share a batch.
 pub(crate) trait Batch: Send + Sync + 'static {
     type Question: Send + Sync;
     type Answer: Send;
-
-    /// The most questions in one request. More than a few dozen would gain little, and make the first wait for the
-    /// last.
-    const MOST: usize;
-    /// With this many requests in flight that were sent at once, later ones gather.
-    const STRAIGHT: usize;
-    /// The most batches in flight.
-    const WINDOW: usize;
 
     /// Sends all of these questions in one request.
     fn send(&self, questions: &[Self::Question]) -> impl Future<Output = Vec<Self::Answer>> + Send;
@@ -71,6 +75,7 @@ type Caller<F> = Option<oneshot::Sender<Answered<F>>>;
 /// The requests of one kind.
 pub(crate) struct Gathering<F: Batch> {
     batch: F,
+    limits: Limits,
     state: Mutex<State<F>>,
     /// Wakes the sender: there may be enough for a batch.
     changed: Notify,
@@ -88,8 +93,8 @@ struct State<F: Batch> {
 
 impl<F: Batch> State<F> {
     /// Whether the next batch can go now.
-    fn is_ready(&self) -> bool {
-        self.batches < F::WINDOW && self.company.is_enough(self.waiting.len(), F::MOST)
+    fn is_ready(&self, limits: Limits) -> bool {
+        self.batches < limits.window && self.company.is_enough(self.waiting.len(), limits.most)
     }
 }
 
@@ -99,7 +104,7 @@ struct Pending<F: Batch> {
 }
 
 impl<F: Batch> Gathering<F> {
-    pub(crate) fn new(batch: F) -> Self {
+    pub(crate) fn new(batch: F, limits: Limits) -> Self {
         let state = State {
             closed: false,
             alone: 0,
@@ -107,7 +112,7 @@ impl<F: Batch> Gathering<F> {
             waiting: VecDeque::new(),
             company: Company::default(),
         };
-        Self { batch, state: Mutex::new(state), changed: Notify::new() }
+        Self { batch, limits, state: Mutex::new(state), changed: Notify::new() }
     }
 
     /// Sends a question, alone or with others, and waits for its answer.
@@ -143,7 +148,7 @@ impl<F: Batch> Gathering<F> {
     fn goes_alone(&self) -> bool {
         let mut state = self.state.lock();
         let is_first = state.batches == 0 && state.waiting.is_empty();
-        let goes = is_first && state.alone < F::STRAIGHT && !state.closed;
+        let goes = is_first && state.alone < self.limits.straight && !state.closed;
         if goes {
             state.alone += 1;
             state.company.goes(1);
@@ -177,7 +182,7 @@ impl<F: Batch> Gathering<F> {
             state.company.first_comes(Instant::now());
         }
         state.waiting.push_back(pending);
-        let news = is_first || state.is_ready();
+        let news = is_first || state.is_ready(self.limits);
         drop(state);
         if news {
             self.changed.notify_one();
@@ -189,7 +194,7 @@ impl<F: Batch> Gathering<F> {
         let mut state = self.state.lock();
         state.company.lands(many);
         change(&mut state);
-        let is_ready = state.is_ready();
+        let is_ready = state.is_ready(self.limits);
         drop(state);
         if is_ready {
             self.changed.notify_one();
@@ -232,15 +237,15 @@ impl<F: Batch> Gathering<F> {
 
     /// The callers whose batch is sent now, or the latest time at which it is sent.
     fn board(&self, now: Instant) -> Result<Vec<Pending<F>>, Option<Instant>> {
-        let mut state = self.state.lock();
-        if state.batches >= F::WINDOW {
+        let (Limits { most, window, .. }, mut state) = (self.limits, self.state.lock());
+        if state.batches >= window {
             return Err(None);
         }
-        let goes_at = state.company.goes_at(state.waiting.len(), F::MOST);
+        let goes_at = state.company.goes_at(state.waiting.len(), most);
         if goes_at.is_none_or(|at| now < at) {
             return Err(goes_at);
         }
-        let many = state.waiting.len().min(F::MOST);
+        let many = state.waiting.len().min(most);
         state.batches += 1;
         state.company.goes(many);
         let boarded = state.waiting.drain(..many).collect();
@@ -345,9 +350,6 @@ mod tests {
     impl Batch for Doubling {
         type Question = u64;
         type Answer = u64;
-        const MOST: usize = 64;
-        const STRAIGHT: usize = 1;
-        const WINDOW: usize = 4;
 
         async fn send(&self, questions: &[u64]) -> Vec<u64> {
             self.batches.lock().push(questions.len());
@@ -369,8 +371,10 @@ mod tests {
 
     type Doublings = Arc<Gathering<Doubling>>;
 
+    const LIMITS: Limits = Limits { most: 64, straight: 1, window: 4 };
+
     fn gathering() -> Doublings {
-        let gathering = Arc::new(Gathering::new(Doubling::default()));
+        let gathering = Arc::new(Gathering::new(Doubling::default(), LIMITS));
         let runs = Arc::clone(&gathering);
         tokio::spawn(async move { runs.run().await });
         gathering
@@ -378,7 +382,7 @@ mod tests {
 
     /// So many batches are in flight that only one more may be sent, and so many requests that the next ones have to gather.
     fn many_on_their_way(gathering: &Doublings) -> Vec<OnItsWay<'_, Doubling>> {
-        let (batches, many) = (Doubling::WINDOW - 1, Doubling::MOST);
+        let (batches, many) = (LIMITS.window - 1, LIMITS.most);
         let mut state = gathering.state.lock();
         state.batches = batches;
         state.company.goes(batches * many);
@@ -452,11 +456,11 @@ mod tests {
     async fn a_full_window_waits_for_an_answer() {
         let gathering = gathering();
         let mut others = many_on_their_way(&gathering);
-        let full: Vec<_> = (0..Doubling::MOST as u64).map(|n| ask(&gathering, n)).collect();
+        let full: Vec<_> = (0..LIMITS.most as u64).map(|n| ask(&gathering, n)).collect();
         let held = gathering.batch.held.lock().await;
         settle().await;
         assert_eq!(gathering.batch.batches.lock().len(), 1);
-        let last: Vec<_> = (0..Doubling::MOST as u64).map(|n| ask(&gathering, n)).collect();
+        let last: Vec<_> = (0..LIMITS.most as u64).map(|n| ask(&gathering, n)).collect();
         settle().await;
         assert_eq!(gathering.batch.batches.lock().len(), 1);
         drop(others.pop());
@@ -470,7 +474,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_a_gathering_that_has_ended() {
-        let gathering = Arc::new(Gathering::new(Doubling::default()));
+        let gathering = Arc::new(Gathering::new(Doubling::default(), LIMITS));
         let runs = Arc::clone(&gathering);
         let running = tokio::spawn(async move { runs.run().await });
         let _others = many_on_their_way(&gathering);
@@ -528,11 +532,11 @@ mod tests {
         let gathering = gathering();
         let _others = many_on_their_way(&gathering);
         let asked: Vec<_> =
-            (0..Doubling::MOST as u64).map(|question| ask(&gathering, question)).collect();
+            (0..LIMITS.most as u64).map(|question| ask(&gathering, question)).collect();
         for asked in asked {
             asked.await.unwrap();
         }
-        assert_eq!(*gathering.batch.batches.lock(), [Doubling::MOST]);
+        assert_eq!(*gathering.batch.batches.lock(), [LIMITS.most]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -594,9 +598,6 @@ mod tests {
     impl Batch for Sending {
         type Question = u64;
         type Answer = ();
-        const MOST: usize = 1;
-        const STRAIGHT: usize = 0;
-        const WINDOW: usize = 1_000;
 
         async fn send(&self, questions: &[u64]) -> Vec<()> {
             self.0.send(questions[0]).await.unwrap();
@@ -609,7 +610,8 @@ mod tests {
     #[tokio::test]
     async fn many_requests_are_sent_in_their_order() {
         let (sender, mut sent) = tokio::sync::mpsc::channel(1_000);
-        let gathering = Arc::new(Gathering::new(Sending(sender)));
+        let limits = Limits { most: 1, straight: 0, window: 1_000 };
+        let gathering = Arc::new(Gathering::new(Sending(sender), limits));
         let tickets: Vec<_> = (0..600).map(|question| gathering.ask(question)).collect();
         let runs = Arc::clone(&gathering);
         let running = tokio::spawn(async move { runs.run().await });

@@ -6,11 +6,14 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use crate::meters;
-use crate::wire::calls::gathering::{Batch, Gathering};
+use crate::wire::calls::gathering::{Batch, Gathering, Limits};
 use crate::wire::calls::questions::refused_for_one;
 use crate::wire::calls::{Acquire, Acquired};
 use crate::wire::commands::Commands;
 use crate::wire::fault::Fault;
+
+/// The most batches of one kind in flight.
+const WINDOW: usize = 64;
 
 /// Handles an acquire whose caller has left: it was answered, or is never sent (`None`).
 type Orphanage = Arc<dyn Fn(&Acquire, Option<Answer>) + Send + Sync>;
@@ -25,9 +28,9 @@ pub(crate) struct Answer<A = Acquired> {
     pub(crate) result: Result<A, Fault>,
 }
 
-/// Sends acquires, and hands over those whose caller has left.
+/// Acquires that share a script call with others of one family, or are sent alone. Those whose caller has left are handed over.
 #[derive(Clone)]
-struct Desk {
+pub(crate) struct Acquires {
     commands: Commands,
     orphaned: Orphanage,
 }
@@ -35,10 +38,10 @@ struct Desk {
 /// The acquires of a client.
 #[derive(Clone)]
 pub(crate) struct Requests {
-    pub(crate) plain: Arc<Gathering<Acquires<64>>>,
+    pub(crate) plain: Arc<Gathering<Acquires>>,
     /// Of fair locks, read-write locks and semaphores.
-    pub(crate) in_line: Arc<Gathering<Acquires<16>>>,
-    pub(crate) singles: Arc<Gathering<Acquires<1>>>,
+    pub(crate) in_line: Arc<Gathering<Acquires>>,
+    pub(crate) singles: Arc<Gathering<Acquires>>,
     pub(crate) together: Arc<Gathering<Together>>,
 }
 
@@ -47,12 +50,18 @@ impl Requests {
         commands: &Commands,
         orphaned: impl Fn(&Acquire, Option<Answer>) + Send + Sync + 'static,
     ) -> Self {
-        let desk = Desk { commands: commands.clone(), orphaned: Arc::new(orphaned) };
+        let acquires = Acquires { commands: commands.clone(), orphaned: Arc::new(orphaned) };
+        let gathered = |most, straight| {
+            let limits = Limits { most, straight, window: WINDOW };
+            Arc::new(Gathering::new(acquires.clone(), limits))
+        };
+        let (plain, in_line, singles) = (gathered(64, 1), gathered(16, 1), gathered(1, 64));
+        let limits = Limits { most: 1, straight: 0, window: WINDOW };
         Self {
-            plain: Arc::new(Gathering::new(Acquires(desk.clone()))),
-            in_line: Arc::new(Gathering::new(Acquires(desk.clone()))),
-            singles: Arc::new(Gathering::new(Acquires(desk.clone()))),
-            together: Arc::new(Gathering::new(Together(desk))),
+            plain,
+            in_line,
+            singles,
+            together: Arc::new(Gathering::new(Together(acquires), limits)),
         }
     }
 
@@ -63,22 +72,14 @@ impl Requests {
     }
 }
 
-/// Acquires that share a script call with others of one family, `N` at most; or with an `N` of one, those that are sent alone.
-pub(crate) struct Acquires<const N: usize>(Desk);
-
-impl<const N: usize> Batch for Acquires<N> {
+impl Batch for Acquires {
     type Question = Acquire;
     type Answer = Answer;
-    const MOST: usize = N;
-    const STRAIGHT: usize = if N == 1 { 64 } else { 1 };
-    const WINDOW: usize = 64;
 
     async fn send(&self, questions: &[Acquire]) -> Vec<Answer> {
-        if N > 1 {
-            meters::batch("acquire", questions.len());
-        }
+        meters::batch("acquire", questions.len());
         let sent = Instant::now();
-        let (sent_on, results) = match self.0.commands.acknowledged(&questions[0].keys) {
+        let (sent_on, results) = match self.commands.acknowledged(&questions[0].keys) {
             Ok(mut connection) => {
                 let mut results = match questions {
                     // A lone question uses the script that also puts the caller in line if the lock is not free.
@@ -107,7 +108,7 @@ impl<const N: usize> Batch for Acquires<N> {
         then: impl FnOnce(Acquire, Option<Answer>) + Send + 'static,
     ) {
         let sent = Instant::now();
-        let connection = match self.0.commands.acknowledged(&question.keys) {
+        let connection = match self.commands.acknowledged(&question.keys) {
             Ok(connection) if connection.is_acknowledged() || question.takes_two_calls() => {
                 return then(question, None);
             }
@@ -123,19 +124,16 @@ impl<const N: usize> Batch for Acquires<N> {
     }
 
     fn orphan(&self, question: Acquire, answer: Option<Answer>) {
-        (self.0.orphaned)(&question, answer);
+        (self.orphaned)(&question, answer);
     }
 }
 
 /// Acquires of several plain locks in one step, all of them or none. The answer has the index of the lock that it is about.
-pub(crate) struct Together(Desk);
+pub(crate) struct Together(Acquires);
 
 impl Batch for Together {
     type Question = Vec<Acquire>;
     type Answer = Answer<(usize, Result<Acquired, Fault>)>;
-    const MOST: usize = 1;
-    const STRAIGHT: usize = 0;
-    const WINDOW: usize = 64;
 
     async fn send(&self, questions: &[Vec<Acquire>]) -> Vec<Self::Answer> {
         let (sent, acquires) = (Instant::now(), &questions[0]);
