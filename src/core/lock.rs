@@ -149,6 +149,29 @@ impl<P: Parts> Default for After<P> {
     }
 }
 
+/// A tenure that has just begun.
+pub(crate) struct Begun<T> {
+    pub(crate) tenure: T,
+    /// When it was asked for.
+    pub(crate) sent: Instant,
+    /// A waiter stands in line for the lock, or the client does not know, or the tenure is not for others.
+    pub(crate) awaited: bool,
+    /// Other callers of this client may join it.
+    pub(crate) is_joined: bool,
+    /// Its caller has contended, so this ends the wait of the contender.
+    pub(crate) ends_wait: bool,
+}
+
+/// What follows from the beginning of a tenure.
+pub(crate) struct Shown<P: Parts> {
+    /// Those that were held back.
+    pub(crate) ghosts: Vec<P::Ghost>,
+    /// Its caller has left the line with it.
+    pub(crate) has_left_line: bool,
+    /// A message has said meanwhile that somebody has lost the lock.
+    pub(crate) was_lost: bool,
+}
+
 /// What a client has of a lock that none of its callers needs.
 pub(crate) struct Forsaken<P: Parts> {
     /// The place in line, by its owner field.
@@ -182,12 +205,6 @@ impl<P: Parts> Lock<P> {
         // The entry is on the lookout as long as a caller is called and has not come: `pass_on` puts it there, and each look does so again.
         after.called = next;
         own
-    }
-
-    /// The contender was granted the lock: the server has taken it out of the line. Returns whether it stood there.
-    pub(crate) fn forget_line(&mut self, id: TenureId) -> bool {
-        // A tenure of a latch has given up its permit, so the line may belong to the next contender.
-        self.waiting.take_if(|waiting| waiting.id() == id).is_some()
     }
 
     /// There is an event for the contender.
@@ -363,6 +380,38 @@ impl<P: Parts> Lock<P> {
     pub(crate) fn leave_line(&mut self) -> Option<TenureId> {
         let waiting = self.waiting.take()?;
         waiting.stands().then(|| waiting.id())
+    }
+
+    /// A tenure begins.
+    ///
+    /// It is shown before its caller is forgotten, so this client always knows the owner field. Otherwise the client
+    /// would release the grant when a message about it arrives. A message that says that somebody has lost the lock finds the
+    /// tenure from now on. One that came since the request was sent could not: so the tenure has to be checked.
+    pub(crate) fn begin(
+        &mut self,
+        now: Instant,
+        begun: Begun<P::Tenure>,
+        after: &mut After<P>,
+    ) -> Shown<P> {
+        let Begun { tenure, sent, awaited, is_joined, ends_wait } = begun;
+        let id = P::id(&tenure);
+        // It may have been granted by a message, while requests fail.
+        self.failing = None;
+        if let Some(shared) = &mut self.side_by_side {
+            shared.enter(id, tenure, (awaited, is_joined.then(|| self.queue.callers())), now);
+            self.note_holder(now.into());
+        } else {
+            self.may_keep &= !awaited;
+            self.show(now, tenure, after);
+        }
+        let was_lost = self.was_lost_since(sent.into());
+        if !ends_wait {
+            return Shown { ghosts: Vec::new(), has_left_line: false, was_lost };
+        }
+        // The server has taken it out of the line. A caller that only tried may have left another place there: that of an earlier
+        // contender.
+        let has_left_line = self.waiting.take_if(|waiting| waiting.id() == id).is_some();
+        Shown { ghosts: self.has_it(now), has_left_line, was_lost }
     }
 
     /// Shows a tenure to its owner, which may nest in it, and to the next caller in the queue.

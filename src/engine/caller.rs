@@ -17,9 +17,7 @@ mod lined_up_for_condition;
 mod options;
 mod pick_up;
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -36,7 +34,6 @@ use crate::owner::OwnerId;
 use crate::wire::Acquired;
 
 pub(crate) use acquire_all::acquire_all;
-pub(crate) use contend::Contender;
 pub(crate) use lined_up_for_condition::LinedUp;
 pub(crate) use options::{AcquireOptions, Keepers, Past, Patience};
 
@@ -171,8 +168,7 @@ impl Caller {
     }
 
     async fn try_once(self, permit: EntryPermit, offer: Option<Offer>) -> Result<Option<Hold>> {
-        let contender = Contender::new(&self.engine, permit);
-        let entry = contender.entry();
+        let entry = Arc::clone(permit.entry());
         // A connection that has just broken returns within milliseconds.
         let _ = self.engine.connected(&entry.keys).await;
         // Then Redis may still have what this client has not been able to release.
@@ -192,7 +188,7 @@ impl Caller {
             attempted = self.ask_once(&entry, None).await;
         }
         match attempted {
-            Ok(Attempt::Granted(grant)) => self.begin(contender.granted(), grant).map(Some),
+            Ok(Attempt::Granted(grant)) => self.begin(permit, grant).map(Some),
             Ok(Attempt::Other(_)) => {
                 entry.with(|lock| lock.elsewhere = true);
                 Ok(None)
@@ -280,9 +276,8 @@ impl Caller {
 
     /// Waits for the permit within this client. The caller stays counted as a waiter. If it were counted again, a
     /// newcomer could take its slot in between, and the limit would reject a caller that has waited all along.
-    fn queue<'a>(&'a self, visit: &'a Visit, again: Option<u64>) -> Queued<'a> {
-        let (waiting, tenure) = visit.join(again, self.started);
-        let queued = Queued { engine: &self.engine, waiting };
+    fn queue<'a>(&'a self, visit: &'a Visit, again: Option<u64>) -> InQueue<'a> {
+        let (queued, tenure) = visit.join(again, self.started);
         if let Some(tenure) = tenure
             && tenure.note_waiter(OwnerId::current())
         {
@@ -317,34 +312,11 @@ impl Caller {
 
     fn begin(&self, permit: EntryPermit, grant: Grant) -> Result<Hold> {
         let inner = self.options.outer().map(|within| Arc::clone(&within.inner));
-        self.engine.begin(permit.within(inner), grant, self.holder())
+        let visit = permit.visit().clone();
+        self.engine.begin(&visit, Some(permit.within(inner)), grant, self.holder())
     }
 
     fn holder(&self) -> Holder {
         self.options.wish.by_caller()
-    }
-}
-
-/// A caller in the queue, from the call on and until it has the permit. Its drop checks for a tenure that may have been left
-/// for it.
-#[must_use = "the caller leaves the queue with it"]
-struct Queued<'a> {
-    engine: &'a Arc<Engine>,
-    waiting: InQueue<'a>,
-}
-
-impl Future for Queued<'_> {
-    type Output = Result<EntryPermit>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<EntryPermit>> {
-        self.waiting.poll(context)
-    }
-}
-
-impl Drop for Queued<'_> {
-    fn drop(&mut self) {
-        if let Some(visit) = self.waiting.leave() {
-            self.engine.look_after(visit);
-        }
     }
 }

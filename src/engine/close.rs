@@ -36,13 +36,13 @@ impl Engine {
     /// Rejects waiters, notifies guards of their loss, releases all locks, and waits for the client's tasks to end.
     pub(crate) async fn close(&self) {
         // This debt keeps the releaser running until it has received everything that ends here.
-        let handing_over = self.debts.tidying();
-        self.debts.close();
+        let handing_over = self.outbox.debts.tidying();
+        self.outbox.debts.close();
         for entry in self.table.close() {
             if let Some(id) = entry.with(|lock| lock.leave_line()) {
-                self.leave_line(&entry.keys, id);
+                self.outbox.leave_line(&entry.keys, id);
             }
-            self.give_back_former(entry.with(|lock| lock.take_held_back()));
+            self.table.give_back_all(entry.with(|lock| lock.take_held_back()));
         }
         for tenure in self.outbox.timetable.close() {
             self.give_up(&tenure);

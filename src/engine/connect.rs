@@ -119,7 +119,6 @@ impl Engine {
             session,
             owned: Owned::default(),
             budget: Budget::new(&memory.config),
-            tenures: AtomicU64::new(0),
             orders: AtomicU64::new(0),
             outages: Arc::new(outages),
             waiters,
@@ -147,7 +146,7 @@ impl Engine {
             jobs,
             job_requests: self.job_requests.clone(),
             commands: self.commands.clone(),
-            debts: self.debts.clone(),
+            debts: self.outbox.debts.clone(),
             patience: self.config.response(),
         };
         self.spawn(watchdog.run(stop.clone()));

@@ -10,7 +10,7 @@
 //!    keeps the entry in the table. `side_by_side.rs` knows the tenures inside.
 //! 5. A caller that takes the permit picks up an idle tenure, if there is one. A caller that hands a tenure over, or leaves
 //!    the queue, checks afterwards whether a caller still waits for it. If none does, it releases the tenure
-//!    (`Engine::look_after`).
+//!    (`Visit::look_after`).
 //!
 //! All that changes is one plain value behind that mutex, except the gate, which is a semaphore, and the count of
 //! visitors. Whoever has this mutex takes no other one but those of the subscriptions and of `Tried`. The mutexes of a
@@ -54,7 +54,7 @@ pub(crate) use alarms::Alarms;
 pub use hold::Hold;
 pub use holds::{Awaited, Held, Holds};
 pub(crate) use permit::{EntryPermit, Stay};
-pub(crate) use table::Table;
+pub(crate) use table::{Remains, Table};
 pub(crate) use tenure::{OwnerHolds, Tenure, Timetable};
 pub(crate) use visit::{InQueue, Visit};
 
@@ -242,11 +242,8 @@ impl Entry {
     }
 
     /// See [`Lock::ask`].
-    pub(crate) fn ask(
-        &self,
-        next_id: impl Fn() -> TenureId,
-        rules: Rules,
-    ) -> (TenureId, u64, Manner) {
+    pub(crate) fn ask(&self, rules: Rules) -> (TenureId, u64, Manner) {
+        let next_id = || self.table.next_tenure();
         let (id, place, rests) = self.state().ask(Instant::now(), self.own_id(), next_id, rules);
         (id, place, if rests { Manner::Rest } else { Manner::Wait })
     }

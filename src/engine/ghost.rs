@@ -6,7 +6,7 @@
 //!    answer, the request becomes a ghost, whether its caller is there or not.
 //! 2. The releaser repeats the release of a ghost until `Job::is_settled_by` says that nothing can come any more.
 //! 3. `listener.rs` releases a grant that comes by message for a caller that has gone.
-//! 4. When the last waiting caller of an entry goes, `Engine::look_after` in `look_after.rs` gives up its place in line.
+//! 4. When the last waiting caller of an entry goes, `Visit::look_after` in `entry/visit.rs` gives up its place in line.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use crate::core::waiting::{Event, PushedGrant, Rules};
 use crate::engine::entry::{Entry, Tenure};
-use crate::engine::releaser::Job;
 use crate::engine::shared::{Memory, rules};
 use crate::keys::{Keys, Space, TenureId};
 use crate::kinds::Holders;
@@ -195,7 +194,7 @@ impl Listener {
             return;
         };
         for id in ids {
-            self.outbox.put(Job::leave_line(&entry.keys, id, self.debts.tidying()));
+            self.outbox.leave_line(&entry.keys, id);
         }
     }
 
@@ -267,6 +266,7 @@ mod tests {
     use crate::engine::entry::tenure::tests::beginning;
     use crate::engine::ghost::Ghost;
     use crate::engine::grant::{Beginning, Lease};
+    use crate::engine::releaser::Job;
     use crate::keys::Keys;
     use crate::kinds::Kind;
 
@@ -301,7 +301,7 @@ mod tests {
     /// A contender that stands in line under the owner field [`FORMER`], far from the front.
     fn stands(listener: &Listener, keys: &Arc<Keys>) -> Visit {
         let visit = listener.table.visit(keys, 1).unwrap();
-        visit.entry.ask(|| FORMER, listener.rules);
+        asks(&visit.entry, FORMER, listener.rules);
         let (_, sent) = listener.secrets.make(Instant::now(), &keys.channel);
         let event = Event::Waits { place: 1, near: false, sent, again: None };
         visit.entry.step(event, listener.rules);
@@ -334,6 +334,11 @@ mod tests {
         beginning(FORMER, (Lease::Fixed(TTL), TTL), sent)
     }
 
+    /// A contender asks under this owner field.
+    fn asks(entry: &Entry, id: TenureId, rules: Rules) {
+        entry.with(|lock| lock.ask(Instant::now(), None, || id, rules));
+    }
+
     fn is_due(tenure: &Tenure) -> bool {
         let idle = Idle { pickup: TTL, keep: TTL };
         matches!(tenure.due(Instant::now(), None, idle), Due::Renew(_))
@@ -351,7 +356,7 @@ mod tests {
             let (listener, _jobs) = listener();
             let keys = Arc::new(Keys::new(Layout::Native, kind, "a".to_owned()).unwrap());
             let permit = listener.table.visit(&keys, 1).unwrap().try_permit().unwrap();
-            permit.entry().ask(|| FORMER, listener.rules);
+            asks(permit.entry(), FORMER, listener.rules);
             let sent = Instant::now();
             hear_all(&listener, &keys, message);
             let tenure = permit.begin(begins_at(sent));
@@ -378,11 +383,9 @@ mod tests {
             hear_all(&listener, &keys, message);
             tokio::time::advance(Duration::from_millis(1)).await;
             let sent = if sent_first { before } else { Instant::now() };
-            let tenure = if keys.row.holders.are_several() {
-                visit.begin_beside(begins_at(sent), false)
-            } else {
-                visit.try_permit().unwrap().begin(begins_at(sent))
-            };
+            let is_beside = keys.row.holders.are_several();
+            let permit = visit.try_permit().filter(|_| !is_beside);
+            let tenure = visit.begin(begins_at(sent), permit);
             assert_eq!(is_due(&tenure), is_checked, "{message:?} of a {}", kind.word());
         }
     }
@@ -400,7 +403,7 @@ mod tests {
         let enter = |id| {
             let visit = listener.table.enter_alone(keys, keys.channel.clone(), TenureId(id));
             let visit = visit.unwrap();
-            visit.entry.ask(|| TenureId(id), listener.rules);
+            asks(&visit.entry, TenureId(id), listener.rules);
             let sent = Instant::now();
             let again = Some(TTL);
             let event = Event::Waits { place: id, near: false, sent, again };
@@ -493,9 +496,9 @@ mod tests {
         let keys = fair();
         let crowd = crowd(&listener, &keys, 20);
         for (contender, id) in crowd[10..].iter().zip([900, 901]) {
-            contender.entry.ask(|| TenureId(id), listener.rules);
+            asks(&contender.entry, TenureId(id), listener.rules);
             contender.entry.notes(Event::Unanswered, listener.rules);
-            contender.entry.ask(|| TenureId(id), listener.rules);
+            asks(&contender.entry, TenureId(id), listener.rules);
             let event =
                 Event::Waits { place: id, near: false, sent: Instant::now(), again: Some(TTL) };
             contender.entry.step(event, listener.rules);
@@ -518,7 +521,7 @@ mod tests {
             id: FORMER,
             sent_on: 1,
             until: Instant::now() + TTL,
-            debt: listener.debts.tidying(),
+            debt: listener.outbox.debts.tidying(),
         };
         visit.entry.with(|lock| lock.hold_back(Instant::now(), ghost));
         hear_of_a_grant(&listener, &keys);

@@ -7,7 +7,7 @@
 //! | `entry/tenure/` | one grant by Redis: its holders, its lease, its end, and when it needs attention |
 //! | `holding/` | a holder, from its hold to the unlock: it nests, extends, waits for a condition |
 //! | `releaser/` | the task that gives back in the background |
-//! | files | what all share: `shared.rs`; what nobody needs any more: `look_after.rs`; the begin and end of a client: `connect.rs`, `close.rs`; messages: `listener.rs`; the task that renews: `watchdog.rs`; the one that looks for callers that are not polled: `unpolled.rs`; latches, conditions and marks: `orders.rs`; whether an idle lock may be kept: `keep.rs`; words that folders share: `grant.rs`, `calls.rs`, `ghost.rs`, `debts.rs`, `owned.rs` |
+//! | files | what all share: `shared.rs`; the begin and end of a client: `connect.rs`, `close.rs`; messages: `listener.rs`; the task that renews: `watchdog.rs`; the one that looks for callers that are not polled: `unpolled.rs`; latches, conditions and marks: `orders.rs`; whether an idle lock may be kept: `keep.rs`; words that folders share: `grant.rs`, `calls.rs`, `ghost.rs`, `debts.rs`, `owned.rs` |
 //!
 //! | what happens | where |
 //! |---|---|
@@ -26,7 +26,7 @@
 //! | the log says that a server fails | `outages.rs`: the watchdog and `caller/ask.rs` report to it |
 //! | a leader or an interval is marked | `orders.rs` |
 //! | a holder waits for a condition | `holding/condition.rs` |
-//! | a caller is dropped | its request goes on without it, and `Job::for_orphan` in `releaser/job.rs` releases what that is granted; `look_after.rs` gives back what nobody waits for any more |
+//! | a caller is dropped | its request goes on without it, and `Job::for_orphan` in `releaser/job.rs` releases what that is granted; `Visit::look_after` in `entry/visit.rs` gives back what nobody waits for any more |
 //! | several locks are taken in one step | `caller/acquire_all.rs` |
 //! | a latch is changed, a condition notified | `orders.rs` repeats the request until it is answered |
 //! | a release is sent, alone or with others, and repeated | `releaser/job_requests.rs`; `releaser.rs`, `releaser/job.rs` |
@@ -44,7 +44,6 @@ mod grant;
 mod holding;
 mod keep;
 mod listener;
-mod look_after;
 mod orders;
 mod outages;
 mod owned;

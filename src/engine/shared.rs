@@ -17,7 +17,6 @@ use crate::core::budget::Budget;
 use crate::core::rhythm::Rhythm;
 use crate::core::waiting::Rules;
 use crate::engine::calls::Calls;
-use crate::engine::debts::Debts;
 use crate::engine::entry::{Entry, EntryPermit, Hold, Holds, Table, Tenure, Timetable, Visit};
 use crate::engine::grant::{Beginning, Grant, Holder, Lease};
 use crate::engine::keep::Tried;
@@ -25,7 +24,7 @@ use crate::engine::outages::Outages;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::{Job, JobRequests, Outbox};
 use crate::error::{Error, Result};
-use crate::keys::{Keys, Space, TenureId};
+use crate::keys::{Keys, Space};
 use crate::kinds::{Holders, Kind};
 use crate::meters::Waits;
 use crate::owner::OwnerId;
@@ -63,7 +62,6 @@ pub(crate) struct Shared {
     pub(crate) session: Option<Arc<Session>>,
     pub(crate) owned: Owned,
     pub(crate) budget: Budget,
-    pub(crate) tenures: AtomicU64,
     pub(crate) orders: AtomicU64,
     pub(crate) waiters: Arc<AtomicUsize>,
     pub(crate) calls: Calls,
@@ -92,7 +90,6 @@ pub(crate) struct Memory {
     pub(crate) outbox: Outbox,
     pub(crate) secrets: Secrets,
     pub(crate) tried: Tried,
-    pub(crate) debts: Debts,
     pub(crate) tasks: TaskTracker,
 }
 
@@ -101,15 +98,16 @@ impl Memory {
         let started = Instant::now();
         let timetable = Arc::new(Timetable::new(started));
         let outbox = Outbox::new(releaser, timetable);
-        let releases = outbox.clone();
+        let gives_back = outbox.clone();
         Self {
             client,
             rhythm: Rhythm::new(&config, started),
             outbox,
-            table: Arc::new(Table::new(config.layout, move |ending| releases.release(ending))),
+            table: Arc::new(Table::new(config.layout, move |remains| {
+                gives_back.give_back(remains)
+            })),
             secrets: Secrets::new(started, config.life()),
             tried: Tried::default(),
-            debts: Debts::default(),
             tasks: TaskTracker::new(),
             config,
         }
@@ -187,16 +185,11 @@ impl Engine {
     /// caller does not queue behind other callers, which may be waiting for it.
     pub(crate) fn visit(&self, keys: &Arc<Keys>, permits: u32, alone: bool) -> Result<Visit> {
         if alone || keys.row.line.is_of_callers() {
-            let id = self.next_tenure();
+            let id = self.table.next_tenure();
             self.table.enter_alone(keys, keys.channel_of(id.of(&self.client)), id)
         } else {
             self.table.visit(keys, permits)
         }
-    }
-
-    /// The id of a new tenure. It is never used again.
-    pub(crate) fn next_tenure(&self) -> TenureId {
-        TenureId(self.tenures.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The number of a request that counts once. Numbers are consecutive, so that the server can store many of them in
@@ -216,29 +209,19 @@ impl Engine {
         subscriptions
     }
 
-    /// Begins a tenure that the watchdog looks after.
-    pub(crate) fn begin(&self, permit: EntryPermit, grant: Grant, holder: Holder) -> Result<Hold> {
-        let beginning = self.beginning(&permit.entry().keys, grant, holder);
-        let visit = permit.entry().has_seats().then(|| permit.visit().clone());
-        let hold = self.begun(permit.begin(beginning), holder);
-        // An idle tenure may have been left for this caller.
-        visit.iter().for_each(|visit| self.look_after(visit));
-        hold
-    }
-
-    /// Same as [`begin`](Self::begin), for a grant to a caller that asked beside the contender.
-    pub(crate) fn begin_beside(&self, visit: &Visit, grant: Grant, holder: Holder) -> Result<Hold> {
-        let beginning = self.beginning(&visit.entry.keys, grant, holder);
-        self.begun(visit.begin_beside(beginning, false), holder)
-    }
-
-    fn beginning(&self, keys: &Keys, grant: Grant, holder: Holder) -> Beginning {
+    /// Begins a tenure that the watchdog looks after. `permit`: see [`Visit::begin`].
+    pub(crate) fn begin(
+        &self,
+        visit: &Visit,
+        permit: Option<EntryPermit>,
+        grant: Grant,
+        holder: Holder,
+    ) -> Result<Hold> {
+        let keys = &visit.entry.keys;
         let renew_at = self.rhythm.of(keys, grant.lease).first(grant.sent);
-        Beginning { grant, holder, renew_at, session: self.session.clone() }
-    }
-
-    fn begun(&self, tenure: Arc<Tenure>, holder: Holder) -> Result<Hold> {
-        if tenure.keys.row.holders == Holders::Nobody {
+        let beginning = Beginning { grant, holder, renew_at, session: self.session.clone() };
+        let tenure = visit.begin(beginning, permit);
+        if keys.row.holders == Holders::Nobody {
             // A caller that has passed a latch holds nothing.
             return Ok(Hold::new(tenure, 0, holder.wish.owner));
         }
@@ -323,6 +306,41 @@ impl Engine {
         }
     }
 
+    /// Gives back this lock if the client keeps it idle.
+    pub(crate) fn give_back_kept(&self, keys: &Keys) {
+        if let Some(entry) = self.table.find(keys.id()).filter(|_| keys.row.may_be_kept()) {
+            self.outbox.give_back_kept(&entry);
+        }
+    }
+
+    /// Releases what is idle at this name, and waits until Redis has answered the releases in flight.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
+    pub(crate) async fn finish_releases(&self, keys: &Keys) {
+        for entry in self.table.shared_of(&keys.channel) {
+            entry.spare().iter().for_each(|tenure| self.table.retire(tenure, None));
+        }
+        self.await_releases(keys).await;
+    }
+
+    /// Waits until Redis has answered all releases of this name that are under way, but no longer than for one answer.
+    /// In a cluster a release may ask one node after the other, and each of them may be silent.
+    pub(crate) async fn await_releases(&self, keys: &Keys) {
+        let _ = timeout(self.config.response(), self.outbox.releases.ended(keys)).await;
+    }
+
+    /// Same as [`await_releases`](Self::await_releases), but also waits for those that have failed and are repeated.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if an answer does not come: then it is not known whether anybody else has the lock.
+    pub(crate) async fn await_repeated_releases(&self, keys: &Keys) -> Result<()> {
+        let limit = self.config.response();
+        timeout(limit, self.outbox.releases.answered(keys))
+            .await
+            .map_err(|_| Error::unanswered(limit))
+    }
+
     /// A sign of life for a contender, and when it was made. A kind without a line needs none.
     pub(crate) fn sign(&self, keys: &Keys) -> (Secret, Instant) {
         let now = Instant::now();
@@ -362,7 +380,7 @@ impl Drop for Shared {
         if !self.config.keep.is_zero() {
             self.table.plain().iter().for_each(|entry| self.outbox.give_back_kept(entry));
         }
-        self.debts.close();
+        self.outbox.debts.close();
     }
 }
 

@@ -63,7 +63,7 @@ impl Engine {
         if called == Look::Silent {
             log::debug!(name = ?entry.keys.name(), "a caller is skipped: its turn has come, but it is not polled");
             // If they were the last callers, nobody takes a tenure that was left for them.
-            self.look_after(&visit);
+            visit.look_after();
         }
         let is_late = match entry.look_for_contender(now) {
             (Look::Silent, Some(work)) => {

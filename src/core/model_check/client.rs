@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use crate::core::budget::{Budget, Idle};
-use crate::core::lock::{After, Lock};
+use crate::core::lock::{After, Begun, Lock};
 use crate::core::model_check::keeping::Keeping;
 use crate::core::model_check::known::{BUDGET, Clock, Ghost, Granted, InModel, Known, TICK, small};
 use crate::core::model_check::request::{Answer, Request, tick_request};
@@ -485,11 +485,15 @@ impl Driver<'_> {
     pub(crate) fn begin(&mut self, spot: usize, id: u8, ends: i8, renew_at: i8) {
         let tenure = Granted::new(id, ends, renew_at, self.terms.hold);
         let now = self.clock.now;
-        let former = self.change(spot, |lock, _| {
-            lock.forget_line(TenureId(u64::from(id)));
-            lock.has_it(now)
-        });
-        self.give_back_former(former);
+        let begun = Begun {
+            tenure: TenureId(u64::from(id)),
+            sent: now,
+            awaited: false,
+            is_joined: false,
+            ends_wait: true,
+        };
+        let shown = self.change(spot, |lock, _| lock.begin(now, begun, &mut After::default()));
+        self.give_back_former(shown.ghosts);
         self.client.spots[spot].stage = Stage::Holding(tenure);
         self.stop_speaking(spot);
         self.renew_if_due(spot);

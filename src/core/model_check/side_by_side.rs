@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::core::budget::Budget;
 use crate::core::lifetime::Lifetime;
-use crate::core::lock::{After, Lock, Parts};
+use crate::core::lock::{After, Begun, Lock, Parts};
 use crate::core::side_by_side::SideBySide;
 use crate::core::tenure::{PickUp, Remaining, Tenure};
 use crate::core::waiting::{Event, Next, PushedGrant, Rules};
@@ -353,18 +353,14 @@ impl Client {
     /// `has_permit`: of the queue.
     fn begins(&mut self, who: usize, id: TenureId, awaited: bool, has_permit: bool) {
         let now = self.now;
-        if has_permit {
-            self.lock.has_it(now);
-        }
         let lifetime = Lifetime::new((now, LONG), None, true, now + LONG, now);
         self.tenures.insert(id, Tenure::new(now, lifetime, true, None));
-        let joined = self.setting.reads.then(|| self.lock.queue.callers());
-        self.shared().enter(id, id, (awaited, joined), now);
+        let (is_joined, mut after) = (self.setting.reads, After::default());
+        let begun = Begun { tenure: id, sent: now, awaited, is_joined, ends_wait: has_permit };
+        self.lock.begin(now, begun, &mut after);
         self.callers[who] = At::Holds(id, 0);
         if has_permit {
-            self.lock.forget_line(id);
             // As the drop of a permit does.
-            let mut after = After::default();
             self.lock.pass_on(&mut after);
             after.called.into_iter().for_each(Waker::wake);
         }

@@ -10,7 +10,6 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use crate::core::lifetime::deadline;
-use crate::engine::caller::Contender;
 use crate::engine::caller::attempt::{Asking, asked};
 use crate::engine::caller::options::Patience;
 use crate::engine::entry::Hold;
@@ -66,12 +65,13 @@ async fn ask_for_all(
     // A connection that has just broken returns within milliseconds.
     let _ = engine.connected(&wanted[0].0).await;
     engine.is_heard().await;
-    let mut contenders = Vec::with_capacity(wanted.len());
+    let mut permits = Vec::with_capacity(wanted.len());
     // First all of them, so that their releases share requests.
     wanted.iter().for_each(|(keys, _)| engine.give_back_kept(keys));
     for (at, (keys, _)) in wanted.iter().enumerate() {
-        match Contender::at_once(engine, keys).await {
-            Ok(Some(contender)) => contenders.push(contender),
+        match engine.permit_now(&engine.visit(keys, 1, false)?).await {
+            Ok(Some(permit)) => permits.push(permit),
+            // A tenure that was left for others still holds the lock in Redis, so for this caller the lock is held.
             Ok(None) => return Ok(Err(at)),
             // A caller with patience then waits for this lock, and rides out the outage.
             Err(error) if error.is_transient() && !patience.is_none() => {
@@ -100,16 +100,16 @@ async fn ask_for_all(
     let grants = match attempted {
         Ok(Attempt::Granted(grants)) => grants,
         Ok(Attempt::Taken { at, .. }) => {
-            contenders[at].entry().with(|lock| lock.elsewhere = true);
+            permits[at].entry().with(|lock| lock.elsewhere = true);
             return Ok(Err(at));
         }
         Err((at, fault)) => return Err(engine.commands.explained(fault, &wanted[at].0).await),
     };
-    let begun =
-        contenders.into_iter().zip(grants).zip(wanted).map(|((contender, grant), (_, lease))| {
-            let wish = Wish { owner: None, lease: *lease, permits: 1 };
-            engine.begin(contender.granted(), grant, wish.by_caller())
-        });
+    let begun = permits.into_iter().zip(grants).zip(wanted).map(|((permit, grant), (_, lease))| {
+        let wish = Wish { owner: None, lease: *lease, permits: 1 };
+        let visit = permit.visit().clone();
+        engine.begin(&visit, Some(permit), grant, wish.by_caller())
+    });
     // Begin each of them even if one fails: a closed client releases all of them.
     let begun: Vec<_> = begun.collect();
     Ok(Ok(begun.into_iter().collect::<Result<_>>()?))
@@ -140,7 +140,7 @@ async fn attempt(
     let acquire = |(keys, lease): &(Arc<Keys>, Lease)| {
         Ok::<_, Fault>(Acquire {
             keys: Arc::clone(keys),
-            id: engine.next_tenure(),
+            id: engine.table.next_tenure(),
             lease: engine.lease(*lease),
             manner,
             permits: 1,
@@ -148,7 +148,7 @@ async fn attempt(
             place: 0,
             secret: Secret::default(),
             old: None,
-            debt: engine.debts.incur()?,
+            debt: engine.outbox.debts.incur()?,
         })
     };
     let of_all = |fault| (0, fault);

@@ -31,8 +31,8 @@ impl Caller {
         offer: Option<Offer>,
     ) -> Result<Attempt, Fault> {
         self.connects(entry).await;
-        let debt = self.engine.debts.incur()?;
-        let under = (self.engine.next_tenure(), 0, Secret::default());
+        let debt = self.engine.outbox.debts.incur()?;
+        let under = (self.engine.table.next_tenure(), 0, Secret::default());
         self.attempt(entry, under, Manner::Once, debt, offer).await
     }
 
@@ -55,7 +55,7 @@ impl Caller {
         let entry = &visit.entry;
         match self.ask_once(entry, None).await {
             Ok(Attempt::Granted(grant)) => {
-                self.engine.begin_beside(&visit, grant, self.holder()).map(Some)
+                self.engine.begin(&visit, None, grant, self.holder()).map(Some)
             }
             // The contender rides out this fault.
             Err(fault) if !fault.is_passing() => Err(self.explained(entry, fault).await),
@@ -70,13 +70,13 @@ impl Caller {
         self.connects(entry).await;
         // Incur the debt before the entry notes a request. A closed client sends no request, and it has to find in the
         // entry the place that it gives up.
-        let debt = self.engine.debts.incur()?;
+        let debt = self.engine.outbox.debts.incur()?;
         // `close` waits until this request is noted, or its place given up.
         let _until_noted = debt.clone();
         if let Some(lined_up) = &self.lined_up {
             lined_up.asks(self.engine.commands.primary(&entry.keys));
         }
-        let (id, place, manner) = entry.ask(|| self.engine.next_tenure(), self.rules());
+        let (id, place, manner) = entry.ask(self.rules());
         let (secret, sent) = self.engine.sign(&entry.keys);
         let answer = self.attempt(entry, (id, place, secret), manner, debt, offer).await;
         let event = match &answer {
@@ -97,7 +97,7 @@ impl Caller {
         if let (Ok(Attempt::Other(Acquired::Waits { .. })), false) = (&answer, is_noted) {
             // Since the answer came, `close` has taken the contender out of the entry. It gave up no place, since the
             // request was still in flight for it.
-            self.engine.leave_line(&entry.keys, id);
+            self.engine.outbox.leave_line(&entry.keys, id);
         }
         answer
     }
@@ -158,8 +158,8 @@ impl Caller {
                 let stands = is_in_line && entry.keys.row.line.is_ours();
                 known.into_iter().for_each(|known| known.answered(stands));
                 if !is_grant {
-                    self.engine
-                        .give_back_former(entry.with(|lock| lock.granted_nothing(place > 0)));
+                    let former = entry.with(|lock| lock.granted_nothing(place > 0));
+                    self.engine.table.give_back_all(former);
                 }
                 if let Some(offer) = offer {
                     offer.answered();

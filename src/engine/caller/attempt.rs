@@ -104,7 +104,7 @@ impl Drop for Asking<'_> {
         // earlier, and before the next caller of this client is refused. It may find nothing: a request that is sent
         // again, or for which replicas have to vouch, comes after it. A place in line stays for the next contender.
         if !self.has_place {
-            let job = Job::release_early(keys, self.id, self.engine.debts.tidying());
+            let job = Job::release_early(keys, self.id, self.engine.outbox.debts.tidying());
             self.engine.outbox.put(job);
         }
     }
@@ -128,7 +128,7 @@ fn worth(
             return Ok(Attempt::Granted(Grant::new(acquire, number, awaited, sent)));
         }
         // `close` has given up the places of all waiters that it found. This place came after that.
-        Ok(Acquired::Waits { .. }) if engine.debts.is_closed() => {
+        Ok(Acquired::Waits { .. }) if engine.outbox.debts.is_closed() => {
             engine.outbox.put(Job::leave_line(keys, *id, debt.clone()));
             return Err(Fault::Closed);
         }

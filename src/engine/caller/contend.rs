@@ -1,5 +1,5 @@
 //! The waiting loop: a contender asks, parks until it is told, and asks again. It drives `waiting.rs`, which decides, with
-//! gates and subscriptions. [`Contender`] is what gives up the permit and the place if the caller goes.
+//! gates and subscriptions. The permit gives up the contender's place if its caller goes.
 //!
 //! 1. A contender sleeps only after it has asked while its channel was live. If it asked earlier, it asks again.
 //! 2. A contender that gets no message asks again, since each park has a time limit. It believes a grant by message only
@@ -17,11 +17,10 @@ use crate::engine::caller::Caller;
 use crate::engine::caller::ask::Short;
 use crate::engine::caller::attempt::Attempt;
 use crate::engine::caller::pick_up::{Coming, Offer};
-use crate::engine::entry::{Contested, Entry, EntryPermit, Hold, Visit};
+use crate::engine::entry::{Contested, Entry, EntryPermit, Hold};
 use crate::engine::grant::{Grant, Lease};
 use crate::engine::shared::{Counted, Engine};
 use crate::error::Result;
-use crate::keys::Keys;
 use crate::wire::{Acquired, Subscription};
 
 /// How long a client that has offered its lock pauses, in a kind without a line.
@@ -29,17 +28,15 @@ const SIT_OUT: Duration = Duration::from_millis(1);
 
 impl Caller {
     /// Contends for the lock with other clients.
-    ///
-    /// Not an `async fn`: every contender has this future, and an `async fn` would keep its arguments twice.
+    #[expect(clippy::manual_async_fn, reason = "an async fn would keep its arguments twice")]
     pub(super) fn contend(
         self,
-        permit: EntryPermit,
+        mut permit: EntryPermit,
         mut offer: Option<Offer>,
         is_counted: bool,
     ) -> impl Future<Output = Contested> + Send {
-        let mut contender = Contender::new(&self.engine, permit);
         async move {
-            let entry = contender.entry();
+            let entry = Arc::clone(permit.entry());
             let mut stand = Stand::new(&self.engine, self.options.comes_back(), is_counted);
             let mut short = Short::default();
             let asks_for = self.options.wish.permits;
@@ -48,11 +45,12 @@ impl Caller {
             }
             loop {
                 let (limit, rules) = (self.shortage_ends(&entry, &short)?, self.rules());
-                if let Some(hold) = self.takes_over(&mut contender) {
-                    return Ok(Some(hold));
-                }
+                permit = match self.takes_over(permit) {
+                    Coming::Held(hold) => return Ok(Some(hold)),
+                    Coming::Permit(permit, _) => permit,
+                };
                 self.make_room(&entry);
-                let next = contender.visit().next(stand.hears(), rules);
+                let next = permit.visit().next(stand.hears(), rules);
                 if matches!(next, Next::Ask) && !self.engine.config.replicas.is_none() {
                     short.asked = Some(CompactInstant::now());
                 }
@@ -64,7 +62,7 @@ impl Caller {
                     {
                         entry.step(Event::Lost(Some(grant.id)), rules);
                     }
-                    Next::Take(grant) => return self.take(contender, grant).map(Some),
+                    Next::Take(grant) => return self.take(permit, grant).map(Some),
                     _ if self.may_be_forgotten(&entry) => return Ok(None),
                     Next::Park(until) => {
                         // A contender that goes on for another one may park before it asks. Meanwhile nobody would renew the
@@ -86,7 +84,7 @@ impl Caller {
                     Next::Ask => {
                         let pause = match Box::pin(self.ask(&entry, offer.take())).await {
                             Ok(Attempt::Granted(grant)) => {
-                                return self.begin(contender.granted(), grant).map(Some);
+                                return self.begin(permit, grant).map(Some);
                             }
                             Ok(Attempt::Other(answer)) => {
                                 self.has_to_wait(&entry, &mut stand, answer)?;
@@ -148,85 +146,30 @@ impl Caller {
     }
 
     /// Takes what another caller of this client has left to this one, or holds together with it.
-    fn takes_over(&self, contender: &mut Contender) -> Option<Hold> {
-        let permit = contender.permit();
+    fn takes_over(&self, permit: EntryPermit) -> Coming {
         if let Some(hold) = self.share(permit.visit(), 0, Some(permit.number())) {
-            return Some(hold);
-        }
-        if !permit.entry().may_be_next() {
-            return None;
+            return Coming::Held(hold);
         }
         // The caller right ahead in the line may have left its tenure.
-        match self.pick_up(contender.permit.take()?) {
-            Coming::Held(hold) => Some(hold),
-            Coming::Permit(permit, _) => {
-                contender.permit = Some(permit);
-                None
-            }
+        if permit.entry().may_be_next() {
+            self.pick_up(permit)
+        } else {
+            Coming::Permit(permit, None)
         }
     }
 
     /// Releases idle tenures that block this contender, which goes first.
     fn make_room(&self, entry: &Entry) {
         let unlike = entry.side_by_side(|shared| shared.unlike(self.options.wish.permits));
-        unlike.iter().flatten().for_each(|tenure| self.engine.retire(tenure, None));
+        unlike.iter().flatten().for_each(|tenure| self.engine.table.retire(tenure, None));
     }
 
     /// Takes the lock that a message has granted.
-    fn take(&self, contender: Contender, grant: PushedGrant) -> Result<Hold> {
-        let debt = self.engine.debts.incur().map_err(|fault| fault.into_error(""))?;
-        let rules = contender.entry().rules_of_line(self.rules());
+    fn take(&self, permit: EntryPermit, grant: PushedGrant) -> Result<Hold> {
+        let debt = self.engine.outbox.debts.incur().map_err(|fault| fault.into_error(""))?;
+        let rules = permit.entry().rules_of_line(self.rules());
         let lease = self.engine.lease(self.options.wish.lease);
-        self.begin(contender.granted(), Grant::by_message(grant, rules, lease, debt))
-    }
-}
-
-/// The caller of this client that contends. If it is dropped before it was granted the lock, it passes on the permit,
-/// and the place in line with it. If no other caller of this client waits, it gives up the place.
-pub(crate) struct Contender {
-    engine: Arc<Engine>,
-    /// `None` once it is granted, or while it looks for a tenure that was left for it.
-    permit: Option<EntryPermit>,
-}
-
-impl Contender {
-    pub(super) fn new(engine: &Arc<Engine>, permit: EntryPermit) -> Self {
-        Self { engine: Arc::clone(engine), permit: Some(permit) }
-    }
-
-    /// Contends at once, or not at all if another caller of this client came first. A tenure that was left for others
-    /// still holds the lock in Redis, so for this caller the lock is held.
-    pub(crate) async fn at_once(engine: &Arc<Engine>, keys: &Arc<Keys>) -> Result<Option<Self>> {
-        let permit = engine.permit_now(&engine.visit(keys, 1, false)?).await?;
-        Ok(permit.map(|permit| Self::new(engine, permit)))
-    }
-
-    pub(crate) fn entry(&self) -> Arc<Entry> {
-        Arc::clone(&self.visit().entry)
-    }
-
-    fn permit(&self) -> &EntryPermit {
-        self.permit.as_ref().expect("it has not been granted yet")
-    }
-
-    fn visit(&self) -> &Visit {
-        self.permit().visit()
-    }
-
-    /// The server has granted it the lock, and taken it out of the line. The entry knows its owner field until the
-    /// tenure has begun.
-    pub(crate) fn granted(mut self) -> EntryPermit {
-        let permit = self.permit.take().expect("it is granted once");
-        self.engine.give_back_former(permit.entry().with(|lock| lock.has_it(Instant::now())));
-        permit
-    }
-}
-
-impl Drop for Contender {
-    fn drop(&mut self) {
-        let Some(permit) = self.permit.take() else { return };
-        let left = permit.give_up(|| self.engine.next_tenure());
-        left.iter().for_each(|visit| self.engine.look_after(visit));
+        self.begin(permit, Grant::by_message(grant, rules, lease, debt))
     }
 }
 

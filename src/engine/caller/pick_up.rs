@@ -119,7 +119,8 @@ impl Caller {
         let entry = permit.entry();
         if entry.has_seats() {
             return match self.share(permit.visit(), 0, Some(permit.number())) {
-                Some(hold) => self.needs_no_permit(permit, hold),
+                // The permit is passed on.
+                Some(hold) => Coming::Held(hold),
                 None => Coming::Permit(permit, None),
             };
         }
@@ -129,7 +130,7 @@ impl Caller {
         let is_latch = entry.keys.row.holders == Holders::Nobody;
         if is_latch && tenure.with(|tenure| tenure.lifetime.confirmed() >= self.started) {
             // The latch was open when that was asked.
-            return self.needs_no_permit(permit, self.hold(tenure, 0));
+            return Coming::Held(self.hold(tenure, 0));
         }
         let budget = self.engine.budget;
         let waits_alone = entry.keys.row.line.is_of_callers();
@@ -158,20 +159,13 @@ impl Caller {
         }
     }
 
-    /// The caller has what it wants without the permit. The place in line stays for the next contender. If there is none, only
-    /// this call gives the place up.
-    fn needs_no_permit(&self, permit: EntryPermit, hold: Hold) -> Coming {
-        permit.pass_on().iter().for_each(|visit| self.engine.look_after(visit));
-        Coming::Held(hold)
-    }
-
     /// The caller has taken up the tenure that the caller right ahead in the line has left to it. It still stands in the line:
     /// the release of the tenure takes it out.
     fn stays_in_line(&self, visit: &Visit, tenure: &Tenure) {
         let left = visit.entry.with(|lock| lock.leave_line());
         visit.stop_speaking();
         tenure.with(|tenure| tenure.served.extend(left));
-        self.engine.give_back_former(visit.entry.with(|lock| lock.has_it(Instant::now())));
+        self.engine.table.give_back_all(visit.entry.with(|lock| lock.has_it(Instant::now())));
     }
 }
 

@@ -5,23 +5,25 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::engine::entry::tenure::Inner;
-use crate::engine::entry::{Entry, State, Tenure, Visit};
-use crate::engine::grant::{Beginning, Grant};
+use crate::engine::entry::{Entry, Visit};
 use crate::keys::TenureId;
 
-/// The right to contend for a lock, and then to hold it.
+/// The right to contend for a lock, and then to hold it. If its drop ends a contest, the contender passes on its place in line, too. If
+/// no caller of this client waits for it, it gives up the place, and everything else that was left for callers.
 pub(crate) struct EntryPermit {
     /// `None` once the permit is passed on.
     visit: Option<Visit>,
     /// The ticket with which its caller took the permit.
     number: u64,
+    /// Its caller has not been granted the lock.
+    contends: bool,
     /// Counts its caller's hold within another one.
     _inner: Option<Inner>,
 }
 
 impl EntryPermit {
     pub(super) fn new(visit: Visit, number: u64) -> Self {
-        Self { visit: Some(visit), number, _inner: None }
+        Self { visit: Some(visit), number, contends: true, _inner: None }
     }
 
     pub(crate) fn entry(&self) -> &Arc<Entry> {
@@ -43,26 +45,18 @@ impl EntryPermit {
         self
     }
 
-    /// Begins a tenure.
-    pub(crate) fn begin(self, beginning: Beginning) -> Arc<Tenure> {
-        if self.entry().has_seats() {
-            // The next caller of this client may ask at once, or join this tenure. So the permit is passed on only when
-            // the tenure can be found.
-            return self.visit().begin_beside(beginning, true);
-        }
-        // Keep a visit until the tenure is shown: the tenure of a latch gives up its permit at once.
-        let Grant { sent, awaited, .. } = beginning.grant;
-        let visit = self.visit().clone();
-        let entry = &visit.entry;
-        let tenure = Tenure::begin(&entry.keys, Stay::Permit(self), beginning);
-        visit.shows(&tenure, sent, |state, after| {
-            if awaited {
-                state.forbid_keeping();
-            }
-            state.show(Instant::now(), Arc::clone(&tenure), after);
-            state.forget_line(tenure.id)
-        });
-        tenure
+    #[cfg(test)]
+    pub(crate) fn begin(
+        self,
+        beginning: crate::engine::grant::Beginning,
+    ) -> Arc<crate::engine::entry::Tenure> {
+        self.visit().clone().begin(beginning, Some(self))
+    }
+
+    /// From now on it is the part of a tenure.
+    pub(super) fn into_stay(mut self) -> Stay {
+        self.contends = false;
+        Stay::Permit(self)
     }
 
     /// Whether a caller of this client waits for the tenure of its holder, and whether the client may keep it if none does.
@@ -72,31 +66,30 @@ impl EntryPermit {
         (state.is_awaited() || state.behind.get().is_some(), state.may_keep)
     }
 
-    /// Passes the permit on. Returns the visit if no caller waits for the permit: then what was left for callers has to be given
-    /// back. A caller that waits sees to that itself when it leaves.
-    pub(crate) fn pass_on(self) -> Option<Visit> {
-        self.pass_on_with(|_| ())
+    /// Passes the permit on. If no caller waits for it, gives back what was left for callers. A caller that waits sees to that itself
+    /// when it leaves.
+    pub(crate) fn pass_on(mut self) {
+        self.leave(true);
     }
 
-    /// Same as [`pass_on`](Self::pass_on), for a contender that leaves without the lock: passes its place in line on, too.
-    pub(crate) fn give_up(self, next_id: impl Fn() -> TenureId) -> Option<Visit> {
-        self.pass_on_with(|state| state.give_up(Instant::now(), next_id))
-    }
-
-    fn pass_on_with(mut self, change: impl FnOnce(&mut State)) -> Option<Visit> {
-        let visit = self.visit.take().expect("the permit is passed on once");
+    fn leave(&mut self, looks_after: bool) {
+        let Some(visit) = self.visit.take() else { return };
         let is_awaited = visit.entry.change(|state, after| {
-            change(state);
+            if self.contends {
+                state.give_up(Instant::now(), || visit.entry.table.next_tenure());
+            }
             state.pass_on(after);
             state.is_awaited()
         });
-        (!is_awaited).then_some(visit)
+        if looks_after && !is_awaited {
+            visit.look_after();
+        }
     }
 }
 
 impl Drop for EntryPermit {
     fn drop(&mut self) {
-        self.visit.iter().for_each(Visit::pass_permit_on);
+        self.leave(self.contends);
     }
 }
 
@@ -126,8 +119,7 @@ impl Drop for Seat {
         let spare = if self.is_released { shared.spare(ahead) } else { Vec::new() };
         drop(state);
         drop(own);
-        let idle = spare.iter().filter_map(|tenure| tenure.retire());
-        idle.for_each(|ending| entry.table.release(ending));
+        spare.iter().for_each(|tenure| entry.table.retire(tenure, None));
     }
 }
 

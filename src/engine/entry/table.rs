@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dashmap::DashMap;
 use tokio::time::Instant;
@@ -19,7 +19,8 @@ use crate::config::Layout;
 use crate::core::waiting::{Event, Rules, Turns};
 use crate::engine::entry::lookout::Lookout;
 use crate::engine::entry::tenure::Ending;
-use crate::engine::entry::{Awaited, Entry, Tenure, Visit};
+use crate::engine::entry::{Awaited, Entry, Stay, Tenure, Visit};
+use crate::engine::ghost::Ghost;
 use crate::error::{Error, Result};
 use crate::keys::{Keys, TenureId, ids_of};
 use crate::kinds::{Holders, Kind};
@@ -32,15 +33,24 @@ pub(crate) struct Table {
     closed: AtomicBool,
     lookout: Arc<Lookout>,
     layout: Layout,
+    tenures: AtomicU64,
     /// `None` in a test.
-    release: Option<ReleaseEnded>,
+    give_back: Option<GiveBack>,
     /// How often all callers of a channel were looked at.
     #[cfg(test)]
     pub(crate) passes: std::sync::atomic::AtomicUsize,
 }
 
-/// Releases a tenure that has ended, and then its part of the entry.
-type ReleaseEnded = Box<dyn Fn(Ending) + Send + Sync>;
+/// What no caller of this client needs any more, and Redis may still have.
+pub(crate) enum Remains<'a> {
+    /// A tenure that has ended, and then its part of the entry.
+    Tenure(Ending),
+    /// A place in line, with this owner field.
+    Place(&'a Arc<Keys>, TenureId),
+    Ghost(Ghost),
+}
+
+type GiveBack = Box<dyn Fn(Remains<'_>) + Send + Sync>;
 
 /// The entries of one channel, except those of plain locks.
 struct Siblings {
@@ -81,19 +91,41 @@ fn wake(next: Option<Arc<Entry>>) {
 }
 
 impl Table {
-    /// A table of a client of this layout. It calls `release` for each tenure that no caller needs any more.
-    pub(crate) fn new(layout: Layout, release: impl Fn(Ending) + Send + Sync + 'static) -> Self {
-        Self { layout, release: Some(Box::new(release)), ..Self::default() }
+    /// A table of a client of this layout.
+    pub(crate) fn new(
+        layout: Layout,
+        give_back: impl Fn(Remains<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        Self { layout, give_back: Some(Box::new(give_back)), ..Self::default() }
+    }
+
+    /// The id of a new tenure. It is never used again.
+    pub(crate) fn next_tenure(&self) -> TenureId {
+        TenureId(self.tenures.fetch_add(1, Ordering::Relaxed))
     }
 
     pub(crate) fn lookout(&self) -> &Arc<Lookout> {
         &self.lookout
     }
 
-    /// Releases a tenure that has ended.
-    pub(super) fn release(&self, ending: Ending) {
-        if let Some(release) = &self.release {
-            release(ending);
+    pub(crate) fn give_back(&self, remains: Remains<'_>) {
+        if let Some(give_back) = &self.give_back {
+            give_back(remains);
+        }
+    }
+
+    /// Releases what Redis may have granted to the former owner fields of a contender.
+    pub(crate) fn give_back_all(&self, ghosts: Vec<Ghost>) {
+        ghosts.into_iter().for_each(|ghost| self.give_back(Remains::Ghost(ghost)));
+    }
+
+    /// Releases a tenure if it is idle. `stay`: the permit that is passed on after that. A kept tenure has none.
+    pub(crate) fn retire(&self, tenure: &Tenure, stay: Option<Stay>) {
+        if let Some(mut ending) = tenure.retire() {
+            if matches!(ending.stay, None | Some(Stay::Kept(_))) {
+                ending.stay = stay.or(ending.stay);
+            }
+            self.give_back(Remains::Tenure(ending));
         }
     }
 
@@ -521,7 +553,7 @@ mod tests {
 
     /// The contender has the lock.
     fn granted(visit: &Visit, id: TenureId) {
-        assert!(visit.entry.state().forget_line(id));
+        assert!(visit.entry.state().waiting.take_if(|waiting| waiting.id() == id).is_some());
         visit.stop_speaking();
     }
 
@@ -619,10 +651,7 @@ mod tests {
         let table = Arc::new(Table::default());
         let permit = visit(&table).try_permit().unwrap();
         let queued = visit(&table);
-        let waiter = tokio::spawn(async move {
-            let mut queued = queued.wait();
-            std::future::poll_fn(|context| queued.poll(context)).await.map(drop)
-        });
+        let waiter = tokio::spawn(async move { queued.wait().await.map(drop) });
         table.close();
         assert!(matches!(waiter.await.unwrap(), Err(Error::Closed)));
         assert!(permit.entry().gate.pass(Instant::now() + RULES.max_park).await.is_err());

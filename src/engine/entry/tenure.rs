@@ -95,7 +95,7 @@ pub(crate) type Inner = Arc<()>;
 impl Tenure {
     /// Begins a tenure with its first hold. A tenure of a latch is over at once, since a caller passes a latch and does
     /// not hold it.
-    pub(crate) fn begin(keys: &Arc<Keys>, stay: Stay, beginning: Beginning) -> Arc<Self> {
+    pub(crate) fn begin(keys: &Arc<Keys>, stay: Option<Stay>, beginning: Beginning) -> Arc<Self> {
         let Beginning { grant, holder, renew_at, session } = beginning;
         let (now, held) = (Instant::now(), keys.row.holders != Holders::Nobody);
         let is_watched =
@@ -110,7 +110,7 @@ impl Tenure {
             holder,
             inner: Weak::new(),
             session,
-            stay: held.then_some(stay),
+            stay,
             slot: None,
             look_at: now.into(),
             debt: held.then_some(grant.debt),
@@ -354,7 +354,7 @@ pub(crate) mod tests {
     use crate::core::lifetime::deadline;
     use crate::core::tenure::{CHECKS_APART, Due, PickUp};
     use crate::engine::debts::Debts;
-    use crate::engine::entry::{Entry, EntryPermit, Table, Visit};
+    use crate::engine::entry::{Entry, EntryPermit, Remains, Table, Visit};
     use crate::engine::grant::{Grant, Loss, Wish};
     use crate::kinds::Kind;
 
@@ -557,7 +557,11 @@ pub(crate) mod tests {
     fn a_tenure_whose_lease_is_over_is_released_at_once_and_keeps_its_turn_until_then() {
         let released = Arc::new(Mutex::new(Vec::new()));
         let releases = Arc::clone(&released);
-        let table = Table::new(Layout::Native, move |ending| releases.lock().push(ending));
+        let releases = move |remains: Remains<'_>| match remains {
+            Remains::Tenure(ending) => releases.lock().push(ending),
+            _ => panic!("only a tenure is left"),
+        };
+        let table = Table::new(Layout::Native, releases);
         let table = Arc::new(table);
         let hold = hold_in(&table, Lease::Watched, Instant::now());
         assert!(!hold.tenure.lasts());

@@ -1,6 +1,7 @@
 //! A caller's visit of an entry: it keeps the entry in the table. A caller that waits for the permit is in the queue of the
 //! entry.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
@@ -8,16 +9,15 @@ use std::task::{Context, Poll, ready};
 use tokio::task::coop::poll_proceed;
 use tokio::time::Instant;
 
-use crate::core::lock;
+use crate::core::lock::{Begun, Shown};
 use crate::core::waiting::{Next, Rules};
 use crate::engine::entry::contest::{Contesting, Work};
-use crate::engine::entry::{After, Entry, EntryPermit, Inside, Seat, State, Stay, Tenure};
+use crate::engine::entry::table::Remains;
+use crate::engine::entry::{Entry, EntryPermit, Seat, State, Stay, Tenure};
 use crate::engine::grant::{Beginning, Grant, Lease};
 use crate::error::Result;
 use crate::kinds::Holders;
 use crate::log;
-
-type Forsaken = lock::Forsaken<Inside>;
 
 /// Keeps an entry in the table.
 pub(crate) struct Visit {
@@ -31,11 +31,6 @@ impl Visit {
         Some(EntryPermit::new(self.clone(), number))
     }
 
-    /// Passes the permit on to the next caller in the queue.
-    pub(super) fn pass_permit_on(&self) {
-        self.entry.change(State::pass_on);
-    }
-
     /// What its contender does next.
     pub(crate) fn next(&self, listening: bool, rules: Rules) -> Next {
         let speaks = self.entry.table.is_speaker(&self.entry);
@@ -46,49 +41,36 @@ impl Visit {
         }
     }
 
-    /// Begins a tenure that has a seat, and not the permit. `contended`: its caller has contended, so this ends its wait.
-    pub(crate) fn begin_beside(&self, beginning: Beginning, contended: bool) -> Arc<Tenure> {
+    /// Begins a tenure. `permit`: that of the contender; a caller that has asked beside the contender has none.
+    pub(crate) fn begin(&self, beginning: Beginning, permit: Option<EntryPermit>) -> Arc<Tenure> {
         let Beginning { grant: Grant { id, sent, awaited, .. }, holder, .. } = beginning;
-        let is_watched = holder.wish.lease == Lease::Watched;
-        let awaited = awaited || !is_watched;
-        let is_joined = is_watched && self.entry.keys.row.holders == Holders::Readers;
-        let seat = Stay::Seat(Seat::new(self.clone(), id));
-        let tenure = Tenure::begin(&self.entry.keys, seat, beginning);
-        self.shows(&tenure, sent, |state, _| {
-            let (now, shown) = (Instant::now(), Arc::clone(&tenure));
-            let joined = is_joined.then(|| state.queue.callers());
-            if let Some(shared) = &mut state.side_by_side {
-                shared.enter(id, shown, (awaited, joined), now);
-            }
-            state.note_holder(now.into());
-            contended && state.forget_line(id)
-        });
-        tenure
-    }
-
-    /// Shows a tenure that was asked for at this time. `change` returns whether its caller has left the line with that.
-    ///
-    /// The tenure is shown before its caller is forgotten, so this client always knows the owner field. Otherwise the client
-    /// would release the grant when a message about it arrives. A message that says that somebody has lost the lock finds the
-    /// tenure from now on. One that came since the request was sent could not: so the tenure is checked.
-    pub(super) fn shows(
-        &self,
-        tenure: &Tenure,
-        sent: Instant,
-        change: impl FnOnce(&mut State, &mut After) -> bool,
-    ) {
-        let (has_left_line, was_lost) = self.entry.change(|state, after| {
-            // It may have been granted by a message, while requests fail.
-            state.failing = None;
-            let has_left_line = change(state, after);
-            (has_left_line, state.was_lost_since(sent.into()))
-        });
+        let (entry, is_watched) = (&self.entry, holder.wish.lease == Lease::Watched);
+        let (holders, ends_wait) = (entry.keys.row.holders, permit.is_some());
+        // Unless the tenure has the permit, the next caller of this client may ask at once, or join this tenure. So the permit is passed
+        // on only when the tenure can be found.
+        let (stay, _passed_on) = match permit {
+            permit if entry.has_seats() => (Some(Stay::Seat(Seat::new(self.clone(), id))), permit),
+            permit if holders == Holders::Nobody => (None, permit),
+            permit => (permit.map(EntryPermit::into_stay), None),
+        };
+        let tenure = Tenure::begin(&entry.keys, stay, beginning);
+        let begun = Begun {
+            tenure: Arc::clone(&tenure),
+            sent,
+            awaited: awaited || !is_watched,
+            is_joined: is_watched && holders == Holders::Readers,
+            ends_wait,
+        };
+        let Shown { ghosts, has_left_line, was_lost } =
+            entry.change(|state, after| state.begin(Instant::now(), begun, after));
         if has_left_line {
             self.stop_speaking();
         }
         if was_lost {
             tenure.doubt();
         }
+        entry.table.give_back_all(ghosts);
+        tenure
     }
 
     /// A caller that has just arrived.
@@ -109,12 +91,18 @@ impl Visit {
         (InQueue { visit: self, ticket }, state.tenure.clone())
     }
 
-    /// See [`Lock::forsake`].
-    pub(crate) fn forsake(&self) -> Option<(Forsaken, Option<EntryPermit>)> {
-        let left = self.entry.state().forsake()?;
+    /// Gives back everything that was left for waiting callers, if no caller waits any more.
+    pub(crate) fn look_after(&self) {
+        let (entry, table) = (&self.entry, &self.entry.table);
+        let Some(left) = entry.with(State::forsake) else { return };
         self.stop_speaking();
-        let permit = left.permit.map(|number| EntryPermit::new(self.clone(), number));
-        Some((left, permit))
+        left.place.into_iter().for_each(|id| table.give_back(Remains::Place(&entry.keys, id)));
+        table.give_back_all(left.ghosts);
+        let stay = left.permit.map(|number| EntryPermit::new(self.clone(), number).into_stay());
+        if let Some(tenure) = &left.tenure {
+            table.retire(tenure, stay);
+        }
+        left.idle.iter().for_each(|tenure| table.retire(tenure, None));
     }
 
     /// The contender no longer waits, or is not polled. Its entry may stay in the table for as long as somebody holds
@@ -164,16 +152,19 @@ impl Drop for Visit {
     }
 }
 
-/// One caller in the queue.
+/// One caller in the queue, until it has the permit. The last caller to leave without it gives back what was left for the queue.
+#[must_use = "the caller leaves the queue with it"]
 pub(crate) struct InQueue<'a> {
     visit: &'a Visit,
     /// `None`: it has taken the permit, or left.
     ticket: Option<u64>,
 }
 
-impl<'a> InQueue<'a> {
+impl Future for InQueue<'_> {
+    type Output = Result<EntryPermit>;
+
     /// Takes the permit: first come, first served.
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<EntryPermit>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<EntryPermit>> {
         // A task that has used up its budget takes no permit now.
         let coop = poll_proceed(context);
         let ticket = self.ticket.expect("it has not taken the permit yet");
@@ -191,22 +182,18 @@ impl<'a> InQueue<'a> {
         self.ticket = None;
         Poll::Ready(Ok(EntryPermit::new(self.visit.clone(), ticket)))
     }
-
-    /// Leaves the queue. The last caller to leave gets its visit back, and has to check for tenures that were left for
-    /// the queue.
-    pub(crate) fn leave(&mut self) -> Option<&'a Visit> {
-        let ticket = self.ticket.take()?;
-        let (_own, is_awaited) = self
-            .visit
-            .entry
-            .change(|state, after| (state.leave_queue(ticket, after), state.is_awaited()));
-        (!is_awaited).then_some(self.visit)
-    }
 }
 
 impl Drop for InQueue<'_> {
     fn drop(&mut self) {
-        self.leave();
+        let Some(ticket) = self.ticket.take() else { return };
+        let (_own, is_awaited) = self
+            .visit
+            .entry
+            .change(|state, after| (state.leave_queue(ticket, after), state.is_awaited()));
+        if !is_awaited {
+            self.visit.look_after();
+        }
     }
 }
 
@@ -214,12 +201,15 @@ impl Drop for InQueue<'_> {
 mod tests {
     use std::sync::atomic::AtomicBool;
     use std::task::{Wake, Waker};
+    use std::time::Duration;
 
     use super::*;
     use crate::config::Layout;
+    use crate::core::waiting::Event;
     use crate::engine::entry::Table;
     use crate::keys::Keys;
     use crate::kinds::Kind;
+    use crate::mutex::Mutex;
     use crate::wakers::tests::panicking;
 
     /// A waker that looks, when it is dropped, whether the entry is locked: a simple executor may keep a sleeping task alive by
@@ -254,11 +244,11 @@ mod tests {
         let mut queued = second.wait();
         for _ in 0..3 {
             assert!(contesting.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
-            assert!(queued.poll(&mut Context::from_waker(&waker())).is_pending());
+            assert!(Pin::new(&mut queued).poll(&mut Context::from_waker(&waker())).is_pending());
         }
         drop(contesting);
         drop(permit);
-        let taken = queued.poll(&mut Context::from_waker(&waker()));
+        let taken = Pin::new(&mut queued).poll(&mut Context::from_waker(&waker()));
         assert!(matches!(taken, Poll::Ready(Ok(_))));
         drop((taken, queued));
         assert!(!found_locked.load(Ordering::SeqCst));
@@ -278,7 +268,7 @@ mod tests {
             while let Poll::Ready(coop) = poll_proceed(context) {
                 coop.made_progress();
             }
-            Poll::Ready(queued.poll(context).is_pending())
+            Poll::Ready(Pin::new(&mut queued).poll(context).is_pending())
         });
         assert!(polled.await, "the permit is free, but its task has to let others run");
         assert!(visitor.entry.state().is_on_lookout);
@@ -295,14 +285,27 @@ mod tests {
     }
 
     #[test]
-    fn the_last_caller_to_leave_the_queue_looks_after_a_tenure_that_was_left_for_it() {
-        let table = Arc::new(Table::default());
-        let (first, second) = (visit(&table), visit(&table));
-        let (mut one, mut other) = (first.wait(), second.wait());
-        assert!(one.leave().is_none());
-        assert!(other.leave().is_some());
-        drop((one, other));
-        drop((first, second));
+    fn the_last_caller_to_leave_the_queue_gives_back_what_was_left_for_it() {
+        let places = Arc::new(Mutex::new(Vec::new()));
+        let left = Arc::clone(&places);
+        let gives_back = move |remains: Remains<'_>| match remains {
+            Remains::Place(_, id) => left.lock().push(id),
+            _ => panic!("only a place is left"),
+        };
+        let table = Arc::new(Table::new(Layout::Native, gives_back));
+        let (first, last) = (visit(&table), visit(&table));
+        let second = Duration::from_secs(1);
+        let rules =
+            Rules { waiter_ttl: second, pushed_lease: second, max_park: second, rests: true };
+        let (id, ..) = first.entry.ask(rules);
+        let waits = Event::Waits { place: 7, near: true, sent: Instant::now(), again: None };
+        assert!(first.entry.notes(waits, rules));
+        let (one, other) = (first.wait(), last.wait());
+        drop(one);
+        assert!(places.lock().is_empty(), "it is for the other one");
+        drop(other);
+        assert_eq!(*places.lock(), [id]);
+        drop((first, last));
         assert_eq!(table.len(), 0);
     }
 
@@ -322,8 +325,8 @@ mod tests {
         let (mut ended, mut other) = (first.wait(), second.wait());
         let called = Arc::new(Called::default());
         let wakers = [panicking(), Waker::from(Arc::clone(&called))];
-        assert!(ended.poll(&mut Context::from_waker(&wakers[0])).is_pending());
-        assert!(other.poll(&mut Context::from_waker(&wakers[1])).is_pending());
+        assert!(Pin::new(&mut ended).poll(&mut Context::from_waker(&wakers[0])).is_pending());
+        assert!(Pin::new(&mut other).poll(&mut Context::from_waker(&wakers[1])).is_pending());
         drop(permit); // it is the turn of the first one
         drop(table.close());
         assert!(called.0.load(Ordering::SeqCst));

@@ -106,7 +106,7 @@ impl Engine {
                 self.have_looked_at(tenure, self.rhythm.idle.pickup);
                 // The first caller of this client takes it up: the contender, if there is one.
                 visit.entry.gate.open();
-                self.look_after(&visit);
+                visit.look_after();
             }
             Left::Kept(permit) => {
                 self.have_looked_at(tenure, self.rhythm.idle.keep);
@@ -124,7 +124,7 @@ impl Engine {
             return self.hand_on_in_line(tenure, permit);
         }
         self.have_looked_at(tenure, self.rhythm.idle.pickup);
-        permit.pass_on().iter().for_each(|visit| self.look_after(visit));
+        permit.pass_on();
         None
     }
 
@@ -142,14 +142,14 @@ impl Engine {
         next.entry.show(tenure);
         next.entry.gate.open();
         // That caller may have gone before it could see the tenure.
-        self.look_after(&next);
+        next.look_after();
         None
     }
 
     /// Gives up the places of the callers that this lost tenure was handed over to: no release takes them out of the line.
     fn leave_places(&self, tenure: &Tenure) {
         let served = tenure.with(|tenure| std::mem::take(&mut tenure.served));
-        served.into_iter().for_each(|id| self.leave_line(&tenure.keys, id));
+        served.into_iter().for_each(|id| self.outbox.leave_line(&tenure.keys, id));
     }
 
     /// Has the watchdog look at an idle tenure after this time: if no caller takes it up, nothing else notices.
@@ -158,7 +158,7 @@ impl Engine {
             && !self.outbox.timetable.enter(tenure, look_at)
         {
             // The client is closed, and no caller will take the tenure up.
-            self.retire(tenure, None);
+            self.table.retire(tenure, None);
         }
     }
 

@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::engine::debts::Debts;
 use crate::engine::entry::tenure::Ending;
-use crate::engine::entry::{Entry, Tenure, Timetable};
+use crate::engine::entry::{Entry, Remains, Tenure, Timetable};
 use crate::engine::grant::Loss;
 use crate::engine::releaser::job::Job;
 use crate::engine::releaser::releases_under_way::ReleasesUnderWay;
+use crate::keys::{Keys, TenureId};
 use crate::kinds::Holders;
 use crate::log;
 
@@ -19,14 +21,15 @@ pub(crate) struct Outbox {
     pub(crate) releaser: UnboundedSender<Job>,
     pub(crate) releases: Arc<ReleasesUnderWay>,
     pub(crate) timetable: Arc<Timetable>,
+    pub(crate) debts: Debts,
     /// A job came when the releaser had ended.
     came_late: Arc<AtomicBool>,
 }
 
 impl Outbox {
     pub(crate) fn new(releaser: UnboundedSender<Job>, timetable: Arc<Timetable>) -> Self {
-        let (releases, came_late) = (Arc::default(), Arc::default());
-        Self { releaser, releases, timetable, came_late }
+        let (releases, debts, came_late) = (Arc::default(), Debts::default(), Arc::default());
+        Self { releaser, releases, timetable, debts, came_late }
     }
 
     /// Leaves a job to the releaser. If the client is closed, nobody does it.
@@ -77,5 +80,19 @@ impl Outbox {
     /// Has a tenure released that has ended.
     pub(crate) fn release(&self, ending: Ending) {
         self.put(self.job(ending));
+    }
+
+    /// Gives up a place in the line.
+    pub(crate) fn leave_line(&self, keys: &Arc<Keys>, id: TenureId) {
+        self.put(Job::leave_line(keys, id, self.debts.tidying()));
+    }
+
+    /// Gives back what no caller needs any more.
+    pub(crate) fn give_back(&self, remains: Remains<'_>) {
+        match remains {
+            Remains::Tenure(ending) => self.release(ending),
+            Remains::Place(keys, id) => self.leave_line(keys, id),
+            Remains::Ghost(ghost) => self.put(Job::ghost(ghost)),
+        }
     }
 }

@@ -11,8 +11,8 @@ use crate::compact_instant::CompactInstant;
 use crate::core::tenure::Ended;
 use crate::core::wheel::TimerSlot;
 use crate::engine::debts::Debt;
-use crate::engine::entry::Stay;
 use crate::engine::entry::tenure::{State, Tenure};
+use crate::engine::entry::{Remains, Stay};
 use crate::engine::grant::Loss;
 use crate::keys::{Keys, TenureId};
 use crate::kinds::Holders;
@@ -44,7 +44,7 @@ impl Ending {
         let Some(stay) = &mut self.stay else { return };
         stay.leaving();
         let table = Arc::clone(&stay.visit().entry.table);
-        table.release(self);
+        table.give_back(Remains::Tenure(self));
     }
 }
 
