@@ -22,11 +22,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::core::waiting::Rules;
 use crate::engine::entry::{Contested, Entry, EntryPermit, Hold, InQueue, Visit};
 use crate::engine::grant::{Grant, Holder, Lease, Wish};
 use crate::engine::keep::until_given_back;
-use crate::engine::shared::{Engine, rules};
+use crate::engine::shared::Engine;
 use crate::error::{Error, Result};
 use crate::keys::Keys;
 use crate::kinds::Holders;
@@ -306,8 +305,8 @@ impl Caller {
         is_asked_so && entry.keys.row.may_be_kept() && !self.engine.config.keep.is_zero()
     }
 
-    fn rules(&self) -> Rules {
-        rules(&self.engine.config, self.engine.lease(self.options.wish.lease))
+    fn lease(&self) -> Duration {
+        self.engine.lease(self.options.wish.lease)
     }
 
     fn begin(&self, permit: EntryPermit, grant: Grant) -> Result<Hold> {

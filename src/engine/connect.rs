@@ -17,7 +17,6 @@ use crate::core::budget::Budget;
 use crate::engine::calls::Calls;
 use crate::engine::grant::Loss;
 use crate::engine::keep;
-use crate::engine::listener::Listener;
 use crate::engine::outages::Outages;
 use crate::engine::owned::Owned;
 use crate::engine::releaser::{Job, JobRequests, Outbox, Releaser};
@@ -96,22 +95,20 @@ impl Engine {
         let common =
             CommonArgs::new(client.clone(), layout, life, line_ttl(&config), session.clone());
         let (releaser, jobs) = mpsc::unbounded_channel();
-        let memory = Arc::new(Memory::new(client, config, releaser));
-        let (stop, space) = (CancellationToken::new(), to.space());
+        let memory = Arc::new(Memory::new(client, (config, to.space()), releaser));
+        let stop = CancellationToken::new();
         // If an attempt fails, it leaves no task behind.
         let ends = stop.clone().drop_guard();
-        let listener = Arc::new(Listener::new(&memory, space));
-        let hears_changes = Arc::clone(&listener);
-        let heard = move |channel: &str, heard: Heard<'_>| listener.hear(channel, heard);
+        let [hears, hears_changes] = [(); 2].map(|()| Arc::clone(&memory));
+        let heard = move |channel: &str, heard: Heard<'_>| hears.hear(channel, heard);
         let on_change: OnChange = Arc::new(move |changed| hears_changes.hear_change(changed));
         let crew = crew(&memory, stop.clone());
         let linked = to.link(common, crew, &memory.config, (heard, on_change), first).await;
         let (commands, subscriber) = linked.map_err(Fault::into_outage)?;
 
         let (waiters, closing) = (Arc::<AtomicUsize>::default(), CancellationToken::new());
-        let outages = Outages::new(Arc::clone(&waiters), matches!(space, Space::Cluster(_)));
+        let outages = Outages::new(Arc::clone(&waiters), matches!(memory.space, Space::Cluster(_)));
         let engine = Self::new(Shared {
-            space,
             requests: Requests::new(&commands, orphans(memory.outbox.clone())),
             job_requests: JobRequests::new(&commands, &memory.outbox, &closing),
             commands,

@@ -33,6 +33,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, MutexGuard};
 use std::task::Wake;
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
@@ -40,7 +41,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::core::lock::{self, Lock, Parts};
 use crate::core::queue::Look;
 use crate::core::side_by_side::SideBySide;
-use crate::core::waiting::{Event, Rules, Turns};
+use crate::core::waiting::{Event, Turns};
 use crate::engine::ghost::Ghost;
 use crate::engine::keep::{Ears, may_keep};
 use crate::error::{Error, Result};
@@ -213,37 +214,39 @@ impl Entry {
         together.or_else(|| state.tenure.as_ref().filter(|tenure| tenure.id == id).cloned())
     }
 
-    /// The rules for a grant by message to this line.
-    pub(crate) fn rules_of_line(&self, rules: Rules) -> Rules {
-        self.state().waiting.as_ref().map_or(rules, |waiting| waiting.rules(rules))
+    /// The lease of a grant by message, if the contender asks for this lease.
+    pub(crate) fn pushed_lease(&self, lease: Duration) -> Duration {
+        let rules = self.table.rules_for(lease);
+        self.state().waiting.as_ref().map_or(rules, |waiting| waiting.rules(rules)).pushed_lease
     }
 
     /// Passes an event to the contender, if there is one, and wakes it.
-    pub(crate) fn step(&self, event: Event, rules: Rules) {
-        self.notes(event, rules);
+    pub(crate) fn step(&self, event: Event) {
+        self.notes(event);
         self.gate.open();
     }
 
     /// See [`Waiting::is_named`](crate::core::waiting::Waiting::is_named). The gate has to be opened then.
-    fn is_named(&self, now: Instant, event: Event, turns: &mut Turns, rules: Rules) {
-        let mut state = self.state();
+    fn is_named(&self, now: Instant, event: Event, turns: &mut Turns) {
+        let (mut state, rules) = (self.state(), self.table.rules);
         state.waiting.iter_mut().for_each(|waiting| waiting.is_named(now, event, turns, rules));
     }
 
     /// Same as a [`step`](Self::step) with [`Event::Roused`], one contender of the line after the other. Returns whether the gate has
     /// to be opened.
-    fn takes_turn(&self, now: Instant, turns: &mut Turns, rules: Rules) -> bool {
+    fn takes_turn(&self, now: Instant, turns: &mut Turns) -> bool {
+        let rules = self.table.rules;
         self.state().waiting.as_mut().is_none_or(|waiting| waiting.takes_turn(now, turns, rules))
     }
 
     /// Notes what the contender itself has learnt. Returns whether there is a contender.
-    pub(crate) fn notes(&self, event: Event, rules: Rules) -> bool {
-        self.state().notes(Instant::now(), event, rules)
+    pub(crate) fn notes(&self, event: Event) -> bool {
+        self.state().notes(Instant::now(), event, self.table.rules)
     }
 
-    /// See [`Lock::ask`].
-    pub(crate) fn ask(&self, rules: Rules) -> (TenureId, u64, Manner) {
-        let next_id = || self.table.next_tenure();
+    /// See [`Lock::ask`]. The contender asks for this lease.
+    pub(crate) fn ask(&self, lease: Duration) -> (TenureId, u64, Manner) {
+        let (next_id, rules) = (|| self.table.next_tenure(), self.table.rules_for(lease));
         let (id, place, rests) = self.state().ask(Instant::now(), self.own_id(), next_id, rules);
         (id, place, if rests { Manner::Rest } else { Manner::Wait })
     }

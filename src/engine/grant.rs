@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::core::waiting::{PushedGrant, Rules};
+use crate::core::waiting::PushedGrant;
 use crate::engine::debts::Debt;
 use crate::keys::TenureId;
 use crate::owner::OwnerId;
@@ -73,11 +73,10 @@ impl Grant {
         Self { id, number, awaited, lease, sent, unconfirmed: None, debt: debt.clone() }
     }
 
-    /// What a message grants. It lasts only as long as the sign of life until the whole `lease` is confirmed.
+    /// What a message grants. It has `pushed_lease`, only as long as the sign of life, until the whole `lease` is confirmed.
     pub(crate) fn by_message(
         pushed: PushedGrant,
-        rules: Rules,
-        lease: Duration,
+        (pushed_lease, lease): (Duration, Duration),
         debt: Debt,
     ) -> Self {
         let PushedGrant { id, number, signed } = pushed;
@@ -86,7 +85,7 @@ impl Grant {
             number,
             // The message does not say whether others stand in line.
             awaited: true,
-            lease: rules.pushed_lease,
+            lease: pushed_lease,
             sent: signed,
             unconfirmed: Some(lease),
             debt,

@@ -3,40 +3,20 @@
 //! to its waiter, and opens its gate.
 
 use std::collections::BTreeSet;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::core::waiting::{Event, PushedGrant, Rules};
+use crate::core::waiting::{Event, PushedGrant};
 use crate::engine::entry::{Entry, Tenure};
-use crate::engine::shared::{Memory, rules};
-use crate::keys::{Keys, Space, TenureId};
+use crate::engine::shared::Memory;
+use crate::keys::{Keys, TenureId};
 use crate::kinds::Holders;
 use crate::meters;
 use crate::wire::{Changed, Heard, News, Word, publisher, words};
 
-/// Turns messages into events for contenders, and into checks of tenures.
-pub(crate) struct Listener {
-    memory: Arc<Memory>,
-    space: Space,
-    rules: Rules,
-}
-
-impl Deref for Listener {
-    type Target = Memory;
-
-    fn deref(&self) -> &Memory {
-        &self.memory
-    }
-}
-
-impl Listener {
-    pub(crate) fn new(memory: &Arc<Memory>, space: Space) -> Self {
-        let config = &memory.config;
-        Self { memory: Arc::clone(memory), space, rules: rules(config, config.life()) }
-    }
-
+impl Memory {
+    /// Turns a message into events for contenders, and into checks of tenures.
     pub(crate) fn hear(&self, channel: &str, heard: Heard<'_>) {
         let (name_channel, is_own) = shared_channel(channel, &self.client);
         if !matches!(heard, Heard::Message(_)) {
@@ -48,7 +28,7 @@ impl Listener {
             // The channel is live, or unreachable. In both cases the waiters have to ask.
             Heard::Live | Heard::Deaf => {
                 self.give_back_kept(name_channel);
-                self.table.rouse(name_channel, self.rules);
+                self.table.rouse(name_channel);
             }
         }
     }
@@ -122,23 +102,23 @@ impl Listener {
                         // If replicas have to acknowledge grants, only the answer to a request counts.
                         Some(signed) if self.config.replicas.is_none() => {
                             let grant = PushedGrant { id: word.id, number, signed };
-                            entry.step(Event::Told(grant), self.rules);
+                            entry.step(Event::Told(grant));
                         }
-                        Some(_) => entry.step(Event::Roused, self.rules),
-                        None => self.table.name(&entry, Event::Roused, self.rules),
+                        Some(_) => entry.step(Event::Roused),
+                        None => self.table.name(&entry, Event::Roused),
                     }
                 }
                 (News::Near { at_once: true }, Some(entry)) => {
-                    self.table.name(&entry, Event::Near { at_once: true }, self.rules);
+                    self.table.name(&entry, Event::Near { at_once: true });
                 }
                 (News::Near { at_once: false }, Some(entry)) => {
-                    entry.step(Event::Near { at_once: false }, self.rules);
+                    entry.step(Event::Near { at_once: false });
                 }
                 // Any client may send this word. It concerns the holder with this owner field, or a contender that was granted the
                 // lock by message and is about to hold it. The contender is told first: if its tenure begins just now, either the
                 // contender knows by then, or it is found as the holder.
                 (News::Out, Some(entry)) => {
-                    entry.step(Event::Lost(Some(word.id)), self.rules);
+                    entry.step(Event::Lost(Some(word.id)));
                     entry
                         .holder(word.id)
                         .iter()
@@ -167,7 +147,7 @@ impl Listener {
         let near = entries.iter().filter(|entry| !entry.with(|lock| lock.is_far()));
         let far = || entries.iter().find(|entry| entry.with(|lock| lock.is_far()));
         let one_far = entries.iter().find(|entry| entry.can_speak()).or_else(far);
-        near.chain(one_far).for_each(|entry| self.table.name(entry, Event::Roused, self.rules));
+        near.chain(one_far).for_each(|entry| self.table.name(entry, Event::Roused));
     }
 
     /// When the client has shown the sign of life for which the server made this grant, if the server has made it.
@@ -186,7 +166,7 @@ impl Listener {
         // at once, and releases the former one after the answer.
         for entry in &entries {
             if entry.takes_held_back_from(&mut ids) {
-                entry.step(Event::Roused, self.rules);
+                entry.step(Event::Roused);
             }
         }
         // The waiters of one line are of one kind.
@@ -209,12 +189,12 @@ impl Listener {
         if !is_force {
             // `notify_all` notifies each waiter. A client that found a lock gone may have found the line gone too, and with it the
             // entries of waiters far from the front.
-            self.table.rouse(channel, self.rules);
+            self.table.rouse(channel);
         }
         for entry in self.table.all_of(channel) {
             // A client that used force has let in the next waiter.
             if is_force && entry.is_stirred() {
-                self.table.name(&entry, Event::Stirred, self.rules);
+                self.table.name(&entry, Event::Stirred);
             }
             if is_anothers && !names_holders {
                 self.doubt(&entry);
@@ -234,7 +214,7 @@ impl Listener {
         // Redisson's channels report every release, and those of a condition every `notify_all`. What a contender is granted
         // just then is not checked, since that would cost a request.
         if row.line.is_ours() && row.holders != Holders::Notified {
-            entry.step(Event::Lost(None), self.rules);
+            entry.step(Event::Lost(None));
             entry.with(|lock| lock.note_loss(Instant::now().into()));
         }
         // If several clients hold a lock of Redisson's, the release of one says nothing about the others.
@@ -262,27 +242,29 @@ mod tests {
     use crate::core::budget::Idle;
     use crate::core::tenure::Due;
     use crate::core::waiting::Next;
+    use crate::core::waiting::Rules;
     use crate::engine::entry::Visit;
     use crate::engine::entry::tenure::tests::beginning;
     use crate::engine::ghost::Ghost;
     use crate::engine::grant::{Beginning, Lease};
     use crate::engine::releaser::Job;
-    use crate::keys::Keys;
+    use crate::keys::Space;
     use crate::kinds::Kind;
 
     const TTL: Duration = Duration::from_secs(1);
     const FORMER: TenureId = TenureId(7);
+    const RULES: Rules = Rules { waiter_ttl: TTL, pushed_lease: TTL, max_park: TTL, rests: true };
 
     /// A listener of the client `us`, and the jobs that it leaves to the releaser.
-    fn listener() -> (Listener, UnboundedReceiver<Job>) {
+    fn listener() -> (Arc<Memory>, UnboundedReceiver<Job>) {
         let (releaser, jobs) = unbounded_channel();
         let config = Config::default().waiter_ttl(TTL).max_park(TTL);
-        let memory = Arc::new(Memory::new("us".to_owned(), config, releaser));
-        (Listener::new(&memory, Space::Database(0)), jobs)
+        let config = (config, Space::Database(0));
+        (Arc::new(Memory::new("us".to_owned(), config, releaser)), jobs)
     }
 
     /// The server grants a fair lock to the owner field [`FORMER`], under which no caller waits any more.
-    fn hear_of_a_grant(listener: &Listener, keys: &Keys) {
+    fn hear_of_a_grant(listener: &Memory, keys: &Keys) {
         let (secret, _) = listener.secrets.make(Instant::now(), &keys.channel);
         let proof = secret.proof(&format!("us:{}", FORMER.0), 5);
         let message = format!("other us:{}=5@{proof}", FORMER.0);
@@ -294,17 +276,17 @@ mod tests {
     }
 
     /// A message to all clients.
-    fn hear_all(listener: &Listener, keys: &Keys, message: &str) {
+    fn hear_all(listener: &Memory, keys: &Keys, message: &str) {
         listener.hear(&keys.channel, Heard::Message(message.as_bytes()));
     }
 
     /// A contender that stands in line under the owner field [`FORMER`], far from the front.
-    fn stands(listener: &Listener, keys: &Arc<Keys>) -> Visit {
+    fn stands(listener: &Memory, keys: &Arc<Keys>) -> Visit {
         let visit = listener.table.visit(keys, 1).unwrap();
-        asks(&visit.entry, FORMER, listener.rules);
+        asks(&visit.entry, FORMER);
         let (_, sent) = listener.secrets.make(Instant::now(), &keys.channel);
         let event = Event::Waits { place: 1, near: false, sent, again: None };
-        visit.entry.step(event, listener.rules);
+        visit.entry.step(event);
         visit
     }
 
@@ -323,7 +305,7 @@ mod tests {
             let visit = stands(&listener, &keys);
             hear_of_a_grant(&listener, &keys);
             hear_all(&listener, &keys, message);
-            let next = visit.next(true, listener.rules);
+            let next = visit.next(true, TTL);
             let next_takes = matches!(next, Next::Take(_));
             assert_eq!(next_takes, takes, "{message:?} of a {}: {next:?}", kind.word());
         }
@@ -335,8 +317,8 @@ mod tests {
     }
 
     /// A contender asks under this owner field.
-    fn asks(entry: &Entry, id: TenureId, rules: Rules) {
-        entry.with(|lock| lock.ask(Instant::now(), None, || id, rules));
+    fn asks(entry: &Entry, id: TenureId) {
+        entry.with(|lock| lock.ask(Instant::now(), None, || id, RULES));
     }
 
     fn is_due(tenure: &Tenure) -> bool {
@@ -356,7 +338,7 @@ mod tests {
             let (listener, _jobs) = listener();
             let keys = Arc::new(Keys::new(Layout::Native, kind, "a".to_owned()).unwrap());
             let permit = listener.table.visit(&keys, 1).unwrap().try_permit().unwrap();
-            asks(permit.entry(), FORMER, listener.rules);
+            asks(permit.entry(), FORMER);
             let sent = Instant::now();
             hear_all(&listener, &keys, message);
             let tenure = permit.begin(begins_at(sent));
@@ -399,23 +381,23 @@ mod tests {
     }
 
     /// So many contenders that wait separately in one line, far from its front.
-    fn crowd(listener: &Listener, keys: &Arc<Keys>, size: u64) -> Vec<Visit> {
+    fn crowd(listener: &Memory, keys: &Arc<Keys>, size: u64) -> Vec<Visit> {
         let enter = |id| {
             let visit = listener.table.enter_alone(keys, keys.channel.clone(), TenureId(id));
             let visit = visit.unwrap();
-            asks(&visit.entry, TenureId(id), listener.rules);
+            asks(&visit.entry, TenureId(id));
             let sent = Instant::now();
             let again = Some(TTL);
             let event = Event::Waits { place: id, near: false, sent, again };
-            visit.entry.step(event, listener.rules);
+            visit.entry.step(event);
             visit
         };
         (1..=size).map(enter).collect()
     }
 
     /// How many of them ask now.
-    fn asking(crowd: &[Visit], listener: &Listener) -> usize {
-        let asks = |visit: &&Visit| matches!(visit.next(true, listener.rules), Next::Ask);
+    fn asking(crowd: &[Visit]) -> usize {
+        let asks = |visit: &&Visit| matches!(visit.next(true, TTL), Next::Ask);
         crowd.iter().filter(asks).count()
     }
 
@@ -424,7 +406,7 @@ mod tests {
         let ((listener, _jobs), keys) = (listener(), fair());
         let far = crowd(&listener, &keys, 3);
         listener.hear(&format!("{}:us", keys.channel), Heard::Message(b"other us:98! us:99!"));
-        assert_eq!(asking(&far, &listener), 1);
+        assert_eq!(asking(&far), 1);
     }
 
     /// Anybody who may publish can write these messages, as often as they like.
@@ -448,10 +430,10 @@ mod tests {
                 listener.hear(&channel, Heard::Message(own.as_bytes()));
                 hear_all(&listener, &keys, to_all);
             }
-            let at_once = asking(&crowd, &listener);
+            let at_once = asking(&crowd);
             assert!((60..=130).contains(&at_once), "{at_once} of {kind:?} after {to_all}");
             tokio::time::advance(last).await;
-            assert_eq!(asking(&crowd, &listener), 200, "each has its turn after {to_all}");
+            assert_eq!(asking(&crowd), 200, "each has its turn after {to_all}");
         }
     }
 
@@ -496,17 +478,17 @@ mod tests {
         let keys = fair();
         let crowd = crowd(&listener, &keys, 20);
         for (contender, id) in crowd[10..].iter().zip([900, 901]) {
-            asks(&contender.entry, TenureId(id), listener.rules);
-            contender.entry.notes(Event::Unanswered, listener.rules);
-            asks(&contender.entry, TenureId(id), listener.rules);
+            asks(&contender.entry, TenureId(id));
+            contender.entry.notes(Event::Unanswered);
+            asks(&contender.entry, TenureId(id));
             let event =
                 Event::Waits { place: id, near: false, sent: Instant::now(), again: Some(TTL) };
-            contender.entry.step(event, listener.rules);
+            contender.entry.step(event);
         }
         let gone = (1_000..1_100).map(|id| format!(" us:{id}?")).collect::<String>();
         let message = format!("other{gone} us:900! us:5! us:901!");
         listener.hear(&format!("{}:us", keys.channel), Heard::Message(message.as_bytes()));
-        let asks = |visit: &Visit| matches!(visit.next(true, listener.rules), Next::Ask);
+        let asks = |visit: &Visit| matches!(visit.next(true, TTL), Next::Ask);
         let asking: Vec<_> = (1..).zip(&crowd).filter(|(_, visit)| asks(visit)).collect();
         assert_eq!(asking.into_iter().map(|(id, _)| id).collect::<Vec<u32>>(), [5, 11, 12]);
     }

@@ -12,10 +12,9 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, Layout};
+use crate::config::Config;
 use crate::core::budget::Budget;
 use crate::core::rhythm::Rhythm;
-use crate::core::waiting::Rules;
 use crate::engine::calls::Calls;
 use crate::engine::entry::{Entry, EntryPermit, Hold, Holds, Table, Tenure, Timetable, Visit};
 use crate::engine::grant::{Beginning, Grant, Holder, Lease};
@@ -53,7 +52,6 @@ impl Deref for Engine {
 /// The state that the handles of one client share.
 pub(crate) struct Shared {
     pub(crate) memory: Arc<Memory>,
-    pub(crate) space: Space,
     pub(crate) commands: Commands,
     pub(crate) requests: Requests,
     pub(crate) job_requests: JobRequests,
@@ -84,6 +82,7 @@ impl Deref for Shared {
 /// The part of that state that needs no connection. The client's tasks share it, and keep no client alive with it.
 pub(crate) struct Memory {
     pub(crate) config: Config,
+    pub(crate) space: Space,
     pub(crate) client: String,
     pub(crate) rhythm: Rhythm,
     pub(crate) table: Arc<Table>,
@@ -94,18 +93,21 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn new(client: String, config: Config, releaser: UnboundedSender<Job>) -> Self {
+    pub(crate) fn new(
+        client: String,
+        (config, space): (Config, Space),
+        releaser: UnboundedSender<Job>,
+    ) -> Self {
         let started = Instant::now();
         let timetable = Arc::new(Timetable::new(started));
         let outbox = Outbox::new(releaser, timetable);
         let gives_back = outbox.clone();
         Self {
+            space,
             client,
             rhythm: Rhythm::new(&config, started),
             outbox,
-            table: Arc::new(Table::new(config.layout, move |remains| {
-                gives_back.give_back(remains)
-            })),
+            table: Arc::new(Table::new(&config, move |remains| gives_back.give_back(remains))),
             secrets: Secrets::new(started, config.life()),
             tried: Tried::default(),
             tasks: TaskTracker::new(),
@@ -382,11 +384,4 @@ impl Drop for Shared {
         }
         self.outbox.debts.close();
     }
-}
-
-/// The rules by which contenders wait that ask for this lease.
-pub(crate) fn rules(config: &Config, lease: Duration) -> Rules {
-    let waiter_ttl = config.life();
-    let rests = config.layout == Layout::Native;
-    Rules { waiter_ttl, pushed_lease: waiter_ttl.min(lease), max_park: config.max_park, rests }
 }

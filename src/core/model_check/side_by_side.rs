@@ -1,6 +1,6 @@
 //! What the callers of one client hold side by side, in every order of events: permits of a semaphore, or reads. The lock, its queue,
 //! its idle tenures and the tenures are the real ones. A driver does with them what `caller.rs`, `caller/pick_up.rs`,
-//! `entry/visit.rs`, `entry/permit.rs`, `tenure/hand_over.rs` and `look_after.rs` do. The server is a number of permits and a line with
+//! `entry/visit.rs`, `entry/permit.rs` and `tenure/hand_over.rs` do. The server is a number of permits and a line with
 //! one place.
 //!
 //! In the end, a caller is polled only if it was woken, and the watchdog does not help. So a permit that is left idle for nobody, and a

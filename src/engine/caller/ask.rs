@@ -76,7 +76,7 @@ impl Caller {
         if let Some(lined_up) = &self.lined_up {
             lined_up.asks(self.engine.commands.primary(&entry.keys));
         }
-        let (id, place, manner) = entry.ask(self.rules());
+        let (id, place, manner) = entry.ask(self.lease());
         let (secret, sent) = self.engine.sign(&entry.keys);
         let answer = self.attempt(entry, (id, place, secret), manner, debt, offer).await;
         let event = match &answer {
@@ -93,7 +93,7 @@ impl Caller {
             Err(fault) if fault.may_hold() => Event::Unanswered,
             Err(_) => Event::Refused,
         };
-        let is_noted = entry.notes(event, self.rules());
+        let is_noted = entry.notes(event);
         if let (Ok(Attempt::Other(Acquired::Waits { .. })), false) = (&answer, is_noted) {
             // Since the answer came, `close` has taken the contender out of the entry. It gave up no place, since the
             // request was still in flight for it.
@@ -140,7 +140,7 @@ impl Caller {
         let acquire = Acquire {
             keys: Arc::clone(&entry.keys),
             id,
-            lease: self.engine.lease(self.options.wish.lease),
+            lease: self.lease(),
             manner,
             permits: self.options.wish.permits,
             within: self.options.outer().map(|within| within.id),
@@ -269,7 +269,7 @@ impl Caller {
         // A parked caller hears nothing of replicas, and they may be back: so it asks before it gives up. Its own request counts even
         // if it fails for another reason, and so says nothing about replicas.
         if short.seen < until && own.asked.is_none_or(|asked| asked < until.into()) {
-            entry.step(Event::Roused, self.rules());
+            entry.step(Event::Roused);
             return Ok(None);
         }
         // The next caller of this client may sleep far from the front, and its time may be over too.

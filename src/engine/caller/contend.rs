@@ -41,16 +41,16 @@ impl Caller {
             let mut short = Short::default();
             let asks_for = self.options.wish.permits;
             if entry.side_by_side(|shared| shared.asks_for(asks_for)) == Some(true) {
-                entry.step(Event::Roused, self.rules());
+                entry.step(Event::Roused);
             }
             loop {
-                let (limit, rules) = (self.shortage_ends(&entry, &short)?, self.rules());
+                let limit = self.shortage_ends(&entry, &short)?;
                 permit = match self.takes_over(permit) {
                     Coming::Held(hold) => return Ok(Some(hold)),
                     Coming::Permit(permit, _) => permit,
                 };
                 self.make_room(&entry);
-                let next = permit.visit().next(stand.hears(), rules);
+                let next = permit.visit().next(stand.hears(), self.lease());
                 if matches!(next, Next::Ask) && !self.engine.config.replicas.is_none() {
                     short.asked = Some(CompactInstant::now());
                 }
@@ -60,7 +60,7 @@ impl Caller {
                     Next::Take(grant)
                         if !self.engine.commands.granted(&entry.keys, grant.number) =>
                     {
-                        entry.step(Event::Lost(Some(grant.id)), rules);
+                        entry.step(Event::Lost(Some(grant.id)));
                     }
                     Next::Take(grant) => return self.take(permit, grant).map(Some),
                     _ if self.may_be_forgotten(&entry) => return Ok(None),
@@ -167,9 +167,8 @@ impl Caller {
     /// Takes the lock that a message has granted.
     fn take(&self, permit: EntryPermit, grant: PushedGrant) -> Result<Hold> {
         let debt = self.engine.outbox.debts.incur().map_err(|fault| fault.into_error(""))?;
-        let rules = permit.entry().rules_of_line(self.rules());
-        let lease = self.engine.lease(self.options.wish.lease);
-        self.begin(permit, Grant::by_message(grant, rules, lease, debt))
+        let leases = (permit.entry().pushed_lease(self.lease()), self.lease());
+        self.begin(permit, Grant::by_message(grant, leases, debt))
     }
 }
 

@@ -54,7 +54,7 @@ impl EntryPermit {
     }
 
     /// From now on it is the part of a tenure.
-    pub(super) fn into_stay(mut self) -> Stay {
+    pub(crate) fn into_stay(mut self) -> Stay {
         self.contends = false;
         Stay::Permit(self)
     }

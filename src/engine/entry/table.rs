@@ -10,12 +10,13 @@ use std::hash::{Hash, Hasher};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use dashmap::DashMap;
 use tokio::time::Instant;
 
 use crate::compact_instant::CompactInstant;
-use crate::config::Layout;
+use crate::config::{Config, Layout};
 use crate::core::waiting::{Event, Rules, Turns};
 use crate::engine::entry::lookout::Lookout;
 use crate::engine::entry::tenure::Ending;
@@ -26,16 +27,16 @@ use crate::keys::{Keys, TenureId, ids_of};
 use crate::kinds::{Holders, Kind};
 
 /// The entries of a client: plain locks by lock, all others by channel.
-#[derive(Default)]
 pub(crate) struct Table {
     locks: DashMap<ById, Arc<Entry>>,
     others: DashMap<Box<str>, Siblings>,
     closed: AtomicBool,
     lookout: Arc<Lookout>,
     layout: Layout,
+    /// By these rules, contenders wait.
+    pub(super) rules: Rules,
     tenures: AtomicU64,
-    /// `None` in a test.
-    give_back: Option<GiveBack>,
+    give_back: GiveBack,
     /// How often all callers of a channel were looked at.
     #[cfg(test)]
     pub(crate) passes: std::sync::atomic::AtomicUsize,
@@ -91,12 +92,30 @@ fn wake(next: Option<Arc<Entry>>) {
 }
 
 impl Table {
-    /// A table of a client of this layout.
+    /// A table of a client with this configuration.
     pub(crate) fn new(
-        layout: Layout,
+        config: &Config,
         give_back: impl Fn(Remains<'_>) + Send + Sync + 'static,
     ) -> Self {
-        Self { layout, give_back: Some(Box::new(give_back)), ..Self::default() }
+        let (layout, waiter_ttl) = (config.layout, config.life());
+        let (max_park, rests) = (config.max_park, layout == Layout::Native);
+        Self {
+            locks: DashMap::default(),
+            others: DashMap::default(),
+            closed: AtomicBool::new(false),
+            lookout: Arc::default(),
+            layout,
+            rules: Rules { waiter_ttl, pushed_lease: waiter_ttl, max_park, rests },
+            tenures: AtomicU64::new(0),
+            give_back: Box::new(give_back),
+            #[cfg(test)]
+            passes: std::sync::atomic::AtomicUsize::new(0),
+        }
+    }
+
+    /// The rules for a contender that asks for this lease.
+    pub(super) fn rules_for(&self, lease: Duration) -> Rules {
+        Rules { pushed_lease: self.rules.pushed_lease.min(lease), ..self.rules }
     }
 
     /// The id of a new tenure. It is never used again.
@@ -109,9 +128,7 @@ impl Table {
     }
 
     pub(crate) fn give_back(&self, remains: Remains<'_>) {
-        if let Some(give_back) = &self.give_back {
-            give_back(remains);
-        }
+        (self.give_back)(remains);
     }
 
     /// Releases what Redis may have granted to the former owner fields of a contender.
@@ -276,13 +293,13 @@ impl Table {
 
     /// Has all contenders of a channel ask: they may have missed something. If thousands of callers of a fair lock wait, they ask
     /// one after the other, in the order in which they came.
-    pub(crate) fn rouse(&self, channel: &str, rules: Rules) {
-        self.plain_of(channel).for_each(|entry| entry.step(Event::Roused, rules));
+    pub(crate) fn rouse(&self, channel: &str) {
+        self.plain_of(channel).for_each(|entry| entry.step(Event::Roused));
         let Some(mut siblings) = self.others.get_mut(channel) else { return };
         let Siblings { entries, turns, .. } = &mut *siblings;
         let now = Instant::now();
         turns.begin(now, entries.len());
-        let roused = entries.values().filter(|entry| entry.takes_turn(now, turns, rules));
+        let roused = entries.values().filter(|entry| entry.takes_turn(now, turns));
         let roused: Vec<_> = roused.map(Arc::clone).collect();
         drop(siblings);
         roused.iter().for_each(|entry| entry.gate.open());
@@ -290,13 +307,13 @@ impl Table {
 
     /// Passes an event to a contender that a message names. Whoever may publish can name thousands of them. So after the first few,
     /// they ask one after the other.
-    pub(crate) fn name(&self, entry: &Entry, event: Event, rules: Rules) {
+    pub(crate) fn name(&self, entry: &Entry, event: Event) {
         let siblings = entry.listed.as_ref().and_then(|at| self.others.get_mut(&*at.channel));
-        let Some(mut siblings) = siblings else { return entry.step(event, rules) };
+        let Some(mut siblings) = siblings else { return entry.step(event) };
         let Siblings { entries, turns, .. } = &mut *siblings;
         let now = Instant::now();
         turns.begin(now, entries.len());
-        entry.is_named(now, event, turns, rules);
+        entry.is_named(now, event, turns);
         drop(siblings);
         entry.gate.open();
     }
@@ -480,7 +497,7 @@ mod tests {
 
     use super::*;
     use crate::config::Layout;
-    use crate::core::waiting::{Event, Next, Rules, Waiting};
+    use crate::core::waiting::{Event, Next, Waiting};
 
     fn keys(layout: Layout, kind: Kind) -> Arc<Keys> {
         Arc::new(Keys::new(layout, kind, "a".to_owned()).unwrap())
@@ -517,12 +534,14 @@ mod tests {
         }
     }
 
-    const RULES: Rules = Rules {
-        waiter_ttl: Duration::from_secs(1),
-        pushed_lease: Duration::from_secs(1),
-        max_park: Duration::from_secs(10),
-        rests: true,
-    };
+    const PARK: Duration = Duration::from_secs(10);
+
+    impl Default for Table {
+        /// A table of a client that gives nothing back.
+        fn default() -> Self {
+            Self::new(&Config::default().max_park(PARK), |_| {})
+        }
+    }
 
     fn waits(near: bool) -> Event {
         Event::Waits { place: 1, near, sent: Instant::now(), again: None }
@@ -536,8 +555,8 @@ mod tests {
             let id = TenureId(u64::try_from(number).unwrap());
             let visit = table.enter_alone(&keys, keys.channel.clone(), id).unwrap();
             visit.entry.state().waiting = Some(Box::new(Waiting::new(id, Instant::now())));
-            visit.entry.step(Event::Asked, RULES);
-            visit.entry.step(waits(false), RULES);
+            visit.entry.step(Event::Asked);
+            visit.entry.step(waits(false));
             visit.entry.gate.was_opened();
             visit
         })
@@ -545,8 +564,8 @@ mod tests {
 
     /// Whether it asks by itself when no message comes.
     fn speaks(visit: &Visit) -> bool {
-        match visit.next(true, RULES) {
-            Next::Park(until) => until <= Instant::now() + RULES.max_park,
+        match visit.next(true, PARK) {
+            Next::Park(until) => until <= Instant::now() + PARK,
             _ => true,
         }
     }
@@ -573,9 +592,9 @@ mod tests {
         let [first, second, third] = far_contenders();
         assert!(speaks(&first));
         assert!(!speaks(&third));
-        second.entry.step(Event::Asked, RULES);
+        second.entry.step(Event::Asked);
         granted(&first, TenureId(0));
-        second.entry.step(waits(true), RULES);
+        second.entry.step(waits(true));
         assert!(speaks(&second), "it is near, and asks for itself");
         assert!(third.entry.gate.was_opened(), "it is woken");
         assert!(speaks(&third));
@@ -592,7 +611,7 @@ mod tests {
         table.stands_behind(&second.entry, TenureId(0));
         table.stands_behind(&third.entry, TenureId(1));
         assert!(is_behind(&first, &second) && is_behind(&second, &third));
-        second.entry.step(Event::Asked, RULES);
+        second.entry.step(Event::Asked);
         second.entry.state().stop_asking(Instant::now(), || TenureId(7));
         assert!(table.one_behind(&first.entry).is_none());
         assert!(table.one_behind(&second.entry).is_none(), "and nobody stands behind it");
@@ -629,8 +648,8 @@ mod tests {
     #[tokio::test]
     async fn the_next_speaker_is_woken_when_the_table_is_not_locked() {
         let comes_near = |visit: Visit| {
-            visit.entry.step(waits(true), RULES);
-            visit.next(true, RULES);
+            visit.entry.step(waits(true));
+            visit.next(true, PARK);
         };
         for ends in [|visit: Visit| granted(&visit, TenureId(0)), comes_near, drop] {
             let [first, second] = far_contenders();
@@ -639,7 +658,7 @@ mod tests {
             let [found_locked, woken] = [(); 2].map(|()| AtomicBool::new(false));
             let looks = Arc::new(Looks { table, found_locked, woken });
             let waker = Waker::from(Arc::clone(&looks));
-            let mut parked = pin!(second.entry.gate.pass(Instant::now() + RULES.max_park));
+            let mut parked = pin!(second.entry.gate.pass(Instant::now() + PARK));
             assert!(parked.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
             ends(first);
             assert!(looks.woken.load(SeqCst) && !looks.found_locked.load(SeqCst));
@@ -654,7 +673,7 @@ mod tests {
         let waiter = tokio::spawn(async move { queued.wait().await.map(drop) });
         table.close();
         assert!(matches!(waiter.await.unwrap(), Err(Error::Closed)));
-        assert!(permit.entry().gate.pass(Instant::now() + RULES.max_park).await.is_err());
+        assert!(permit.entry().gate.pass(Instant::now() + PARK).await.is_err());
         assert!(table.visit(&keys(Layout::Native, Kind::Lock), 1).is_err());
         drop(permit);
         assert_eq!(table.len(), 0);

@@ -349,7 +349,7 @@ impl State {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::config::Layout;
+    use crate::config::{Config, Layout};
     use crate::core::budget::{Budget, Idle};
     use crate::core::lifetime::deadline;
     use crate::core::tenure::{CHECKS_APART, Due, PickUp};
@@ -561,7 +561,7 @@ pub(crate) mod tests {
             Remains::Tenure(ending) => releases.lock().push(ending),
             _ => panic!("only a tenure is left"),
         };
-        let table = Table::new(Layout::Native, releases);
+        let table = Table::new(&Config::default(), releases);
         let table = Arc::new(table);
         let hold = hold_in(&table, Lease::Watched, Instant::now());
         assert!(!hold.tenure.lasts());

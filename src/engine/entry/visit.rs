@@ -5,12 +5,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::task::coop::poll_proceed;
 use tokio::time::Instant;
 
 use crate::core::lock::{Begun, Shown};
-use crate::core::waiting::{Next, Rules};
+use crate::core::waiting::Next;
 use crate::engine::entry::contest::{Contesting, Work};
 use crate::engine::entry::table::Remains;
 use crate::engine::entry::{Entry, EntryPermit, Seat, State, Stay, Tenure};
@@ -31,8 +32,9 @@ impl Visit {
         Some(EntryPermit::new(self.clone(), number))
     }
 
-    /// What its contender does next.
-    pub(crate) fn next(&self, listening: bool, rules: Rules) -> Next {
+    /// What its contender does next, which asks for this lease.
+    pub(crate) fn next(&self, listening: bool, lease: Duration) -> Next {
+        let rules = self.entry.table.rules_for(lease);
         let speaks = self.entry.table.is_speaker(&self.entry);
         let deaf = (!listening).then(|| self.entry.table.waiting_ahead(&self.entry));
         match &self.entry.state().waiting {
@@ -201,10 +203,9 @@ impl Drop for InQueue<'_> {
 mod tests {
     use std::sync::atomic::AtomicBool;
     use std::task::{Wake, Waker};
-    use std::time::Duration;
 
     use super::*;
-    use crate::config::Layout;
+    use crate::config::{Config, Layout};
     use crate::core::waiting::Event;
     use crate::engine::entry::Table;
     use crate::keys::Keys;
@@ -292,20 +293,17 @@ mod tests {
             Remains::Place(_, id) => left.lock().push(id),
             _ => panic!("only a place is left"),
         };
-        let table = Arc::new(Table::new(Layout::Native, gives_back));
-        let (first, last) = (visit(&table), visit(&table));
-        let second = Duration::from_secs(1);
-        let rules =
-            Rules { waiter_ttl: second, pushed_lease: second, max_park: second, rests: true };
-        let (id, ..) = first.entry.ask(rules);
+        let table = Arc::new(Table::new(&Config::default(), gives_back));
+        let (first, second) = (visit(&table), visit(&table));
+        let (id, ..) = first.entry.ask(Duration::MAX);
         let waits = Event::Waits { place: 7, near: true, sent: Instant::now(), again: None };
-        assert!(first.entry.notes(waits, rules));
-        let (one, other) = (first.wait(), last.wait());
+        assert!(first.entry.notes(waits));
+        let (one, other) = (first.wait(), second.wait());
         drop(one);
         assert!(places.lock().is_empty(), "it is for the other one");
         drop(other);
         assert_eq!(*places.lock(), [id]);
-        drop((first, last));
+        drop((first, second));
         assert_eq!(table.len(), 0);
     }
 

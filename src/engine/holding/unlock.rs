@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::entry::tenure::{At, Ending, Left};
-use crate::engine::entry::{EntryPermit, Hold, OwnerHolds, Stay, Tenure};
+use crate::engine::entry::{EntryPermit, Hold, OwnerHolds, Tenure};
 use crate::engine::grant::Loss;
 use crate::engine::holding::UnansweredCount;
 use crate::engine::releaser::{FirstAttempt, Job};
@@ -136,7 +136,7 @@ impl Engine {
                 self.leave_places(tenure);
                 return None;
             };
-            return Some(self.outbox.job(Ending { stay: Some(Stay::Permit(permit)), ..ending }));
+            return Some(self.outbox.job(Ending { stay: Some(permit.into_stay()), ..ending }));
         };
         self.have_looked_at(tenure, self.rhythm.idle.pickup);
         next.entry.show(tenure);

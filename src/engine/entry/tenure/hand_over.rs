@@ -91,7 +91,7 @@ impl Tenure {
                 Left::Kept(permit)
             }
             Heir::Nobody => {
-                state.stay = Some(Stay::Permit(permit));
+                state.stay = Some(permit.into_stay());
                 Left::Last(state.released(self, now))
             }
         }
@@ -140,7 +140,7 @@ impl Tenure {
             PickUp::Held(hold) => hold,
         };
         state.holder = holder;
-        let kept = permit.take().and_then(|permit| state.stay.replace(Stay::Permit(permit)));
+        let kept = permit.take().and_then(|permit| state.stay.replace(permit.into_stay()));
         state.begins(&self.keys, hold);
         drop(state);
         drop(kept);
