@@ -50,6 +50,8 @@ impl Engine {
         };
         let until = Instant::now() + self.config.riding_out();
         let nesting = async {
+            // A connection that has just broken returns within milliseconds.
+            let _ = self.connected(&hold.tenure.keys).await;
             loop {
                 let fault = match self.nest_once(hold, lease).await {
                     Ok(entered) => return entered,
@@ -165,6 +167,7 @@ impl Engine {
 
     async fn renew_once(&self, tenure: &Tenure, ttl: Duration) -> Outcome {
         let Tenure { keys, id, .. } = tenure;
+        let _ = self.connected(keys).await;
         let answers =
             self.commands.acknowledged(keys)?.renew(&[Renewal { keys, id: *id, ttl }]).await?;
         answers.into_iter().next().unwrap_or(Ok(false))

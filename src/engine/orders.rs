@@ -25,6 +25,7 @@ impl Engine {
     /// # Cancel safety
     /// If the future is dropped, the order may or may not be carried out.
     pub(crate) async fn order(&self, keys: &Keys, order: Order) -> Result<i64> {
+        let _call = self.calls.begin();
         let mut until = Instant::now() + self.config.riding_out();
         let longest = self.config.riding_out().min(LONGEST);
         let (request, mut may_have_run) = ((self.next_order(), longest * 2 + LONGER), false);

@@ -158,6 +158,22 @@ async fn the_log_names_each_lock_that_an_end_takes_away() {
     assert_eq!(log.said(Level::WARN, &["before all its callers"]), 1, "{}", log.all());
 }
 
+/// Its caller could not know whether it counts.
+#[tokio::test]
+async fn a_client_that_drains_waits_for_a_count_under_way() {
+    let server = Site::start().await;
+    let proxy = Proxy::before(&server).await;
+    proxy.name_script("order", include_str!("../../lua/latch/order.lua"));
+    let client = comes_in(proxy.url(), Config::default()).await;
+    let latch = client.count_down_latch("a");
+    latch.set(2).await.unwrap();
+    let lost = proxy.script("order").about("\r\ncount_down\r\n").nth(1).cut_after();
+    let counted = tokio::spawn(async move { latch.count_down().await });
+    lost.happened().await;
+    assert!(client.drain(SOON).await);
+    assert_eq!(counted.await.expect("no panic").expect("it is repeated until it is answered"), 1);
+}
+
 /// Nobody holds the lock: so `None` would be wrong.
 #[tokio::test]
 async fn a_try_that_waits_for_a_release_of_its_client_ends_with_the_client() {

@@ -140,3 +140,22 @@ async fn a_client_that_holds_many_locks_is_no_slower_to_ask_after_an_outage() {
     assert!(back.elapsed() < Duration::from_millis(100), "{:?}", back.elapsed());
     assert!(held.iter().all(Guard::is_valid));
 }
+
+/// The connection has just broken, and returns at once. The holder's own call is told no more than a call that does not hold the lock.
+#[tokio::test(start_paused = true)]
+async fn a_call_in_the_moment_after_a_connection_has_broken_waits_for_the_next_one() {
+    let redis = Redis::start();
+    let client = redis.client(Config::default()).await.expect("it is there");
+    let held = client.reentrant_lock("a");
+    let guard = held.lock().await.expect("it is free");
+    let free = client.reentrant_lock("b");
+    for (lock, who) in [(free, "a newcomer"), (held, "the holder")] {
+        redis.cut();
+        tokio::task::yield_now().await; // the client sees it
+        let tried = lock.try_lock().await;
+        assert!(matches!(tried, Ok(Some(_))), "{who}: {tried:?}");
+    }
+    redis.cut();
+    tokio::task::yield_now().await;
+    guard.extend(LONG).await.expect("it is held");
+}
