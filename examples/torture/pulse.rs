@@ -21,10 +21,11 @@ const BEAT: Duration = Duration::from_millis(20);
 /// for that.
 pub fn watch_ourselves(tell: impl Fn(u64, u64) + Send + 'static) {
     thread::spawn(move || {
+        let mut before = clock::now();
         loop {
-            let before = clock::now();
             thread::sleep(STEP);
-            tell_if_late(before, &tell);
+            // From one look to the next: what is told is written down, and the disk may stand still meanwhile.
+            before = tell_if_late(before, &tell);
         }
     });
 }
@@ -109,11 +110,13 @@ pub fn watch_servers(
     times
 }
 
-fn tell_if_late(before: u64, tell: &impl Fn(u64, u64)) {
+/// Returns the time of this look.
+fn tell_if_late(before: u64, tell: &impl Fn(u64, u64)) -> u64 {
     let now = clock::now();
     if now - before > LATE {
         tell(before, now);
     }
+    now
 }
 
 /// Whether the server is a primary without a replica that is online. `None`: it does not answer.
