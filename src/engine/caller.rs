@@ -279,8 +279,9 @@ impl Caller {
         let (queued, tenure) = visit.join(again, self.started);
         if let Some(tenure) = tenure
             && tenure.note_waiter(OwnerId::current())
+            && self.known.is_some()
         {
-            // It is held now, so it was held since this caller came: no need to read the clock in each turn.
+            // It is held now, so it was held since this caller came, which asks for that if its limit cuts it off.
             visit.entry.with(|lock| lock.note_holder(self.started.into()));
         }
         queued

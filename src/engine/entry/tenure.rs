@@ -38,7 +38,7 @@ use crate::wakers::guarding;
 use crate::wire::Session;
 
 pub(crate) use ending::Ending;
-pub(crate) use hand_over::Left;
+pub(crate) use hand_over::{Left, Look};
 pub(crate) use owner_holds::{At, OwnerHolds};
 pub(crate) use renewal::TRACK_AGAIN;
 pub(crate) use timetable::Timetable;
@@ -370,7 +370,7 @@ pub(crate) mod tests {
     const BUDGET: Budget =
         Budget { hand_overs: 2, time: LEASE, reserve: Duration::from_secs(1), lease: LEASE };
 
-    const IDLE: Idle = Idle { pickup: LEASE, keep: LEASE };
+    pub(crate) const IDLE: Idle = Idle { pickup: LEASE, keep: LEASE };
 
     fn holder(lease: Lease) -> Holder {
         Wish { owner: None, lease, permits: 1 }.by_caller()
@@ -409,8 +409,8 @@ pub(crate) mod tests {
     }
 
     fn handed_on(hold: &Hold) -> EntryPermit {
-        match hold.tenure.leave(hold.hand_over, BUDGET) {
-            Left::HandedOn(permit) => permit,
+        match hold.tenure.leave(hold.hand_over, BUDGET, IDLE) {
+            Left::HandedOn(permit, _) => permit,
             _ => panic!("not handed on"),
         }
     }
@@ -565,7 +565,7 @@ pub(crate) mod tests {
         let table = Arc::new(table);
         let hold = hold_in(&table, Lease::Watched, Instant::now());
         assert!(!hold.tenure.lasts());
-        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Lost));
+        assert!(matches!(hold.tenure.leave(0, BUDGET, IDLE), Left::Lost));
         assert_eq!(hold.outcome(), Some(Ended::Lost));
         let ended = std::mem::take(&mut *released.lock());
         assert!(matches!(&ended[..], [Ending { stay: Some(Stay::Permit(_)), .. }]));
@@ -616,7 +616,9 @@ pub(crate) mod tests {
         let (_table, hold) = begun();
         let (longer, asked) = (LEASE * 6, Instant::now());
         hold.tenure.at_least(longer);
-        let Left::Last(ending) = hold.tenure.leave(0, NO_BUDGET) else { panic!("nobody waits") };
+        let Left::Last(ending) = hold.tenure.leave(0, NO_BUDGET, IDLE) else {
+            panic!("nobody waits")
+        };
         assert!(ending.until >= asked + longer);
     }
 
@@ -635,7 +637,7 @@ pub(crate) mod tests {
     #[test]
     fn the_debt_of_a_tenure_is_handed_over_once_and_ends_with_a_loss() {
         let (_table, released) = hold(Lease::Watched, Instant::now() + LEASE);
-        assert!(matches!(released.tenure.leave(0, BUDGET), Left::Last(..)));
+        assert!(matches!(released.tenure.leave(0, BUDGET, IDLE), Left::Last(..)));
         assert!(released.tenure.close().is_none(), "it is being given back");
 
         let (_table, gone) = hold(Lease::Watched, Instant::now() + LEASE);
@@ -656,7 +658,10 @@ pub(crate) mod tests {
     #[test]
     fn a_tenure_ends_once() {
         let (_table, hold) = hold(Lease::Watched, Instant::now() + LEASE);
-        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Last(Ending { stay: Some(_), .. })));
+        assert!(matches!(
+            hold.tenure.leave(0, BUDGET, IDLE),
+            Left::Last(Ending { stay: Some(_), .. })
+        ));
         hold.tenure.lose(Loss::Gone);
         assert_eq!(hold.outcome(), Some(Ended::Released));
         assert!(matches!(due(&hold, None), Due::Ended));
@@ -756,12 +761,12 @@ pub(crate) mod tests {
         let third = of_same(&first, first.tenure.join(BUDGET).unwrap());
         assert!(first.token() < second.token() && second.token() < third.token());
         assert!(first.tenure.join(BUDGET).is_none(), "the budget is spent");
-        assert!(matches!(second.tenure.leave(second.hand_over, BUDGET), Left::Others));
+        assert!(matches!(second.tenure.leave(second.hand_over, BUDGET, IDLE), Left::Others));
         let ends = [&first, &second, &third].map(Hold::outcome);
         assert_eq!(ends, [None, Some(Ended::Released), None]);
         assert_eq!([&first, &second, &third].map(Hold::count), [1, 0, 1]);
-        assert!(matches!(first.tenure.leave(first.hand_over, BUDGET), Left::Others));
-        let last = third.tenure.leave(third.hand_over, BUDGET);
+        assert!(matches!(first.tenure.leave(first.hand_over, BUDGET, IDLE), Left::Others));
+        let last = third.tenure.leave(third.hand_over, BUDGET, IDLE);
         assert!(matches!(last, Left::Last(Ending { stay: Some(Stay::Seat(_)), .. })));
         assert!(first.tenure.join(BUDGET).is_none());
         drop(last);
@@ -772,11 +777,11 @@ pub(crate) mod tests {
     fn a_loss_is_told_to_the_remaining_readers() {
         let (_table, first) = read();
         let second = of_same(&first, first.tenure.join(BUDGET).unwrap());
-        assert!(matches!(first.tenure.leave(first.hand_over, BUDGET), Left::Others));
+        assert!(matches!(first.tenure.leave(first.hand_over, BUDGET, IDLE), Left::Others));
         first.tenure.lose(Loss::Gone);
         assert_eq!((first.outcome(), second.outcome()), (Some(Ended::Released), Some(Ended::Lost)));
         assert!(first.tenure.join(BUDGET).is_none());
-        assert!(matches!(second.tenure.leave(second.hand_over, BUDGET), Left::Lost));
+        assert!(matches!(second.tenure.leave(second.hand_over, BUDGET, IDLE), Left::Lost));
     }
 
     #[test]
@@ -802,7 +807,7 @@ pub(crate) mod tests {
         let visitor = table.visit(&keys, 1).unwrap();
         let next = visitor.wait();
         for _ in 0..BUDGET.hand_overs {
-            assert!(matches!(hold.tenure.leave(hold.hand_over, BUDGET), Left::Idle(_)));
+            assert!(matches!(hold.tenure.leave(hold.hand_over, BUDGET, IDLE), Left::Idle(..)));
             let PickUp::Held(again) = picked_up(&hold, None, Lease::Watched, BUDGET) else {
                 panic!("not taken up")
             };
@@ -810,7 +815,7 @@ pub(crate) mod tests {
             assert!(matches!(twice, PickUp::Nothing));
             hold = of_same(&hold, again);
         }
-        let spent = hold.tenure.leave(hold.hand_over, BUDGET);
+        let spent = hold.tenure.leave(hold.hand_over, BUDGET, IDLE);
         assert!(matches!(spent, Left::Last(Ending { stay: Some(_), .. })));
         drop((spent, next));
         drop(visitor);
@@ -828,7 +833,7 @@ pub(crate) mod tests {
     #[test]
     fn a_kept_tenure_is_idle_and_the_next_caller_takes_it_up() {
         let (table, first, _entry) = keepable(Lease::Watched);
-        let Left::Kept(stay) = first.tenure.leave(0, BUDGET) else { panic!("not kept") };
+        let Left::Kept(stay, _) = first.tenure.leave(0, BUDGET, IDLE) else { panic!("not kept") };
         drop(stay);
         assert_eq!(first.outcome(), Some(Ended::Released));
         assert!(first.tenure.hold_of(OwnerId::current()).is_none());
@@ -848,8 +853,8 @@ pub(crate) mod tests {
             let mut is_given_back = false;
             for step in 0..=2 {
                 if step == leaves_after {
-                    match hold.tenure.leave(0, BUDGET) {
-                        Left::Kept(stay) => drop(stay),
+                    match hold.tenure.leave(0, BUDGET, IDLE) {
+                        Left::Kept(stay, _) => drop(stay),
                         Left::Last(..) => is_given_back = true,
                         _ => panic!("a holder alone"),
                     }
@@ -868,7 +873,7 @@ pub(crate) mod tests {
     fn a_kept_tenure_ends_when_it_was_idle_for_too_long() {
         let (_table, hold, _entry) = keepable(Lease::Watched);
         let now = Instant::now();
-        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Kept(_)));
+        assert!(matches!(hold.tenure.leave(0, BUDGET, IDLE), Left::Kept(..)));
         let idle = Idle { pickup: Duration::ZERO, keep: LEASE / 2 };
         assert!(!matches!(hold.tenure.due(now, None, idle), Due::Release(_)));
         let idle = Idle { pickup: LEASE, keep: Duration::ZERO };
@@ -880,7 +885,7 @@ pub(crate) mod tests {
     #[test]
     fn a_kept_tenure_that_is_lost_is_taken_up_by_nobody() {
         let (table, hold, _entry) = keepable(Lease::Watched);
-        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Kept(_)));
+        assert!(matches!(hold.tenure.leave(0, BUDGET, IDLE), Left::Kept(..)));
         hold.tenure.lose(Loss::Gone);
         let unwanted = BUDGET.unwanted();
         let taken = picked_up(&hold, permit(&table), Lease::Watched, unwanted);
@@ -903,7 +908,7 @@ pub(crate) mod tests {
     #[test]
     fn a_fixed_lease_is_not_kept() {
         let (_table, hold, _entry) = keepable(Lease::Fixed(LEASE));
-        assert!(matches!(hold.tenure.leave(0, BUDGET), Left::Last(..)));
+        assert!(matches!(hold.tenure.leave(0, BUDGET, IDLE), Left::Last(..)));
     }
 
     #[test]
@@ -915,7 +920,7 @@ pub(crate) mod tests {
         let another = hold.tenure.shelter(hold.hand_over).unwrap();
         drop(inner);
         assert!(!hold.tenure.can_wait());
-        assert!(matches!(hold.tenure.leave(hold.hand_over, BUDGET), Left::Last(..)));
+        assert!(matches!(hold.tenure.leave(hold.hand_over, BUDGET, IDLE), Left::Last(..)));
         assert!(hold.tenure.shelter(hold.hand_over).is_none(), "it is over");
         drop(another);
     }

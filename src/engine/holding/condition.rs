@@ -148,7 +148,8 @@ impl Waiter {
         self.go_away()?;
         let hold = &self.hold;
         self.state = State::Away;
-        let (holds, left) = hold.tenure.leave_with(hold.hand_over, u32::MAX, self.engine.budget);
+        let (budget, idle) = (self.engine.budget, self.engine.rhythm.idle);
+        let (holds, left) = hold.tenure.leave_with(hold.hand_over, u32::MAX, budget, idle);
         if !matches!(left, Left::Lost) {
             if let Some(owner_holds) = &hold.owner_holds {
                 owner_holds.others(holds - 1);
@@ -222,7 +223,9 @@ impl Notice {
     /// woken spuriously.
     pub(crate) fn taken(mut self) {
         let Some(hold) = self.hold.take() else { return };
-        if let Left::Last(ending) = hold.tenure.leave(hold.hand_over, self.engine.budget) {
+        if let Left::Last(ending) =
+            hold.tenure.leave(hold.hand_over, self.engine.budget, self.engine.rhythm.idle)
+        {
             self.engine.outbox.timetable.leave(&ending);
             self.engine.outbox.put(Job::taken(ending));
         }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::entry::tenure::{At, Ending, Left};
+use crate::engine::entry::tenure::{At, Ending, Left, Look};
 use crate::engine::entry::{EntryPermit, Hold, OwnerHolds, Tenure};
 use crate::engine::grant::Loss;
 use crate::engine::holding::UnansweredCount;
@@ -47,7 +47,7 @@ impl Engine {
             if hold.owner_holds.as_ref().is_some_and(|owner_holds| owner_holds.leave_away()) {
                 return None;
             }
-            let left = now.tenure.leave(now.hand_over, self.budget);
+            let left = now.tenure.leave(now.hand_over, self.budget, self.rhythm.idle);
             // The other guard may have begun or ended its wait just now.
             let is_away = |owner_holds: &Arc<OwnerHolds>| matches!(owner_holds.at(), At::Away(_));
             let has_moved = hold.owner_holds.as_ref().is_some_and(is_away) || !hold.now().is(&now);
@@ -100,16 +100,16 @@ impl Engine {
             }
             Left::Nested => return Ok(Some(Job::count(tenure))),
             Left::Last(ending) => return Ok(Some(self.outbox.job(ending))),
-            Left::HandedOn(permit) => return Ok(self.hand_on(tenure, permit)),
+            Left::HandedOn(permit, look) => return Ok(self.hand_on(tenure, permit, look)),
             Left::Others => {}
-            Left::Idle(visit) => {
-                self.have_looked_at(tenure, self.rhythm.idle.pickup);
+            Left::Idle(visit, look) => {
+                self.have_looked_at(tenure, look);
                 // The first caller of this client takes it up: the contender, if there is one.
                 visit.entry.gate.open();
                 visit.look_after();
             }
-            Left::Kept(permit) => {
-                self.have_looked_at(tenure, self.rhythm.idle.keep);
+            Left::Kept(permit, look) => {
+                self.have_looked_at(tenure, look);
                 // A caller may have joined the queue meanwhile. It gets the permit now, and finds the tenure.
                 drop(permit);
             }
@@ -119,17 +119,22 @@ impl Engine {
 
     /// Passes the permit on to the next caller in the queue, which then takes up the tenure. Returns the job that releases
     /// the tenure, if there is no such caller any more.
-    fn hand_on(&self, tenure: &Arc<Tenure>, permit: EntryPermit) -> Option<Job> {
+    fn hand_on(&self, tenure: &Arc<Tenure>, permit: EntryPermit, look: Look) -> Option<Job> {
         if tenure.keys.row.line.is_of_callers() {
-            return self.hand_on_in_line(tenure, permit);
+            return self.hand_on_in_line(tenure, permit, look);
         }
-        self.have_looked_at(tenure, self.rhythm.idle.pickup);
+        self.have_looked_at(tenure, look);
         permit.pass_on();
         None
     }
 
     /// Leaves the tenure to the caller right behind in the line, which has a permit of its own.
-    fn hand_on_in_line(&self, tenure: &Arc<Tenure>, permit: EntryPermit) -> Option<Job> {
+    fn hand_on_in_line(
+        &self,
+        tenure: &Arc<Tenure>,
+        permit: EntryPermit,
+        look: Look,
+    ) -> Option<Job> {
         let Some(next) = self.table.one_behind(permit.entry()) else {
             let Some(ending) = tenure.retire() else {
                 // It was lost meanwhile.
@@ -138,7 +143,7 @@ impl Engine {
             };
             return Some(self.outbox.job(Ending { stay: Some(permit.into_stay()), ..ending }));
         };
-        self.have_looked_at(tenure, self.rhythm.idle.pickup);
+        self.have_looked_at(tenure, look);
         next.entry.show(tenure);
         next.entry.gate.open();
         // That caller may have gone before it could see the tenure.
@@ -152,9 +157,9 @@ impl Engine {
         served.into_iter().for_each(|id| self.outbox.leave_line(&tenure.keys, id));
     }
 
-    /// Has the watchdog look at an idle tenure after this time: if no caller takes it up, nothing else notices.
-    fn have_looked_at(&self, tenure: &Arc<Tenure>, idle: Duration) {
-        if let Some(look_at) = tenure.look_after_idle(idle)
+    /// Has the watchdog look at an idle tenure: if no caller takes it up, nothing else notices.
+    fn have_looked_at(&self, tenure: &Arc<Tenure>, look: Look) {
+        if let Some(look_at) = look
             && !self.outbox.timetable.enter(tenure, look_at)
         {
             // The client is closed, and no caller will take the tenure up.

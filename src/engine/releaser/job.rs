@@ -325,7 +325,7 @@ pub(crate) mod tests {
     use crate::config::Layout;
     use crate::engine::debts::Debts;
     use crate::engine::entry::tenure::Left;
-    use crate::engine::entry::tenure::tests::{NO_BUDGET, begun};
+    use crate::engine::entry::tenure::tests::{IDLE, NO_BUDGET, begun};
     use crate::error::said;
     use crate::kinds::Kind;
     use crate::wire::{Manner, Secret};
@@ -346,7 +346,7 @@ pub(crate) mod tests {
     }
 
     fn release() -> Job {
-        match begun().1.tenure.leave(0, NO_BUDGET) {
+        match begun().1.tenure.leave(0, NO_BUDGET, IDLE) {
             Left::Last(ending) => Job::release(ending),
             _ => panic!("nobody else waits for it"),
         }

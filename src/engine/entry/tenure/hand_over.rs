@@ -2,8 +2,10 @@
 //! within a budget. Otherwise it ends, and the client gives it back. `side_by_side.rs` knows the reads and permits that
 //! are idle, and which read may be joined; `caller/pick_up.rs` takes one, or joins.
 
+use tokio::time::Instant;
+
 use crate::compact_instant::CompactInstant;
-use crate::core::budget::Budget;
+use crate::core::budget::{Budget, Idle};
 use crate::core::tenure::{Heir, Heirs, PickUp, Remaining};
 use crate::engine::entry::tenure::{Ending, State, Tenure};
 use crate::engine::entry::{EntryPermit, Stay, Visit};
@@ -16,26 +18,35 @@ pub(crate) enum Left {
     /// Other holds remain, of callers that have joined.
     Others,
     /// The last hold ended, and the next holder waits: the tenure is idle until that holder takes the permit.
-    HandedOn(EntryPermit),
+    HandedOn(EntryPermit, Look),
     /// The last hold ended, and another caller of this client may take up the idle tenure.
-    Idle(Visit),
+    Idle(Visit, Look),
     /// The last hold ended, and the client keeps the idle tenure. The permit is to be passed on.
-    Kept(EntryPermit),
+    Kept(EntryPermit, Look),
     /// The last hold ended: the lock has to be released, and then the permit passed on.
     Last(Ending),
     /// The lock was already lost.
     Lost,
 }
 
+/// When the watchdog has to look at an idle tenure; `None`: it looks by then anyway.
+pub(crate) type Look = Option<Instant>;
+
 impl Tenure {
     /// Takes one off the hold count. When the last holder leaves a tenure that was not lost, the tenure is handed over if
     /// a caller waits for it. Otherwise its client keeps it or leaves it idle, if that is allowed, or releases it.
-    pub(crate) fn leave(&self, hand_over: u16, budget: Budget) -> Left {
-        self.leave_with(hand_over, 1, budget).1
+    pub(crate) fn leave(&self, hand_over: u16, budget: Budget, idle: Idle) -> Left {
+        self.leave_with(hand_over, 1, budget, idle).1
     }
 
     /// Same as [`leave`](Self::leave), but ends up to so many holds at once. Returns how many there were, too.
-    pub(crate) fn leave_with(&self, hand_over: u16, holds: u32, budget: Budget) -> (u32, Left) {
+    pub(crate) fn leave_with(
+        &self,
+        hand_over: u16,
+        holds: u32,
+        budget: Budget,
+        idle: Idle,
+    ) -> (u32, Left) {
         let now = CompactInstant::now();
         let mut state = self.state_at(now);
         let (holds, remaining) = state.tenure.leave(hand_over, holds);
@@ -45,7 +56,7 @@ impl Tenure {
             Remaining::Lost => return (holds, Left::Lost),
             Remaining::Nested => return (holds, Left::Nested),
             Remaining::Others => Left::Others,
-            Remaining::Nobody => self.left_by_all(&mut state, budget, now),
+            Remaining::Nobody => self.left_by_all(&mut state, (budget, idle), now),
         };
         drop(state);
         self.changed.notify_waiters();
@@ -53,16 +64,23 @@ impl Tenure {
     }
 
     /// The last holder has left.
-    fn left_by_all(&self, state: &mut State, budget: Budget, now: CompactInstant) -> Left {
+    fn left_by_all(
+        &self,
+        state: &mut State,
+        (budget, idle): (Budget, Idle),
+        now: CompactInstant,
+    ) -> Left {
         let stay = match state.stay.take() {
-            Some(Stay::Permit(permit)) => return self.left_with_permit(state, permit, budget, now),
+            Some(Stay::Permit(permit)) => {
+                return self.left_with_permit(state, permit, (budget, idle), now);
+            }
             stay => stay,
         };
-        let idle = stay.as_ref().and_then(|stay| self.stays_idle(state, stay, budget, now));
+        let visit = stay.as_ref().and_then(|stay| self.stays_idle(state, stay, budget, now));
         state.stay = stay;
-        if let Some(visit) = idle {
+        if let Some(visit) = visit {
             state.tenure.idles(now);
-            return Left::Idle(visit);
+            return Left::Idle(visit, state.look_when_idle(idle.pickup));
         }
         state.tenure.retire(false);
         Left::Last(state.released(self, now))
@@ -73,7 +91,7 @@ impl Tenure {
         &self,
         state: &mut State,
         permit: EntryPermit,
-        budget: Budget,
+        (budget, idle): (Budget, Idle),
         now: CompactInstant,
     ) -> Left {
         let (row, may_pass) = (self.keys.row, !state.is_shelter());
@@ -85,10 +103,10 @@ impl Tenure {
         };
         let is_believed = state.is_believed(now);
         match state.tenure.pass_on(now, heirs, budget, is_believed) {
-            Heir::Next => Left::HandedOn(permit),
+            Heir::Next => Left::HandedOn(permit, state.look_when_idle(idle.pickup)),
             Heir::Client => {
                 state.stay = Some(Stay::Kept(permit.visit().clone()));
-                Left::Kept(permit)
+                Left::Kept(permit, state.look_when_idle(idle.keep))
             }
             Heir::Nobody => {
                 state.stay = Some(permit.into_stay());

@@ -42,13 +42,6 @@ impl Tenure {
         }
     }
 
-    /// When the watchdog has to look at an idle tenure that may be idle for this long; `None` if it looks by then anyway.
-    pub(crate) fn look_after_idle(&self, idle: Duration) -> Option<Instant> {
-        let state = self.state();
-        let look_at = state.tenure.since + idle;
-        (state.look_at > look_at).then(|| look_at.instant())
-    }
-
     /// See [`core::tenure::Tenure::doubt`](crate::core::tenure::Tenure::doubt).
     pub(crate) fn doubt(&self) -> Instant {
         self.state().tenure.doubt(CompactInstant::now()).instant()
@@ -131,6 +124,12 @@ impl Tenure {
 }
 
 impl State {
+    /// When the watchdog has to look, now that the tenure may be idle for this long; `None` if it looks by then anyway.
+    pub(super) fn look_when_idle(&self, idle: Duration) -> Option<Instant> {
+        let look_at = self.tenure.since + idle;
+        (self.look_at > look_at).then(|| look_at.instant())
+    }
+
     /// Until when the client believes in it: its lease may last longer.
     pub(super) fn believed_until(&self) -> Instant {
         self.believed_until_before(Duration::ZERO)
