@@ -8,8 +8,8 @@ use crate::engine::entry::tenure::Inner;
 use crate::engine::entry::{Entry, Visit};
 use crate::keys::TenureId;
 
-/// The right to contend for a lock, and then to hold it. If its drop ends a contest, the contender passes on its place in line, too. If
-/// no caller of this client waits for it, it gives up the place, and everything else that was left for callers.
+/// The right to contend for a lock, and then to hold it. A contender that drops it leaves without the lock, and passes on its place in
+/// line, too. If no caller of this client waits for the permit, the client gives back that place, and what else was left for callers.
 pub(crate) struct EntryPermit {
     /// `None` once the permit is passed on.
     visit: Option<Visit>,
