@@ -133,7 +133,7 @@ do -- a script has 200 local variables at most
   -- First lets in waiters from the line. A caller that does not wait gets what is still free then, unless a waiter ahead
   -- of it may come for it.
   local function try_once()
-    if own.place then leave(own) end
+    if own.place then leave_all({ own }) end
     admit()
     if part <= capacity - used then
       write_notes() -- so that the next line reads which waiters were asked just now
@@ -155,7 +155,7 @@ do -- a script has 200 local variables at most
     if is_over then end_hold(field) end -- put_in() would count it twice
     if left then return take(math.max(lease, left), true) end
     if within ~= '' and holds(within) then
-      if own.place then leave(own) end
+      if own.place then leave_all({ own }) end
       return take(lease)
     end
     return ((manner == 'wait' or manner == 'rest') and wait or try_once)()
@@ -173,7 +173,7 @@ do -- a script has 200 local variables at most
   local function undo()
     entering, somebody_waits = {}, false
     if not left then pcall(end_hold, field) end
-    pcall(leave, own)
+    pcall(leave_all, { own })
     pcall(settle)
     for key, is_new in pairs({ [lock] = lock_is_new, [line] = not others_stand(), [notes] = notes_are_new }) do
       if is_new and redis.pcall('pttl', key) == -1 then redis.pcall('del', key) end
@@ -181,7 +181,7 @@ do -- a script has 200 local variables at most
   end
 
   local function refuse(text)
-    if own.place then leave(own) end
+    if own.place then leave_all({ own }) end
     if old ~= '' then end_hold(old) end
     admit()
     settle()

@@ -60,10 +60,6 @@ local function note(name, value)
   changes[name] = value
 end
 
-local function erase(name)
-  note(name, false)
-end
-
 local function write_notes()
   local set, gone = {}, {}
   for _, name in ipairs(changed) do
@@ -115,8 +111,8 @@ local function note_life(client)
   if life.entries > 0 then
     note('life:' .. client, string.format('%.0f %s %d %d', life.ends, life.secret or '0', life.entries, life.ttl))
   else
-    erase('life:' .. client)
-    if life.asked then erase('asked:' .. client) end
+    note('life:' .. client, false)
+    if life.asked then note('asked:' .. client, false) end
   end
 end
 
@@ -236,14 +232,10 @@ local function leave_all(entries)
   for _, entry in ipairs(entries) do
     if not entry.part then say(entry.client, entry.field .. '!') end
     wants[entry.field] = nil
-    erase(entry.field)
+    note(entry.field, false)
     entry.life.entries = entry.life.entries - 1
     note_life(entry.client)
   end
-end
-
-local function leave(entry)
-  leave_all({ entry })
 end
 
 -- The client that runs this script takes these waiters out. So it is alive, and whatever it was told has gone with them: it is told
@@ -253,7 +245,7 @@ local function withdraw(entries)
   for _, entry in ipairs(entries) do
     if entry.life.asked then
       entry.life.asked = nil
-      erase('asked:' .. entry.client)
+      note('asked:' .. entry.client, false)
     end
   end
 end
@@ -337,7 +329,7 @@ local function readers_first(work)
   if kind ~= 'rw' or used >= capacity then return false, work end
   if written then
     written = nil
-    erase('written')
+    note('written', false)
     local last = redis.call('zrange', line, '-1', '-1', 'WITHSCORES')
     reading = tonumber(last[2])
     if reading then note('reading', string.format('%.0f', reading)) end
@@ -383,7 +375,7 @@ local function readers_first(work)
   is_unfinished = #found == SHARE and (#dead > 0 or has_lost)
   if not waits then
     reading = nil
-    erase('reading')
+    note('reading', false)
   end
   return waits, work
 end
