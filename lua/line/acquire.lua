@@ -64,13 +64,16 @@ do -- a script has 200 local variables at most
     redis.call('pexpire', notes, is_set and string.format('%.0f', REMEMBERED) or line_ttl_text)
   end
 
+  -- How many stand before the caller.
+  local function number_before()
+    return redis.call('zcount', line, '0', next_to(own.place))
+  end
+
   -- Whether this sign of life changes nothing for others: there is no room, and a script has just looked at the front. If
   -- the caller is at the front itself, that script has already told it so, unless the caller has only just arrived.
   local function is_of_no_account(is_relied_on)
     if not is_recent or used < capacity then return false end
-    if is_relied_on or is_near(own.place) then return true end
-    local last_of_window = tonumber(places(WINDOW - 1, 1)[2] or nil)
-    return last_of_window and own.place > last_of_window
+    return is_relied_on or is_near(own.place) or number_before() >= WINDOW
   end
 
   -- When a waiter near the front asks again. If the head does not fit in, the waiters behind it wait for the head too, and
@@ -92,7 +95,7 @@ do -- a script has 200 local variables at most
     -- the sign would only cost requests, so there no client shows it.
     local is_first_of_client = own.life.entries == 0
     local is_relied_on = is_new and had == 0
-    local head = is_relied_on and tonumber(places(0, 1)[2] or nil)
+    local head = is_relied_on and tonumber(places('0', 1)[2] or nil)
     is_relied_on = is_relied_on and (not head or is_quick(head))
     sign(is_relied_on and not is_first_of_client)
     if is_new then line_up() end
@@ -125,8 +128,7 @@ do -- a script has 200 local variables at most
     if is_relied_on then return { HELD, again < 0 and a_third or math.min(again, a_third), own.place, 0, ahead } end
     -- All waiters near the front may die together with the holder. Then a client behind them makes the next call. A
     -- client that is further away makes it later: so a long line costs no more calls than a short one.
-    local before_it = redis.call('zcount', line, '0', string.format('(%.0f', own.place))
-    local delay = math.max(0, before_it - WINDOW) * math.ceil(waiter_ttl / (3 * WINDOW))
+    local delay = math.max(0, number_before() - WINDOW) * math.ceil(waiter_ttl / (3 * WINDOW))
     return { HELD, again < 0 and again or again + delay, own.place, 0, ahead }
   end
 

@@ -135,15 +135,14 @@ local function read(fields)
   return entries
 end
 
--- `count` waiters from the front, without the first `skipped`: alternating owner fields and places.
-local function places(skipped, count)
-  return redis.call('zrange', line, '0', '+inf', 'BYSCORE', 'LIMIT', skipped, count, 'WITHSCORES')
+-- The first `count` waiters from '0' on, or behind a place: alternating owner fields and places.
+local function places(start, count)
+  return redis.call('zrange', line, start, '+inf', 'BYSCORE', 'LIMIT', '0', count, 'WITHSCORES')
 end
 
--- The same, behind this place.
-local function places_behind(place, count)
-  local from_here = string.format('(%.0f', place)
-  return redis.call('zrange', line, from_here, '+inf', 'BYSCORE', 'LIMIT', '0', count, 'WITHSCORES')
+-- The bound of a range that begins or ends next to this place, and leaves it out.
+local function next_to(place)
+  return string.format('(%.0f', place)
 end
 
 -- These waiters, as entries.
@@ -157,10 +156,6 @@ local function entries_of(found)
     entry.place = tonumber(found[2 * i])
   end
   return entries
-end
-
-local function front(skipped, count)
-  return entries_of(places(skipped, count))
 end
 
 local function lives_on(entry)
@@ -195,7 +190,7 @@ end
 -- Whether any waiter except the caller may come for what is free. This reads more than the window: the whole window may
 -- belong to one dead client, and the next waiter may be alive.
 local function somebody_may_come(caller)
-  for _, entry in ipairs(front(0, BOUND)) do
+  for _, entry in ipairs(entries_of(places('0', BOUND))) do
     if entry.field ~= caller and may_come(entry) then return true end
   end
   return false
@@ -474,7 +469,7 @@ local function look_at(entries, are_all, work)
     if are_all then return only_client, nil, work end
     if awake >= WINDOW or work <= 0 then return only_client, last, work end
     local missing = is_front and WINDOW - awake or work
-    entries = entries_of(places_behind(last, missing))
+    entries = entries_of(places(next_to(last), missing))
     are_all = #entries < missing
   end
   return only_client, nil, work
@@ -536,7 +531,7 @@ local function sweep(from_place, work, only_client, is_missing, had_sentry)
   end
   place = math.max(place, from_place)
   has_lost = false
-  local entries, dead, silent = entries_of(places_behind(place, work)), {}, {}
+  local entries, dead, silent = entries_of(places(next_to(place), work)), {}, {}
   for _, entry in ipairs(entries) do
     if not entry.part or is_dead(entry) then
       dead[#dead + 1] = entry
@@ -578,7 +573,7 @@ local function let_in(readers_come, work)
     local head = entries[first]
     if not head then
       if are_all or not write() then break end
-      entries, first = front(0, count), 1
+      entries, first = entries_of(places('0', count)), 1
       -- There was room for all waiters that were read, so there may be room for many more.
       are_all, count = #entries < count, math.min(SHARE, 4 * count)
     elseif not head.part or is_dead(head) then
@@ -615,7 +610,7 @@ end
 -- Looks at the front, and as far behind it as is needed.
 local function look(work)
   local function look_at_front(most)
-    local window = front(0, WINDOW)
+    local window = entries_of(places('0', WINDOW))
     return look_at(window, #window < WINDOW, most)
   end
   local most = is_sweeping() and WINDOW or math.max(work, WINDOW)
@@ -634,7 +629,7 @@ local function admit()
   has_lost, is_unheard, suspects = false, false, at < swept_since + rhythm
   let_go()
   local readers_come, work = readers_first(SHARE)
-  local head = tonumber(places(0, 1)[2])
+  local head = tonumber(places('0', 1)[2])
   if head then
     work = let_in(readers_come, work)
     -- If the head is awake, the whole line is awake, and nobody has to be woken.
