@@ -8,7 +8,7 @@
 -- sign of life. The notification waits for the sign, and goes to the next waiter if the sign does not come.
 --
 -- With 'all', the waiters are notified on the channel of all clients. They leave the line here, and each of them finds
--- that out when it asks (missed.lua). So the call costs the same, however many wait.
+-- that out when it asks (acquire.lua). So the call costs the same, however many wait.
 
 local request, keep, whom = ARGV[7], tonumber(ARGV[8]), ARGV[9]
 if not (request or ''):match(':%d+$') or not keep or keep < 1 then return redis.error_reply('ERR request out of range') end

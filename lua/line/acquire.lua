@@ -145,21 +145,29 @@ do -- a script has 200 local variables at most
     return { tell_keeper(lock, channel, from, TRIES) and KEPT or HELD, shortest_lease() or waiter_ttl }
   end
 
-  local function give_back_old()
-    if end_hold(old) then return end
-    -- The hold is gone without a release, and perhaps the line with it. In that case nobody has notified the waiters.
-    if nobody_is_left() then redis.pcall('publish', channel, from) end
+  -- Wakes a waiter of a condition that had a place and is no longer in line. Possible reasons: notify_all has removed it; it was
+  -- removed because it was silent for too long; the server has lost the line; or an answer was lost and it has a new owner field.
+  -- Only in the first case was it certainly notified; in the others it may have missed a notification. It never holds a
+  -- notification here, so it keeps none from another waiter.
+  local function wake_unnotified()
+    admit()
+    local number, err = draw(1)
+    if not number then error(err, 0) end
+    redis.call('zadd', lock, string.format('%.0f', now + lease), field, -1, '=' .. field)
+    return granted(number)
   end
 
   local function attempt()
     sessions.erase_note(notes, field)
-    if old ~= '' then give_back_old() end
+    -- The old hold may be gone without a release, and perhaps the line with it. In that case nobody has notified the waiters.
+    if old ~= '' and not end_hold(old) and nobody_is_left() then redis.pcall('publish', channel, from) end
     if is_over then end_hold(field) end -- put_in() would count it twice
     if left then return take(math.max(lease, left), true) end
     if within ~= '' and holds(within) then
       if own.place then leave_all({ own }) end
       return take(lease)
     end
+    if kind == 'condition' and had > 0 and not own.place then return wake_unnotified() end
     return ((manner == 'wait' or manner == 'rest') and wait or try_once)()
   end
 

@@ -77,7 +77,7 @@ scripts! {
     LINE_STATUS = "lock/draw.lua" "line/clock.lua" "line/zset.lua" "line/proof.lua" "line/line.lua" "line/kind.lua" "line/open_name.lua" "line/status.lua",
     LINE_FORCE_UNLOCK = "lock/draw.lua" "line/clock.lua" "line/zset.lua" "line/proof.lua" "line/line.lua" "line/kind.lua" "line/open_name.lua" "line/force_unlock.lua",
     LINE_RESIZE = "lock/draw.lua" "line/clock.lua" "line/zset.lua" "line/proof.lua" "line/line.lua" "line/kind.lua" "line/open_name.lua" "line/resize.lua",
-    CONDITION_ACQUIRE = "lock/draw.lua" "line/clock.lua" "line/ahead.lua" "line/acquire_args.lua" "line/zset.lua" "condition/notified.lua" "line/proof.lua" "line/line.lua" "line/kind.lua" "line/open_name.lua" "condition/missed.lua" "line/heard.lua" "line/sessions.lua" "line/acquire.lua" "line/acquire_one.lua",
+    CONDITION_ACQUIRE = "lock/draw.lua" "line/clock.lua" "line/ahead.lua" "line/acquire_args.lua" "line/zset.lua" "condition/notified.lua" "line/proof.lua" "line/line.lua" "line/kind.lua" "line/open_name.lua" "line/heard.lua" "line/sessions.lua" "line/acquire.lua" "line/acquire_one.lua",
     CONDITION_RELEASE = "line/release_args.lua" "line/release_terms.lua" "lock/draw.lua" "line/clock.lua" "line/zset.lua" "condition/notified.lua" "line/proof.lua" "line/line.lua" "line/kind.lua" "line/release.lua",
     CONDITION_TAKEN = "lock/draw.lua" "line/clock.lua" "line/zset.lua" "condition/notified.lua" "line/proof.lua" "line/line.lua" "line/kind.lua" "line/open_name.lua" "condition/taken.lua",
     CONDITION_STATUS = "lock/draw.lua" "line/clock.lua" "line/zset.lua" "condition/notified.lua" "line/proof.lua" "line/line.lua" "line/kind.lua" "line/open_name.lua" "line/status.lua",

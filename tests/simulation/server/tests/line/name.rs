@@ -19,6 +19,7 @@ pub const LINE_TTL: u64 = 20_000;
 pub const LOCK: (&str, u32) = ("lock", 1);
 pub const FAIR: (&str, u32) = ("fair", 1);
 pub const RW: (&str, u32) = ("rw", ALL);
+pub const CONDITION: (&str, u32) = ("condition", ALL);
 pub const SEMAPHORE: (&str, u32) = ("semaphore", 3);
 
 /// What acquire.lua answers.

@@ -1,6 +1,8 @@
 //! What the server refuses has done nothing, and leaves nothing without a TTL.
 
-use crate::name::{Answer, Ask, FAIR, LEASE, LOCK, Name, RW, SEMAPHORE, asks, once, part};
+use crate::name::{
+    Answer, Ask, CONDITION, FAIR, LEASE, LOCK, Name, RW, SEMAPHORE, asks, once, part,
+};
 use crate::stage::Client;
 use crate::{everywhere, in_virtual_time, really};
 
@@ -78,7 +80,10 @@ fn boss_of(name: &mut Name) -> Client {
 
 #[test]
 fn a_user_without_a_permission_leaves_nothing_without_a_ttl() {
-    for kind in EXCLUSIVE {
+    // A waiter of a condition that comes back and has lost its place is woken.
+    let comes_back = Ask { place: 5, ..part(1) };
+    let new = EXCLUSIVE.map(|kind| (kind, part(kind.1)));
+    for (kind, ask) in new.into_iter().chain([(CONDITION, part(1)), (CONDITION, comes_back)]) {
         everywhere(kind, |name| {
             if !name.stage.is_real() {
                 return;
@@ -92,17 +97,17 @@ fn a_user_without_a_permission_leaves_nothing_without_a_ttl() {
                 name.stage.ask(boss, &["ACL", "SETUSER", "default", &format!("-{command}")]);
                 name.stage.ask(boss, &["DEL", "lock:{a}", "lock_queue:{a}", "lock_notes:{a}"]);
                 for field in ["a:1", "b:1"] {
-                    let words = asks("1", kind, 900, field, &part(kind.1));
-                    let script = if kind.0 == "lock" {
-                        &crate::scripts::LOCK_ACQUIRE
-                    } else {
-                        &crate::scripts::LINE_ACQUIRE
+                    let words = asks("1", kind, 900, field, &ask);
+                    let script = match kind {
+                        LOCK => &crate::scripts::LOCK_ACQUIRE,
+                        CONDITION => &crate::scripts::CONDITION_ACQUIRE,
+                        _ => &crate::scripts::LINE_ACQUIRE,
                     };
                     name.stage.run(name.boss, script, &Name::keys(), &words);
                 }
                 for key in &Name::keys()[1..] {
                     let ttl = name.stage.ask(boss, &["PTTL", key]).number();
-                    assert_ne!(ttl, -1, "{kind:?}: without {command}, {key} has no TTL");
+                    assert_ne!(ttl, -1, "{kind:?} {ask:?}: without {command}, {key} has no TTL");
                 }
                 name.stage.ask(boss, &["ACL", "SETUSER", "default", &format!("+{command}")]);
             }
