@@ -62,7 +62,6 @@ scripts! {
     LOCK_RELEASE = "line/plain_release_uncontended.lua" "line/release_terms.lua" "lock/draw.lua" "line/clock.lua" "line/proof.lua" "line/release_to_head.lua" "line/plain.lua" "line/line.lua" "line/release.lua",
     LOCK_FORCE_UNLOCK = "lock/draw.lua" "line/clock.lua" "line/plain.lua" "line/proof.lua" "line/line.lua" "line/kind.lua" "line/open_name.lua" "line/force_unlock.lua",
     LOCK_RELEASE_ALONE = "line/plain_release_alone.lua",
-    COUNT = "lock/count.lua",
     RENEW = "lock/renew.lua",
     RENEW_IN_SESSION = "line/heard.lua" "lock/renew_in_session.lua" "lock/renew.lua",
     STATUS = "lock/status.lua",

@@ -91,14 +91,13 @@ fn locks() -> Vec<Shape> {
         ),
         (&s::LOCK_RELEASE_ALONE, "lock | field channel message"),
         (&s::LINE_RELEASE_ALONE, "lock | field channel message"),
-        (&s::COUNT, "lock | field count lease"),
         (
             &s::RENEW,
-            "(lock)+ (rw)+ (holders)+ | (field lease)+ (writer lease)+ (field lease_in_set)+",
+            "(lock)+ (rw)+ (holders)+ | (field lease_and_count)+ (writer lease)+ (field lease_in_set)+",
         ),
         (
             &s::RENEW_IN_SESSION,
-            "(lock)+ (holders)+ (line_notes)+ (notes)+ | (field lease)+ (field lease_in_set)+",
+            "(lock)+ (holders)+ (line_notes)+ (notes)+ | (field lease_and_count)+ (field lease_in_set)+",
         ),
         (&s::STATUS, "lock |"),
         (&s::ANNOUNCE, "lock leader | field said keep"),
