@@ -75,9 +75,9 @@ local function open_holders(noted)
 end
 
 -- Lets these entries in: their grants have consecutive numbers from this one on. What is in use is written by the same
--- command: the rest of the script may fail while the slot moves.
+-- command: the rest of the script may fail while the slot moves. Neither does a new key wait for the rest to get a TTL.
 local function put_in(entries, number)
-  local added = {}
+  local was_used, is_new, longest, added = used, not said, 0, {}
   for _, entry in ipairs(entries) do
     local part = entry.part
     added[#added + 1] = string.format('%.0f', now + entry.ms)
@@ -86,11 +86,15 @@ local function put_in(entries, number)
       added[#added + 1] = -part
       added[#added + 1] = note_of(entry.field)
     end
-    used = used + part
+    used, longest = used + part, math.max(longest, entry.ms)
   end
   said = said or '#' .. kind .. ' ' .. capacity
   redis.call('zadd', lock, string.format('%.0f', used - UNUSED), said, unpack(added))
-  return number
+  local expiry = is_new and redis.pcall('pexpire', lock, string.format('%.0f', longest)) or 1
+  if expiry == 1 then return number end
+  redis.call('del', lock)
+  used, said = was_used, nil
+  return nil, expiry.err
 end
 
 local end_hold, let_go
@@ -168,6 +172,7 @@ local function settle_holders(is_waited_for)
   local last = tonumber(redis.call('zrange', lock, '-1', '-1', 'WITHSCORES')[2] or -1)
   if last < 0 and kept == 0 then
     redis.call('del', lock)
+    said = nil
     return
   end
   local says = '#' .. kind .. ' ' .. capacity

@@ -115,6 +115,44 @@ fn a_user_without_a_permission_leaves_nothing_without_a_ttl() {
     }
 }
 
+/// The lock has just been lost, or is taken away in the same call: so the hold of the next one is in a new key.
+#[test]
+fn a_user_without_a_permission_who_lets_others_in_leaves_nothing_without_a_ttl() {
+    for kind in [FAIR, RW, SEMAPHORE] {
+        really(kind, |name| {
+            let boss = boss_of(name);
+            let commands = [
+                "exists", "pexpire", "pttl", "zadd", "zrem", "zrange", "zscore", "zmscore",
+                "zcount", "zcard", "hmget", "hset", "hdel", "del", "incrby", "publish",
+            ];
+            let calls: &[_] = match kind {
+                SEMAPHORE => &["force_unlock", "release", "status", "resize"],
+                _ => &["force_unlock", "release", "status"],
+            };
+            for (call, command) in calls.iter().flat_map(|call| commands.map(|it| (call, it))) {
+                name.lock("a:1");
+                name.lock("b:1").place();
+                if matches!(*call, "release" | "status" | "resize") {
+                    name.command(&["DEL", "lock:{a}"]);
+                }
+                name.stage.ask(boss, &["ACL", "SETUSER", "default", &format!("-{command}")]);
+                match *call {
+                    "force_unlock" => _ = name.call(&crate::scripts::LINE_FORCE_UNLOCK, &[]),
+                    "release" => _ = name.run_release("a:1", &[]),
+                    "status" => _ = name.call(&crate::scripts::LINE_STATUS, &[]),
+                    _ => _ = name.call(&crate::scripts::LINE_RESIZE, &["5"]),
+                }
+                for key in name.stage.ask(boss, &["KEYS", "lock*{a}*"]).items {
+                    let ttl = name.stage.ask(boss, &[&b"PTTL"[..], &key.text]).number();
+                    assert_ne!(ttl, -1, "{call} without {command}: {key:?} has no TTL");
+                }
+                name.stage.ask(boss, &["ACL", "SETUSER", "default", &format!("+{command}")]);
+                name.command(&["FLUSHALL"]);
+            }
+        });
+    }
+}
+
 #[test]
 fn a_key_of_another_type_is_refused_and_left_alone() {
     for kind in EXCLUSIVE {
