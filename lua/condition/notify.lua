@@ -16,7 +16,7 @@ local notified = redis.call('zcard', line)
 
 check_writable()
 if is_done(requests) then return { 0 } end
-done(requests)
+carry_out(requests)
 let_go()
 if ARGV[9] == 'all' then
   used = capacity

@@ -21,21 +21,20 @@ if ARGV[9] == 'set' then
   end
   -- Redisson has no key for an open latch.
   if GONE_IS_OPEN and tonumber(wanted) == 0 then
-    redis.call('del', latch)
+    carry_out(requests, 'del', latch)
     tell('open')
   else
-    redis.call('set', latch, wanted, 'PX', ttl)
+    carry_out(requests, 'set', latch, wanted, 'PX', ttl)
     if GONE_IS_OPEN then tell('set') end
   end
-  done(requests)
   return { 1 }
 end
 
 touch()
 if ARGV[9] == 'delete' then
   if was_done then return { 1 } end
-  if redis.call('del', latch) == 0 then return { 0 } end
-  done(requests)
+  if not count then return { 0 } end
+  carry_out(requests, 'del', latch)
   tell('deleted')
   return { 1 }
 end
@@ -44,11 +43,15 @@ if was_done then return { count or 0 } end
 if not count then
   return GONE_IS_OPEN and { 0 } or redis.error_reply('UNSET there is no such latch')
 end
-done(requests)
-if count == 0 then return { 0 } end
-local left = redis.call('decr', latch)
-if left == 0 then
-  if GONE_IS_OPEN then redis.call('del', latch) end
-  tell('open')
+if count == 0 then
+  carry_out(requests)
+  return { 0 }
 end
+local left = count - 1
+if left == 0 and GONE_IS_OPEN then
+  carry_out(requests, 'del', latch)
+else
+  carry_out(requests, 'decr', latch)
+end
+if left == 0 then tell('open') end
 return { left }

@@ -36,20 +36,26 @@ local function is_done(requests)
   return true
 end
 
--- Records the request, which was not done before.
-local function done(requests)
-  local over = string.format('%.0f', math.floor(now / 1000) * ALL_DONE)
-  local expired = redis.call('zrange', requests, '-inf', over, 'BYSCORE', 'LIMIT', '0', MOST)
-  if #expired > 0 then redis.call('zrem', requests, unpack(expired)) end
+-- Records a request that was not carried out before, and calls a command that carries it out, if there is one: both or neither, since
+-- a user may lack the permission for one of them. The record comes first: Redis refuses it if the memory is full, and allows
+-- everything after it.
+local function carry_out(requests, ...)
   local member, bit, score = record_of(requests)
   local seconds = math.max(math.floor(score / ALL_DONE), math.ceil((now + keep) / 1000))
   redis.call('zadd', requests,
     string.format('%.0f', seconds * ALL_DONE + score % ALL_DONE + bit), member)
-  local ttl = redis.call('pttl', requests)
-  if ttl >= keep then return end
-  local is_kept, err = pcall(remember, requests)
-  if is_kept then return end
-  -- A user who may not set an expiry leaves no key that never ends.
-  if ttl == -1 then redis.call('zrem', requests, member) end
-  error(err, 0)
+  local fine, answer = pcall(function(...)
+    remember(requests)
+    local over = string.format('%.0f', math.floor(now / 1000) * ALL_DONE)
+    local expired = redis.call('zrange', requests, '-inf', over, 'BYSCORE', 'LIMIT', '0', MOST)
+    if #expired > 0 then redis.call('zrem', requests, unpack(expired)) end
+    return (...) and redis.call(...)
+  end, ...)
+  if fine then return answer end
+  if score > 0 then
+    redis.call('zadd', requests, string.format('%.0f', score), member)
+  else
+    redis.call('zrem', requests, member)
+  end
+  error(answer, 0)
 end

@@ -118,7 +118,7 @@ fn a_user_without_a_permission_leaves_nothing_without_a_ttl() {
 /// The lock has just been lost, or is taken away in the same call: so the hold of the next one is in a new key.
 #[test]
 fn a_user_without_a_permission_who_lets_others_in_leaves_nothing_without_a_ttl() {
-    for kind in [FAIR, RW, SEMAPHORE] {
+    for kind in [FAIR, RW, SEMAPHORE, CONDITION] {
         really(kind, |name| {
             let boss = boss_of(name);
             let commands = [
@@ -126,12 +126,19 @@ fn a_user_without_a_permission_who_lets_others_in_leaves_nothing_without_a_ttl()
                 "zcount", "zcard", "hmget", "hset", "hdel", "del", "incrby", "publish",
             ];
             let calls: &[_] = match kind {
+                CONDITION => &["one", "all"],
                 SEMAPHORE => &["force_unlock", "release", "status", "resize"],
                 _ => &["force_unlock", "release", "status"],
             };
             for (call, command) in calls.iter().flat_map(|call| commands.map(|it| (call, it))) {
-                name.lock("a:1");
-                name.lock("b:1").place();
+                if kind == CONDITION {
+                    let words = asks(&name.floor(), kind, 900, "b:1", &part(1));
+                    let script = &crate::scripts::CONDITION_ACQUIRE;
+                    name.stage.run(name.boss, script, &Name::keys(), &words);
+                } else {
+                    name.lock("a:1");
+                    name.lock("b:1").place();
+                }
                 if matches!(*call, "release" | "status" | "resize") {
                     name.command(&["DEL", "lock:{a}"]);
                 }
@@ -140,7 +147,11 @@ fn a_user_without_a_permission_who_lets_others_in_leaves_nothing_without_a_ttl()
                     "force_unlock" => _ = name.call(&crate::scripts::LINE_FORCE_UNLOCK, &[]),
                     "release" => _ = name.run_release("a:1", &[]),
                     "status" => _ = name.call(&crate::scripts::LINE_STATUS, &[]),
-                    _ => _ = name.call(&crate::scripts::LINE_RESIZE, &["5"]),
+                    "resize" => _ = name.call(&crate::scripts::LINE_RESIZE, &["5"]),
+                    whom => {
+                        let order = ["x:1", "60000", whom];
+                        name.call(&crate::scripts::CONDITION_NOTIFY, &order);
+                    }
                 }
                 for key in name.stage.ask(boss, &["KEYS", "lock*{a}*"]).items {
                     let ttl = name.stage.ask(boss, &[&b"PTTL"[..], &key.text]).number();
@@ -151,6 +162,51 @@ fn a_user_without_a_permission_who_lets_others_in_leaves_nothing_without_a_ttl()
             }
         });
     }
+}
+
+/// Whoever sends an order again learns what became of it.
+#[test]
+fn a_user_without_a_permission_gives_an_order_to_a_latch_as_a_whole_or_not_at_all() {
+    const LATCH: (&str, u32) = ("latch", 0);
+    // The count before (0: there is no latch), the order, and what is answered to it.
+    const ORDERS: [(u8, &[&str], i64); 5] = [
+        (0, &["set", "3", "60000"], 1),
+        (0, &["set", "0", "60000"], 1),
+        (3, &["count_down"], 2),
+        (1, &["count_down"], 0),
+        (3, &["delete"], 1),
+    ];
+    really(LATCH, |name| {
+        let boss = boss_of(name);
+        for script in [&crate::scripts::LATCH_ORDER, &crate::scripts::REDISSON_LATCH_ORDER] {
+            let commands =
+                ["set", "del", "decr", "pexpire", "pttl", "zadd", "zrange", "zscore", "zcard"];
+            let each = ORDERS.iter().flat_map(|it| commands.map(|command| (it, command)));
+            for (&(count, order, expected), command) in each {
+                let call = |name: &mut Name, request: &str, order: &[&str]| {
+                    name.call(script, &[&[request, "60000"], order].concat())
+                };
+                if count > 0 {
+                    call(name, "x:1", &["set", &count.to_string(), "60000"]);
+                }
+                let before = name.command(&["GET", "lock:{a}"]).text;
+                name.stage.ask(boss, &["ACL", "SETUSER", "default", &format!("-{command}")]);
+                let refused = call(name, "x:2", order).kind == b'-';
+                name.stage.ask(boss, &["ACL", "SETUSER", "default", &format!("+{command}")]);
+                for key in name.stage.ask(boss, &["KEYS", "lock*{a}*"]).items {
+                    let ttl = name.stage.ask(boss, &[&b"PTTL"[..], &key.text]).number();
+                    assert_ne!(ttl, -1, "{order:?} without {command}: {key:?} has no TTL");
+                }
+                if refused {
+                    let after = name.command(&["GET", "lock:{a}"]).text;
+                    assert_eq!(before, after, "{order:?} without {command} is refused");
+                    let again = call(name, "x:2", order).items[0].number();
+                    assert_eq!(again, expected, "{order:?} without {command}, and again");
+                }
+                name.command(&["FLUSHALL"]);
+            }
+        }
+    });
 }
 
 #[test]
