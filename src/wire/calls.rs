@@ -8,9 +8,9 @@ mod orders;
 mod questions;
 mod requests;
 
-use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{ptr, slice};
 
 use itoa::Buffer;
 use redis::Value;
@@ -30,7 +30,7 @@ use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
 use crate::wire::proof::Secret;
 use crate::wire::replies::{entry, items, number, released, strange, time_left};
-use crate::wire::scripts::{RENEW, RENEW_IN_SESSION};
+use crate::wire::scripts::{RENEW, RENEW_IN_SESSION, STATUS};
 
 pub(crate) use gathering::{Answered, Batch, Gathering, Limits};
 pub(crate) use marks::Claim;
@@ -366,8 +366,8 @@ impl Connection<'_> {
         let fill = |words: &mut Words<'_>, _: u64| {
             words.arg(1).arg(keys.lock());
         };
-        let ttl = if keys.row.family.is_plain() {
-            number(self.call(scripts_of(keys).status, &fill).await?)?
+        let ttl = if ptr::eq(scripts_of(keys).status, &STATUS) {
+            number(self.call(&STATUS, &fill).await?)?
         } else {
             self.status(keys).await?.ttl
         };
