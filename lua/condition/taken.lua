@@ -6,6 +6,5 @@
 
 check_writable()
 local gone = redis.call('zrem', lock, ARGV[7], note_of(ARGV[7]))
-admit()
-settle()
+move_on()
 return { gone > 0 and 1 or 0 }

@@ -193,8 +193,7 @@ do -- a script has 200 local variables at most
   local function refuse(text)
     if own.place then leave_all({ own }) end
     if old ~= '' then end_hold(old) end
-    admit()
-    settle()
+    move_on()
     return nil, text
   end
 

@@ -10,8 +10,7 @@ end
 -- Removes the dead, as many as a call for this lock alone would remove.
 local function remove_the_dead()
   for _ = 1, BOUND / SHARE do
-    admit()
-    settle()
+    move_on()
     if nobody_is_left() then return end
   end
 end

@@ -687,3 +687,9 @@ local function settle()
   return waits
 end
 
+-- Moves the line, and writes what has changed.
+local function move_on()
+  admit()
+  settle()
+end
+
