@@ -90,13 +90,14 @@ do -- a script has 200 local variables at most
     let_go()
     sessions.end_them()
     if is_new and part <= capacity - used and redis.call('exists', line) == 0 then return take(lease) end
-    -- A client that comes to a quick line shows one more sign of life before its callers count as asleep. All callers of a
-    -- client share one life: the first of them shows that sign, and one of the others asks for all others. In a slow line
-    -- the sign would only cost requests, so there no client shows it.
+    -- In a quick line, the head came so short a time ago that a client that lines up now gets its turn before its second sign of
+    -- life is due. That client shows one more sign before its callers count as asleep. All callers of a client share one life: the
+    -- first of them shows that sign, and one of the others asks for all others. In a slow line the sign would only cost requests,
+    -- so there no client shows it.
     local is_first_of_client = own.life.entries == 0
     local is_relied_on = is_new and had == 0
     local head = is_relied_on and tonumber(places('0', 1)[2] or nil)
-    is_relied_on = is_relied_on and (not head or is_quick(head))
+    is_relied_on = is_relied_on and (not head or micros - head < rhythm * 1000 / 3)
     sign(is_relied_on and not is_first_of_client)
     if is_new then line_up() end
     is_relied_on = is_relied_on and is_awake(own.place)
@@ -201,7 +202,7 @@ do -- a script has 200 local variables at most
   function acquire(named_capacity)
     own = read({ field })[1]
     -- This also checks newcomers: a line key of another type fails here, before a write that would have to be undone.
-    own.place = tonumber(stands(field) or nil)
+    own.place = tonumber(redis.call('zscore', line, field) or nil)
     left, is_over = holds(field)
     was_used = used
     check_writable(not own.place and not left and had == 0 and old == '')

@@ -196,10 +196,6 @@ local function somebody_may_come(caller)
   return false
 end
 
-local function stands(field)
-  return redis.call('zscore', line, field)
-end
-
 -- A message without a word wakes nobody: its answer only shows whether anybody hears it.
 local function call_up(client)
   if mail[client] then return end
@@ -491,7 +487,7 @@ local function lacks_sentry(only_client, goes_on)
   local function one_of(place)
     return woken_of(entries_of(redis.call('zrange', line, place, place, 'BYSCORE', 'WITHSCORES')), only_client)
   end
-  local before, its_place = sentry, is_missing and not only_client and asker and tonumber(stands(asker) or nil)
+  local before, its_place = sentry, is_missing and not only_client and asker and tonumber(redis.call('zscore', line, asker) or nil)
   sentry = is_missing and (
     sentry > 0 and one_of(string.format('%.0f', sentry)) or its_place
     or woken_of(entries_of(redis.call('zrange', line, '-1', '-1', 'WITHSCORES')), only_client)
@@ -641,12 +637,6 @@ local function admit()
     note_swept(1, at)
     is_unfinished = true
   end
-end
-
--- Nobody uses the name as the kind in its notes. They stay until somebody holds it as ours or waits for it: a mere look must
--- not forget a capacity that was set.
-local function pass_over_notes()
-  others_set, is_set, noted_kind, notes_are_new = is_set, false, nil, true
 end
 
 local function remember_capacity()

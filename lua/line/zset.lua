@@ -42,11 +42,6 @@ local function holds(field)
   return until_when and not is_over and until_when - now, is_over
 end
 
--- The member that stores additional information about a field.
-local function note_of(field)
-  return '=' .. field
-end
-
 -- Extends a hold to this long from now. The caller never passes less than the holder has left.
 local function prolong(field, ms)
   redis.call('zadd', lock, 'XX', string.format('%.0f', now + ms), field)
@@ -84,7 +79,7 @@ local function put_in(entries, number)
     added[#added + 1] = entry.field
     if part ~= 1 then
       added[#added + 1] = -part
-      added[#added + 1] = note_of(entry.field)
+      added[#added + 1] = '=' .. entry.field
     end
     used, longest = used + part, math.max(longest, entry.ms)
   end
@@ -106,7 +101,7 @@ do -- a script has 200 local variables at most
     local gone = {}
     for i, field in ipairs(fields) do
       used = used - (not noted[i] and 1 or kind == 'condition' and 0 or -noted[i])
-      gone[2 * i - 1], gone[2 * i] = field, note_of(field)
+      gone[2 * i - 1], gone[2 * i] = field, '=' .. field
     end
     used = math.max(0, used)
     -- A condition remembers nothing: a notification that nobody waits for is dropped.
@@ -116,7 +111,7 @@ do -- a script has 200 local variables at most
   end
 
   function end_hold(field)
-    local scores = redis.call('zmscore', lock, field, note_of(field))
+    local scores = redis.call('zmscore', lock, field, '=' .. field)
     if not scores[1] then return false end
     take_out({ field }, { scores[2] })
     return true
@@ -130,7 +125,7 @@ do -- a script has 200 local variables at most
     if #over == 0 then return end
     local names = {}
     for i, field in ipairs(over) do
-      names[i] = note_of(field)
+      names[i] = '=' .. field
     end
     take_out(over, redis.call('zmscore', lock, unpack(names)))
   end
