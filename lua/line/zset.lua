@@ -70,7 +70,7 @@ local function open_holders(noted)
 end
 
 -- Lets these entries in: their grants have consecutive numbers from this one on. What is in use is written by the same
--- command: the rest of the script may fail while the slot moves. Neither does a new key wait for the rest to get a TTL.
+-- command: the rest of the script may fail while the slot moves. So a new key gets its TTL here too.
 local function put_in(entries, number)
   local was_used, is_new, longest, added = used, not said, 0, {}
   for _, entry in ipairs(entries) do
