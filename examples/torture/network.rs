@@ -15,12 +15,11 @@ use crate::stage::Stage;
 use crate::verdict::Tally;
 use crate::wires::{self, Wires};
 
-const SCRIPTS: [(&str, &str); 13] = [
+const SCRIPTS: [(&str, &str); 12] = [
     ("acquire", include_str!("../../lua/line/plain_acquire_uncontended.lua")),
     ("acquire together", include_str!("../../lua/line/take.lua")),
     ("release", include_str!("../../lua/line/plain_release_uncontended.lua")),
     ("renew", include_str!("../../lua/lock/renew.lua")),
-    ("count", include_str!("../../lua/lock/count.lua")),
     ("enter the line", include_str!("../../lua/line/zset_acquire_uncontended.lua")),
     ("leave the line", include_str!("../../lua/line/zset_release_uncontended.lua")),
     ("acquire", include_str!("../../lua/redisson/lock/acquire.lua")),

@@ -63,10 +63,9 @@ const PATHS: [&str; 33] = [
 ];
 
 /// And these where proxies stand before the servers.
-const PROXY_PATHS: [&str; 9] = [
+const PROXY_PATHS: [&str; 8] = [
     "seen: enter the line",
     "seen: leave the line",
-    "seen: count",
     "seen: renew",
     "seen: EVAL: the server had forgotten a script",
     "net: cut after acquire",

@@ -64,13 +64,16 @@ do -- a script has 200 local variables at most
     redis.call('pexpire', notes, is_set and string.format('%.0f', REMEMBERED) or line_ttl_text)
   end
 
+  -- How many stand before the caller.
+  local function number_before()
+    return redis.call('zcount', line, '0', next_to(own.place))
+  end
+
   -- Whether this sign of life changes nothing for others: there is no room, and a script has just looked at the front. If
   -- the caller is at the front itself, that script has already told it so, unless the caller has only just arrived.
   local function is_of_no_account(is_relied_on)
     if not is_recent or used < capacity then return false end
-    if is_relied_on or is_near(own.place) then return true end
-    local last_of_window = tonumber(places(WINDOW - 1, 1)[2] or nil)
-    return last_of_window and own.place > last_of_window
+    return is_relied_on or is_near(own.place) or number_before() >= WINDOW
   end
 
   -- When a waiter near the front asks again. If the head does not fit in, the waiters behind it wait for the head too, and
@@ -87,13 +90,14 @@ do -- a script has 200 local variables at most
     let_go()
     sessions.end_them()
     if is_new and part <= capacity - used and redis.call('exists', line) == 0 then return take(lease) end
-    -- A client that comes to a quick line shows one more sign of life before its callers count as asleep. All callers of a
-    -- client share one life: the first of them shows that sign, and one of the others asks for all others. In a slow line
-    -- the sign would only cost requests, so there no client shows it.
+    -- In a quick line, the head came so short a time ago that a client that lines up now gets its turn before its second sign of
+    -- life is due. That client shows one more sign before its callers count as asleep. All callers of a client share one life: the
+    -- first of them shows that sign, and one of the others asks for all others. In a slow line the sign would only cost requests,
+    -- so there no client shows it.
     local is_first_of_client = own.life.entries == 0
     local is_relied_on = is_new and had == 0
-    local head = is_relied_on and tonumber(places(0, 1)[2] or nil)
-    is_relied_on = is_relied_on and (not head or is_quick(head))
+    local head = is_relied_on and tonumber(places('0', 1)[2] or nil)
+    is_relied_on = is_relied_on and (not head or micros - head < rhythm * 1000 / 3)
     sign(is_relied_on and not is_first_of_client)
     if is_new then line_up() end
     is_relied_on = is_relied_on and is_awake(own.place)
@@ -125,15 +129,14 @@ do -- a script has 200 local variables at most
     if is_relied_on then return { HELD, again < 0 and a_third or math.min(again, a_third), own.place, 0, ahead } end
     -- All waiters near the front may die together with the holder. Then a client behind them makes the next call. A
     -- client that is further away makes it later: so a long line costs no more calls than a short one.
-    local before_it = redis.call('zcount', line, '0', string.format('(%.0f', own.place))
-    local delay = math.max(0, before_it - WINDOW) * math.ceil(waiter_ttl / (3 * WINDOW))
+    local delay = math.max(0, number_before() - WINDOW) * math.ceil(waiter_ttl / (3 * WINDOW))
     return { HELD, again < 0 and again or again + delay, own.place, 0, ahead }
   end
 
   -- First lets in waiters from the line. A caller that does not wait gets what is still free then, unless a waiter ahead
   -- of it may come for it.
   local function try_once()
-    if own.place then leave(own) end
+    if own.place then leave_all({ own }) end
     admit()
     if part <= capacity - used then
       write_notes() -- so that the next line reads which waiters were asked just now
@@ -143,21 +146,29 @@ do -- a script has 200 local variables at most
     return { tell_keeper(lock, channel, from, TRIES) and KEPT or HELD, shortest_lease() or waiter_ttl }
   end
 
-  local function give_back_old()
-    if end_hold(old) then return end
-    -- The hold is gone without a release, and perhaps the line with it. In that case nobody has notified the waiters.
-    if nobody_is_left() then redis.pcall('publish', channel, from) end
+  -- Wakes a waiter of a condition that had a place and is no longer in line. Possible reasons: notify_all has removed it; it was
+  -- removed because it was silent for too long; the server has lost the line; or an answer was lost and it has a new owner field.
+  -- Only in the first case was it certainly notified; in the others it may have missed a notification. It never holds a
+  -- notification here, so it keeps none from another waiter.
+  local function wake_unnotified()
+    admit()
+    local number, err = draw(1)
+    if not number then error(err, 0) end
+    redis.call('zadd', lock, string.format('%.0f', now + lease), field, -1, '=' .. field)
+    return granted(number)
   end
 
   local function attempt()
     sessions.erase_note(notes, field)
-    if old ~= '' then give_back_old() end
+    -- The old hold may be gone without a release, and perhaps the line with it. In that case nobody has notified the waiters.
+    if old ~= '' and not end_hold(old) and nobody_is_left() then redis.pcall('publish', channel, from) end
     if is_over then end_hold(field) end -- put_in() would count it twice
     if left then return take(math.max(lease, left), true) end
     if within ~= '' and holds(within) then
-      if own.place then leave(own) end
+      if own.place then leave_all({ own }) end
       return take(lease)
     end
+    if kind == 'condition' and had > 0 and not own.place then return wake_unnotified() end
     return ((manner == 'wait' or manner == 'rest') and wait or try_once)()
   end
 
@@ -173,7 +184,7 @@ do -- a script has 200 local variables at most
   local function undo()
     entering, somebody_waits = {}, false
     if not left then pcall(end_hold, field) end
-    pcall(leave, own)
+    pcall(leave_all, { own })
     pcall(settle)
     for key, is_new in pairs({ [lock] = lock_is_new, [line] = not others_stand(), [notes] = notes_are_new }) do
       if is_new and redis.pcall('pttl', key) == -1 then redis.pcall('del', key) end
@@ -181,10 +192,9 @@ do -- a script has 200 local variables at most
   end
 
   local function refuse(text)
-    if own.place then leave(own) end
+    if own.place then leave_all({ own }) end
     if old ~= '' then end_hold(old) end
-    admit()
-    settle()
+    move_on()
     return nil, text
   end
 
@@ -192,7 +202,7 @@ do -- a script has 200 local variables at most
   function acquire(named_capacity)
     own = read({ field })[1]
     -- This also checks newcomers: a line key of another type fails here, before a write that would have to be undone.
-    own.place = tonumber(stands(field) or nil)
+    own.place = tonumber(redis.call('zscore', line, field) or nil)
     left, is_over = holds(field)
     was_used = used
     check_writable(not own.place and not left and had == 0 and old == '')

@@ -35,8 +35,7 @@ local function obstacle(i)
   if redis.call('exists', line) == 1 then
     local known, known_capacity = open()
     if known and known ~= kind then return REFUSED, string.format('CONFLICT %s %.0f', known, known_capacity) end
-    admit()
-    settle()
+    move_on()
   end
   local ttl = redis.call('pttl', lock)
   if ttl == -2 then

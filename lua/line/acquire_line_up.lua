@@ -13,7 +13,7 @@ local function is_last(line, kind, place, client)
   return last[2] and tonumber(last[2]) < micros
 end
 
--- Whether the line is quick, since nobody in it came longer ago than that. See is_quick() of clock.lua.
+-- Whether the line is quick, since nobody in it came longer ago than that. See wait() of acquire.lua.
 local function is_all_quick(line)
   return redis.call('zcount', line, '-inf', string.format('%.0f', math.floor(micros - rhythm * 1000 / 3))) == 0
 end

@@ -65,9 +65,3 @@ local function is_near(place)
   return place <= near or place == sentry
 end
 
--- Whether the line moves so fast that a client that lines up now gets its turn before its second sign of life is due:
--- the head, which stands at this place, came a short time ago.
-local function is_quick(head)
-  return micros - head < rhythm * 1000 / 3
-end
-

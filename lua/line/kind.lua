@@ -10,8 +10,7 @@ end
 -- Removes the dead, as many as a call for this lock alone would remove.
 local function remove_the_dead()
   for _ = 1, BOUND / SHARE do
-    admit()
-    settle()
+    move_on()
     if nobody_is_left() then return end
   end
 end
@@ -41,7 +40,9 @@ local function settle_kind()
     kind, capacity = ours, our_capacity
     open()
     known, known_capacity = nil, nil
-    pass_over_notes()
+    -- Nobody uses the name as the kind in its notes. They stay until somebody holds it as ours or waits for it: a mere look must
+    -- not forget a capacity that was set.
+    others_set, is_set, noted_kind, notes_are_new = is_set, false, nil, true
   end
   capacity = known_capacity or capacity
 end

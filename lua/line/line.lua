@@ -60,10 +60,6 @@ local function note(name, value)
   changes[name] = value
 end
 
-local function erase(name)
-  note(name, false)
-end
-
 local function write_notes()
   local set, gone = {}, {}
   for _, name in ipairs(changed) do
@@ -115,8 +111,8 @@ local function note_life(client)
   if life.entries > 0 then
     note('life:' .. client, string.format('%.0f %s %d %d', life.ends, life.secret or '0', life.entries, life.ttl))
   else
-    erase('life:' .. client)
-    if life.asked then erase('asked:' .. client) end
+    note('life:' .. client, false)
+    if life.asked then note('asked:' .. client, false) end
   end
 end
 
@@ -139,15 +135,14 @@ local function read(fields)
   return entries
 end
 
--- `count` waiters from the front, without the first `skipped`: alternating owner fields and places.
-local function places(skipped, count)
-  return redis.call('zrange', line, '0', '+inf', 'BYSCORE', 'LIMIT', skipped, count, 'WITHSCORES')
+-- The first `count` waiters from '0' on, or behind a place: alternating owner fields and places.
+local function places(start, count)
+  return redis.call('zrange', line, start, '+inf', 'BYSCORE', 'LIMIT', '0', count, 'WITHSCORES')
 end
 
--- The same, behind this place.
-local function places_behind(place, count)
-  local from_here = string.format('(%.0f', place)
-  return redis.call('zrange', line, from_here, '+inf', 'BYSCORE', 'LIMIT', '0', count, 'WITHSCORES')
+-- The bound of a range that begins or ends next to this place, and leaves it out.
+local function next_to(place)
+  return string.format('(%.0f', place)
 end
 
 -- These waiters, as entries.
@@ -161,10 +156,6 @@ local function entries_of(found)
     entry.place = tonumber(found[2 * i])
   end
   return entries
-end
-
-local function front(skipped, count)
-  return entries_of(places(skipped, count))
 end
 
 local function lives_on(entry)
@@ -199,14 +190,10 @@ end
 -- Whether any waiter except the caller may come for what is free. This reads more than the window: the whole window may
 -- belong to one dead client, and the next waiter may be alive.
 local function somebody_may_come(caller)
-  for _, entry in ipairs(front(0, BOUND)) do
+  for _, entry in ipairs(entries_of(places('0', BOUND))) do
     if entry.field ~= caller and may_come(entry) then return true end
   end
   return false
-end
-
-local function stands(field)
-  return redis.call('zscore', line, field)
 end
 
 -- A message without a word wakes nobody: its answer only shows whether anybody hears it.
@@ -236,14 +223,10 @@ local function leave_all(entries)
   for _, entry in ipairs(entries) do
     if not entry.part then say(entry.client, entry.field .. '!') end
     wants[entry.field] = nil
-    erase(entry.field)
+    note(entry.field, false)
     entry.life.entries = entry.life.entries - 1
     note_life(entry.client)
   end
-end
-
-local function leave(entry)
-  leave_all({ entry })
 end
 
 -- The client that runs this script takes these waiters out. So it is alive, and whatever it was told has gone with them: it is told
@@ -253,7 +236,7 @@ local function withdraw(entries)
   for _, entry in ipairs(entries) do
     if entry.life.asked then
       entry.life.asked = nil
-      erase('asked:' .. entry.client)
+      note('asked:' .. entry.client, false)
     end
   end
 end
@@ -337,7 +320,7 @@ local function readers_first(work)
   if kind ~= 'rw' or used >= capacity then return false, work end
   if written then
     written = nil
-    erase('written')
+    note('written', false)
     local last = redis.call('zrange', line, '-1', '-1', 'WITHSCORES')
     reading = tonumber(last[2])
     if reading then note('reading', string.format('%.0f', reading)) end
@@ -383,7 +366,7 @@ local function readers_first(work)
   is_unfinished = #found == SHARE and (#dead > 0 or has_lost)
   if not waits then
     reading = nil
-    erase('reading')
+    note('reading', false)
   end
   return waits, work
 end
@@ -482,7 +465,7 @@ local function look_at(entries, are_all, work)
     if are_all then return only_client, nil, work end
     if awake >= WINDOW or work <= 0 then return only_client, last, work end
     local missing = is_front and WINDOW - awake or work
-    entries = entries_of(places_behind(last, missing))
+    entries = entries_of(places(next_to(last), missing))
     are_all = #entries < missing
   end
   return only_client, nil, work
@@ -504,7 +487,7 @@ local function lacks_sentry(only_client, goes_on)
   local function one_of(place)
     return woken_of(entries_of(redis.call('zrange', line, place, place, 'BYSCORE', 'WITHSCORES')), only_client)
   end
-  local before, its_place = sentry, is_missing and not only_client and asker and tonumber(stands(asker) or nil)
+  local before, its_place = sentry, is_missing and not only_client and asker and tonumber(redis.call('zscore', line, asker) or nil)
   sentry = is_missing and (
     sentry > 0 and one_of(string.format('%.0f', sentry)) or its_place
     or woken_of(entries_of(redis.call('zrange', line, '-1', '-1', 'WITHSCORES')), only_client)
@@ -544,7 +527,7 @@ local function sweep(from_place, work, only_client, is_missing, had_sentry)
   end
   place = math.max(place, from_place)
   has_lost = false
-  local entries, dead, silent = entries_of(places_behind(place, work)), {}, {}
+  local entries, dead, silent = entries_of(places(next_to(place), work)), {}, {}
   for _, entry in ipairs(entries) do
     if not entry.part or is_dead(entry) then
       dead[#dead + 1] = entry
@@ -586,7 +569,7 @@ local function let_in(readers_come, work)
     local head = entries[first]
     if not head then
       if are_all or not write() then break end
-      entries, first = front(0, count), 1
+      entries, first = entries_of(places('0', count)), 1
       -- There was room for all waiters that were read, so there may be room for many more.
       are_all, count = #entries < count, math.min(SHARE, 4 * count)
     elseif not head.part or is_dead(head) then
@@ -623,7 +606,7 @@ end
 -- Looks at the front, and as far behind it as is needed.
 local function look(work)
   local function look_at_front(most)
-    local window = front(0, WINDOW)
+    local window = entries_of(places('0', WINDOW))
     return look_at(window, #window < WINDOW, most)
   end
   local most = is_sweeping() and WINDOW or math.max(work, WINDOW)
@@ -642,7 +625,7 @@ local function admit()
   has_lost, is_unheard, suspects = false, false, at < swept_since + rhythm
   let_go()
   local readers_come, work = readers_first(SHARE)
-  local head = tonumber(places(0, 1)[2])
+  local head = tonumber(places('0', 1)[2])
   if head then
     work = let_in(readers_come, work)
     -- If the head is awake, the whole line is awake, and nobody has to be woken.
@@ -654,12 +637,6 @@ local function admit()
     note_swept(1, at)
     is_unfinished = true
   end
-end
-
--- Nobody uses the name as the kind in its notes. They stay until somebody holds it as ours or waits for it: a mere look must
--- not forget a capacity that was set.
-local function pass_over_notes()
-  others_set, is_set, noted_kind, notes_are_new = is_set, false, nil, true
 end
 
 local function remember_capacity()
@@ -698,5 +675,11 @@ local function settle()
   end
   somebody_waits = false
   return waits
+end
+
+-- Moves the line, and writes what has changed.
+local function move_on()
+  admit()
+  settle()
 end
 

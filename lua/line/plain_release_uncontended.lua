@@ -4,7 +4,8 @@
 -- KEYS   the token counter, then for each lock: the lock, its line, its notes
 -- ARGV   four words with blanks between them: see release_terms.lua. Then for each lock: owner field
 -- Reply  for each lock: 1 released | 0 not ours (any more) | -2, -1: the same, and the line is not done: the client has to
---        release once more | text: refused, nothing was changed. For one lock that nobody waits for, the number alone
+--        release once more | text: refused, nothing was changed. For one lock, the uncontended path and
+--        release_to_head.lua answer the number alone
 --
 -- Redis allows HDEL when its memory is full, and then every write of this script. If the server's ACL forbids the
 -- publish, that must not turn a successful release into an error.

@@ -31,7 +31,7 @@ local function release(i, is_plain, left)
   if left[i] == 0 then
     -- If there is neither a holder nor a line, both were lost without a release, and nobody has notified the waiters.
     if redis.call('exists', lock, line) == 0 then redis.pcall('publish', channel, from) end
-    if stands(field) then withdraw(read({ field })) end
+    if redis.call('zscore', line, field) then withdraw(read({ field })) end
   end
   if #KEYS == 4 and ARGV[4] then
     local had, places = {}, redis.call('zmscore', line, unpack(ARGV, 4))

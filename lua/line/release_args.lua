@@ -7,8 +7,8 @@
 --        if it is one lock, perhaps: the owner fields of the callers to which the client has handed this hold on. They still stand
 --        in line, and have had their turns. At most BOUND of them
 -- Reply  for each lock: 1 the hold was released | 0 there was no hold (any more) | -2, -1: the same, and the line is not done:
---        the client has to release once more. Or a text: refused, nothing was changed. For one lock that
---        nobody waits for, the number alone
+--        the client has to release once more. Or a text: refused, nothing was changed. For one lock, the
+--        uncontended path and release_to_head.lua answer the number alone
 --
 -- Redis allows ZREM when its memory is full, and then every write of this script.
 

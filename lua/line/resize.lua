@@ -12,8 +12,7 @@ local wanted = tonumber(ARGV[7])
 if not wanted or wanted < 1 then return redis.error_reply('ERR capacity out of range') end
 
 check_writable()
-admit()
-settle()
+move_on()
 if ARGV[8] == 'unset' and (is_set or not nobody_is_left()) then return { 0 } end
 capacity, is_set = wanted, true
 local fine, problem = pcall(remember_capacity)
@@ -22,6 +21,5 @@ if not fine then
   if redis.call('pttl', notes) == -1 then redis.call('del', notes) end
   return redis.error_reply(type(problem) == 'table' and problem.err or tostring(problem))
 end
-admit()
-settle()
+move_on()
 return { 1 }

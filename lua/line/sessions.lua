@@ -84,7 +84,7 @@ do
   function sessions.looks_again_after(again)
     if not least_patience then return again end
     local look = least_patience
-    if places(0, 1)[1] == field then look = math.min(look / 5, next_end or look) end
+    if places('0', 1)[1] == field then look = math.min(look / 5, next_end or look) end
     look = math.max(1, math.ceil(look))
     return again < 0 and look or math.min(again, look)
   end

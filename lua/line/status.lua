@@ -8,8 +8,7 @@
 -- A holder whose lease is over does not count, and makes room.
 
 check_writable()
-admit()
-settle()
+move_on()
 local last = redis.call('zrange', lock, '+inf', '(' .. now, 'BYSCORE', 'REV', 'LIMIT', '0', '1', 'WITHSCORES')[2]
 local left = is_foreign and redis.call('pttl', lock) or last and last - now or -2
 return { left, used, capacity }

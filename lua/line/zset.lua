@@ -1,12 +1,16 @@
--- The holders of a fair lock, a read-write lock or a semaphore, or the notified waiters of a condition (see
--- lua/condition/notified.lua): a sorted set of owner fields. The score is the end of the lease, in ms of the server's clock, which
--- alone decides what is over.
+-- The holders of a fair lock, a read-write lock or a semaphore, or the notified waiters of a condition: a sorted set of owner
+-- fields. The score is the end of the lease, in ms of the server's clock, which alone decides what is over.
+--
+-- A condition is a line whose waiters are let in by notifications. A notification that no waiter has yet is room in the
+-- line: the part of the capacity that is free. A waiter that is let in holds its notification until it has taken the
+-- lock again and released it, and then uses it up (lua/condition/taken.lua). If it releases the notification or dies, the
+-- notification goes to the next waiter.
 --
 -- Besides them, with scores below any time:
 --   #<kind> <capacity>   how much of it is in use, minus UNUSED: always the first member
 --   #set                 the capacity was set explicitly: then the second member. Renewals touch this key alone, and the
 --                        notes may expire meanwhile
---   #line                somebody waits: a newcomer has to look at the line
+--   #line                somebody waits: a newcomer has to look at the line. Not in a condition
 --   =<owner field>       the part that it holds, negative; missing if the part is one. In a condition: this waiter was woken without a
 --                        notification, so it has none to pass on
 -- All of this is one key: so it expires together, and an uncontended call needs no other key.
@@ -38,11 +42,6 @@ local function holds(field)
   return until_when and not is_over and until_when - now, is_over
 end
 
--- The member that stores additional information about a field.
-local function note_of(field)
-  return '=' .. field
-end
-
 -- Extends a hold to this long from now. The caller never passes less than the holder has left.
 local function prolong(field, ms)
   redis.call('zadd', lock, 'XX', string.format('%.0f', now + ms), field)
@@ -71,22 +70,26 @@ local function open_holders(noted)
 end
 
 -- Lets these entries in: their grants have consecutive numbers from this one on. What is in use is written by the same
--- command: the rest of the script may fail while the slot moves.
+-- command: the rest of the script may fail while the slot moves. So a new key gets its TTL here too.
 local function put_in(entries, number)
-  local added = {}
+  local was_used, is_new, longest, added = used, not said, 0, {}
   for _, entry in ipairs(entries) do
     local part = entry.part
     added[#added + 1] = string.format('%.0f', now + entry.ms)
     added[#added + 1] = entry.field
     if part ~= 1 then
       added[#added + 1] = -part
-      added[#added + 1] = note_of(entry.field)
+      added[#added + 1] = '=' .. entry.field
     end
-    used = used + part
+    used, longest = used + part, math.max(longest, entry.ms)
   end
   said = said or '#' .. kind .. ' ' .. capacity
   redis.call('zadd', lock, string.format('%.0f', used - UNUSED), said, unpack(added))
-  return number
+  local expiry = is_new and redis.pcall('pexpire', lock, string.format('%.0f', longest)) or 1
+  if expiry == 1 then return number end
+  redis.call('del', lock)
+  used, said = was_used, nil
+  return nil, expiry.err
 end
 
 local end_hold, let_go
@@ -98,7 +101,7 @@ do -- a script has 200 local variables at most
     local gone = {}
     for i, field in ipairs(fields) do
       used = used - (not noted[i] and 1 or kind == 'condition' and 0 or -noted[i])
-      gone[2 * i - 1], gone[2 * i] = field, note_of(field)
+      gone[2 * i - 1], gone[2 * i] = field, '=' .. field
     end
     used = math.max(0, used)
     -- A condition remembers nothing: a notification that nobody waits for is dropped.
@@ -108,7 +111,7 @@ do -- a script has 200 local variables at most
   end
 
   function end_hold(field)
-    local scores = redis.call('zmscore', lock, field, note_of(field))
+    local scores = redis.call('zmscore', lock, field, '=' .. field)
     if not scores[1] then return false end
     take_out({ field }, { scores[2] })
     return true
@@ -122,7 +125,7 @@ do -- a script has 200 local variables at most
     if #over == 0 then return end
     local names = {}
     for i, field in ipairs(over) do
-      names[i] = note_of(field)
+      names[i] = '=' .. field
     end
     take_out(over, redis.call('zmscore', lock, unpack(names)))
   end
@@ -152,18 +155,24 @@ local function shortest_lease()
 end
 
 -- Writes how much is in use and whether anybody waits, and lets the key live as long as the longest lease. Without
--- holders, it deletes the key.
+-- holders, it deletes the key. A condition keeps as many notifications that no waiter has yet as there are waiters.
 local function settle_holders(is_waited_for)
   local SET, WAITED_FOR = '-3377699720527360', '-2251799813685248' -- -2^51 - 2^50, -2^51
   if is_foreign then return end
-  local last = redis.call('zrange', lock, '-1', '-1', 'WITHSCORES')
-  if not last[2] or tonumber(last[2]) < 0 then
+  local is_condition, kept = kind == 'condition', 0
+  if is_condition then
+    if is_waited_for and used < capacity then kept = math.min(capacity - used, redis.call('zcard', line)) end
+    used = capacity - kept
+  end
+  local last = tonumber(redis.call('zrange', lock, '-1', '-1', 'WITHSCORES')[2] or -1)
+  if last < 0 and kept == 0 then
     redis.call('del', lock)
+    said = nil
     return
   end
   local says = '#' .. kind .. ' ' .. capacity
   if said and said ~= says then redis.call('zrem', lock, said) end
-  if is_waited_for then
+  if is_waited_for and not is_condition then
     redis.call('zadd', lock, string.format('%.0f', used - UNUSED), says, WAITED_FOR, '#line')
   else
     redis.call('zadd', lock, string.format('%.0f', used - UNUSED), says)
@@ -171,6 +180,9 @@ local function settle_holders(is_waited_for)
   end
   if is_set then redis.call('zadd', lock, SET, '#set') end
   said = says
-  redis.call('pexpire', lock, string.format('%.0f', math.max(1, last[2] - now)))
+  -- The key of a condition has to outlive the leases: the next client that comes after one is over finds the notification here,
+  -- and passes it on.
+  local longer = is_condition and math.max(5 * rhythm, redis.call('pttl', line)) or 0
+  redis.call('pexpire', lock, string.format('%.0f', math.max(1, last - now) + longer))
 end
 

@@ -1,22 +1,26 @@
--- Renew each hold that is still ours, or each notification, to at least this long from now. A TTL is never shortened.
+-- Renew each hold that is still ours, or each notification, to at least this long from now, and write its hold count if it has
+-- changed. A TTL is never shortened.
 --
 -- KEYS   the holders of each lock
 -- ARGV   for each lock: owner field, with ':write' after it for a writer of Redisson's (see redisson/rw/rw.lua); TTL wanted in ms, with
---        ' set' after it if the holders are a sorted set (see line/zset.lua)
+--        ' set' after it if the holders are a sorted set (see line/zset.lua), or a blank and the hold count of a plain lock
 -- Reply  for each lock: 1 renewed | 0 not ours any more | text: refused, nothing was changed
 --
--- A client that got its grant by a message uses this script to confirm that it received the grant.
+-- A client that got its grant by a message uses this script to confirm that it received the grant. The count is written and not
+-- added to: a script that runs twice changes nothing more. `engine/holding.rs` decides the count.
 
 local LONGEST_LEASE = 86400000 -- 24 h
 
 -- The writes to 'parklock:nobody' change nothing, and a replica refuses them: so "gone" always comes from a primary. They need no
 -- memory, and after them Redis allows the writes that do.
-local function renew_in_hash(lock, field, ms)
+local function renew_in_hash(lock, field, ms, count)
   if redis.call('hexists', lock, field) == 0 then
     redis.call('hdel', lock, 'parklock:nobody')
     return 0
   end
+  -- The expiry comes first. It needs no memory, and if Redis refuses it, nothing has changed.
   redis.call('pexpire', lock, math.max(ms, redis.call('pttl', lock)))
+  if count ~= '' then redis.call('hset', lock, field, count) end
   return 1
 end
 
@@ -38,12 +42,12 @@ end
 -- An error of one lock is reported for that lock alone.
 local reply = {}
 for i = 1, #KEYS do
-  local wanted, kept_in = (ARGV[2 * i] or ''):match('^(%d+)(.*)$')
+  local wanted, more = (ARGV[2 * i] or ''):match('^(%d+) ?(.*)$')
   local ms = tonumber(wanted or nil)
   if not ms or ms < 1 or ms > LONGEST_LEASE then
     reply[i] = 'ERR lease out of range'
   else
-    local fine, answer = pcall(kept_in == ' set' and renew_in_set or renew_in_hash, KEYS[i], ARGV[2 * i - 1], ms)
+    local fine, answer = pcall(more == 'set' and renew_in_set or renew_in_hash, KEYS[i], ARGV[2 * i - 1], ms, more)
     reply[i] = fine and answer or type(answer) == 'table' and answer.err or tostring(answer)
   end
 end

@@ -168,8 +168,11 @@ impl Engine {
     async fn renew_once(&self, tenure: &Tenure, ttl: Duration) -> Outcome {
         let Tenure { keys, id, .. } = tenure;
         let _ = self.connected(keys).await;
-        let answers =
-            self.commands.acknowledged(keys)?.renew(&[Renewal { keys, id: *id, ttl }]).await?;
+        let answers = self
+            .commands
+            .acknowledged(keys)?
+            .renew(&[Renewal { keys, id: *id, ttl, count: None }])
+            .await?;
         answers.into_iter().next().unwrap_or(Ok(false))
     }
 }

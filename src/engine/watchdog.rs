@@ -163,7 +163,7 @@ impl Watchdog {
     ) -> Result<Vec<Result<bool, Fault>>, Fault> {
         let renewal = |(tenure, ttl): (_, &Duration)| {
             let Tenure { keys, id, .. }: &Tenure = tenure;
-            Renewal { keys, id: *id, ttl: *ttl }
+            Renewal { keys, id: *id, ttl: *ttl, count: None }
         };
         let tenures = batch.iter().map(|tenure| &**tenure);
         let renewals: Vec<_> = tenures.zip(asked).map(renewal).collect();

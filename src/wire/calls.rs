@@ -8,9 +8,9 @@ mod orders;
 mod questions;
 mod requests;
 
-use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{ptr, slice};
 
 use itoa::Buffer;
 use redis::Value;
@@ -30,7 +30,7 @@ use crate::wire::family::{existing, scripts_of};
 use crate::wire::fault::{Fault, Redirect};
 use crate::wire::proof::Secret;
 use crate::wire::replies::{entry, items, number, released, strange, time_left};
-use crate::wire::scripts::{COUNT, RENEW, RENEW_IN_SESSION};
+use crate::wire::scripts::{RENEW, RENEW_IN_SESSION, STATUS};
 
 pub(crate) use gathering::{Answered, Batch, Gathering, Limits};
 pub(crate) use marks::Claim;
@@ -121,6 +121,8 @@ pub(crate) struct Renewal<'a> {
     pub(crate) keys: &'a Keys,
     pub(crate) id: TenureId,
     pub(crate) ttl: Duration,
+    /// The hold count to write, for a plain lock whose count has changed.
+    pub(crate) count: Option<u32>,
 }
 
 /// An answer for each of several questions.
@@ -320,7 +322,7 @@ impl Connection<'_> {
             for renewal in renewals.iter().filter(|_| common.is_in_session()) {
                 words.arg(renewal.keys.notes());
             }
-            for Renewal { keys, id, ttl } in renewals {
+            for Renewal { keys, id, ttl, count } in renewals {
                 let (client, mut number) = (&common.client, Buffer::new());
                 match keys.row.family {
                     Family::RedissonWrite => {
@@ -329,8 +331,12 @@ impl Connection<'_> {
                     _ => words.arg(id.of(client)),
                 };
                 let is_set = matches!(keys.row.family, Family::Line | Family::Condition);
-                let kept_in = if is_set { " set" } else { "" };
-                words.joined(&[Buffer::new().format(millis(*ttl)), kept_in]);
+                let (mut digits, mut number) = (Buffer::new(), Buffer::new());
+                let ttl = digits.format(millis(*ttl));
+                match count {
+                    Some(count) => words.joined(&[ttl, " ", number.format(*count)]),
+                    None => words.joined(&[ttl, if is_set { " set" } else { "" }]),
+                };
             }
         };
         let script = if common.is_in_session() { &RENEW_IN_SESSION } else { &RENEW };
@@ -348,15 +354,8 @@ impl Connection<'_> {
         count: u32,
         lease: Duration,
     ) -> Result<bool, Fault> {
-        if !keys.row.family.is_plain() {
-            return self.renew(&[Renewal { keys, id, ttl: lease }]).await.and_then(only);
-        }
-        let common = self.common();
-        let fill = |words: &mut Words<'_>, _: u64| {
-            words.arg(1).arg(keys.lock()).arg(id.of(&common.client)).arg(count).arg(millis(lease));
-        };
-        let is_ours = number(self.call(&COUNT, &fill).await?)? == 1;
-        self.kept(is_ours)
+        let count = keys.row.family.is_plain().then_some(count);
+        self.renew(&[Renewal { keys, id, ttl: lease, count }]).await.and_then(only)
     }
 
     /// Whether the lock is held, and for how long. The inner `None`: its key has no TTL.
@@ -367,8 +366,8 @@ impl Connection<'_> {
         let fill = |words: &mut Words<'_>, _: u64| {
             words.arg(1).arg(keys.lock());
         };
-        let ttl = if keys.row.family.is_plain() {
-            number(self.call(scripts_of(keys).status, &fill).await?)?
+        let ttl = if ptr::eq(scripts_of(keys).status, &STATUS) {
+            number(self.call(&STATUS, &fill).await?)?
         } else {
             self.status(keys).await?.ttl
         };

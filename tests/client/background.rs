@@ -85,7 +85,7 @@ async fn an_attempt_that_runs_late_is_cleared_away() {
 async fn a_dropped_guard_does_not_wait_behind_the_hold_counts_of_others() {
     let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("count", include_str!("../../lua/lock/count.lua"));
+    proxy.name_counts();
     // A count without an answer occupies its task for longer than this test is willing to wait.
     let config = Config::default().watchdog_timeout(LONG).response_timeout(SOON * 2);
     let client = comes_in(proxy.url(), config).await;
@@ -107,7 +107,7 @@ async fn a_dropped_guard_does_not_wait_behind_the_hold_counts_of_others() {
 async fn many_dropped_holds_of_one_lock_are_written_in_a_few_requests() {
     let server = Site::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("count", include_str!("../../lua/lock/count.lua"));
+    proxy.name_counts();
     let client = comes_in(proxy.url(), Config::default()).await;
     let nested = client.reentrant_lock("nested");
     let outer = nested.lock().await.unwrap();

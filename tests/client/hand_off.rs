@@ -52,7 +52,7 @@ async fn connect(url: &str, config: Config) -> Client {
 async fn proxy(server: &Site) -> Proxy {
     let proxy = Proxy::before(server).await;
     proxy.name_acquires();
-    proxy.name_script("count", include_str!("../../lua/lock/count.lua"));
+    proxy.name_counts();
     proxy.name_script("renew", include_str!("../../lua/lock/renew.lua"));
     proxy
 }

@@ -23,8 +23,7 @@ pub(crate) const A_WHILE: Duration = Duration::from_millis(100);
 /// Far beyond [`SOON`]: nothing that a test sees comes from the end of it.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-const SCRIPTS: [(&str, &str); 5] = [
-    ("count", include_str!("../../lua/lock/count.lua")),
+const SCRIPTS: [(&str, &str); 4] = [
     ("release", include_str!("../../lua/line/release.lua")),
     ("renew", include_str!("../../lua/lock/renew.lua")),
     ("status", include_str!("../../lua/lock/status.lua")),
@@ -61,6 +60,7 @@ impl Scene {
     pub(crate) async fn on(server: Server) -> Self {
         let proxy = Proxy::before(&server).await;
         proxy.name_acquires();
+        proxy.name_counts();
         for (name, text) in SCRIPTS {
             proxy.name_script(name, text);
         }

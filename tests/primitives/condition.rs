@@ -453,7 +453,7 @@ async fn the_other_holds_of_an_owner_are_lost_if_its_wait_is_dropped() {
 async fn a_nested_call_finds_the_lock_that_its_owner_has_brought_back() {
     let server = Site::start().await;
     let (admin, proxy) = (server.admin().await, Proxy::before(&server).await);
-    proxy.name_script("count", include_str!("../../lua/lock/count.lua"));
+    proxy.name_counts();
     let client = comes_in(proxy.url(), patient()).await;
     let lock = client.reentrant_lock("a").owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();

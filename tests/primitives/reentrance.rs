@@ -103,7 +103,7 @@ async fn try_lock_enters_too_and_costs_one_script() {
 async fn a_nested_call_waits_for_its_answer_though_it_rides_out_nothing() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server).await;
-    proxy.name_script("count", include_str!("../../lua/lock/count.lua"));
+    proxy.name_counts();
     let config = Config::default().watchdog_timeout(SOON * 8).response_timeout(SOON);
     let client = comes_in(proxy.url(), config.ride_out(Duration::ZERO)).await;
     let lock = client.reentrant_lock("a");

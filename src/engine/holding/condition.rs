@@ -7,7 +7,7 @@
 //!    and then uses it up. If the waiter gives up, loses the lock, or dies before that, the notification goes to the
 //!    next waiter.
 //! 3. A waiter that is no longer in line, and was not notified, returns as if it had been. It may have missed a
-//!    notification (`lua/condition/missed.lua`).
+//!    notification (`wake_unnotified()` in `lua/line/acquire.lua`).
 //! 4. All holds of an owner end and begin again together (`owner_holds.rs`).
 
 use std::pin::pin;

@@ -55,7 +55,7 @@ impl Connection<'_> {
 
     /// Renews a lock of Redisson whose renewal touches other keys than that of the holders.
     pub(crate) async fn renew_one(&mut self, renewal: &Renewal<'_>) -> Result<bool, Fault> {
-        let Renewal { keys, id, ttl } = *renewal;
+        let Renewal { keys, id, ttl, .. } = *renewal;
         let fill =
             |words: &mut Words<'_>, client: &str| _ = words.arg(id.of(client)).arg(millis(ttl));
         let script = existing(scripts_of(keys).renew, keys)?;

@@ -122,6 +122,11 @@ impl Proxy {
         }
     }
 
+    /// Calls what writes a hold count a `count`. A renewal is one too: a test that counts them has long leases.
+    pub fn name_counts(&self) {
+        self.name_script("count", include_str!("../../../lua/lock/renew.lua"));
+    }
+
     /// Every request, of whatever connection.
     pub fn everything(&self) -> Rule {
         self.rule(Target::Everything)

@@ -1,6 +1,6 @@
 //! Whether a background job has to write the hold count of a tenure to Redis. `holding.rs` and `unlock.rs` write the count
 //! first. If no answer comes, or a guard is dropped, `releaser.rs` writes it: one job for each tenure, until Redis has the
-//! latest count. The script is `lua/lock/count.lua`.
+//! latest count. The script is `lua/lock/renew.lua`.
 
 use crate::engine::entry::tenure::{State, Tenure};
 

@@ -32,7 +32,6 @@ fn families() -> Vec<(&'static Script, &'static str, &'static str)> {
         (&s::REDISSON_FAIR_ACQUIRE, FAIR, "field 1 lease manner beneath place secret"),
         (&s::REDISSON_FAIR_RELEASE, FAIR, "field"),
         (&s::REDISSON_FAIR_RENEW, FAIR, "field lease"),
-        (&s::REDISSON_FAIR_STATUS, FAIR, ""),
         (&s::REDISSON_FAIR_FORCE_UNLOCK, FAIR, ""),
         (&s::REDISSON_READ_ACQUIRE, RW, "field 1 lease manner beneath place secret"),
         (&s::REDISSON_READ_RELEASE, RW, "field"),
@@ -91,14 +90,13 @@ fn locks() -> Vec<Shape> {
         ),
         (&s::LOCK_RELEASE_ALONE, "lock | field channel message"),
         (&s::LINE_RELEASE_ALONE, "lock | field channel message"),
-        (&s::COUNT, "lock | field count lease"),
         (
             &s::RENEW,
-            "(lock)+ (rw)+ (holders)+ | (field lease)+ (writer lease)+ (field lease_in_set)+",
+            "(lock)+ (rw)+ (holders)+ | (field lease_and_count)+ (writer lease)+ (field lease_in_set)+",
         ),
         (
             &s::RENEW_IN_SESSION,
-            "(lock)+ (holders)+ (line_notes)+ (notes)+ | (field lease)+ (field lease_in_set)+",
+            "(lock)+ (holders)+ (line_notes)+ (notes)+ | (field lease_and_count)+ (field lease_in_set)+",
         ),
         (&s::STATUS, "lock |"),
         (&s::ANNOUNCE, "lock leader | field said keep"),
@@ -109,7 +107,6 @@ fn locks() -> Vec<Shape> {
         (&s::REDISSON_FENCED_ACQUIRE, "fenced (lock)+ | floor (field lease)+"),
         (&s::REDISSON_LOCK_ACQUIRE_ALL, "tokens (lock)+ | floor (field lease)+"),
         (&s::REDISSON_LOCK_RELEASE, "(lock)+ | message (field channel)+"),
-        (&s::REDISSON_LOCK_STATUS, "lock |"),
         (&s::REDISSON_LOCK_FORCE_UNLOCK, "lock | channel message"),
     ]
 }

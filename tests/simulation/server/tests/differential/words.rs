@@ -162,6 +162,10 @@ pub fn word(rng: &mut Rng, kind: &str, family: u8, now: u64) -> Vec<u8> {
             let words = ["lease", "part", "named"].map(|kind| word(rng, kind, family, now));
             words.map(|word| String::from_utf8_lossy(&word).into_owned()).join(" ")
         }
+        "lease_and_count" => {
+            let count = pick(rng, &["", "", " 1", " 2"]);
+            String::from_utf8_lossy(&word(rng, "lease", family, now)).into_owned() + count
+        }
         "lease_in_set" => {
             String::from_utf8_lossy(&word(rng, "lease", family, now)).into_owned() + " set"
         }

@@ -19,6 +19,7 @@ pub const LINE_TTL: u64 = 20_000;
 pub const LOCK: (&str, u32) = ("lock", 1);
 pub const FAIR: (&str, u32) = ("fair", 1);
 pub const RW: (&str, u32) = ("rw", ALL);
+pub const CONDITION: (&str, u32) = ("condition", ALL);
 pub const SEMAPHORE: (&str, u32) = ("semaphore", 3);
 
 /// What acquire.lua answers.
@@ -172,16 +173,29 @@ impl Name {
     }
 
     fn run(&mut self, script: &s::Script, from: &str, rest: &[String]) -> Frame {
+        let head = self.question(from);
+        self.stage.run(self.boss, script, &Self::keys(), &[&head, rest].concat())
+    }
+
+    /// The arguments that every script about one name gets.
+    fn question(&mut self, from: &str) -> [String; 6] {
         let from = from.split(':').next().expect("a client");
-        let head = [
+        [
             self.floor(),
             self.kind.into(),
             self.capacity.to_string(),
             "lock_channel:{a}".into(),
             from.into(),
             self.waiter_ttl.to_string(),
-        ];
-        self.stage.run(self.boss, script, &Self::keys(), &[&head, rest].concat())
+        ]
+    }
+
+    /// A script that gets the arguments of a question, and the key of the requests that were carried out.
+    pub fn call(&mut self, script: &s::Script, rest: &[&str]) -> Frame {
+        let head = self.question("call");
+        let rest: Vec<_> = rest.iter().map(|word| (*word).to_owned()).collect();
+        let keys = [&Self::keys()[..], &["lock_notes:{a}:requests".to_owned()]].concat();
+        self.stage.run(self.boss, script, &keys, &[&head, &rest[..]].concat())
     }
 
     pub fn acquire(&mut self, field: &str, ask: &Ask) -> Answer {
@@ -216,7 +230,7 @@ impl Name {
         item.number()
     }
 
-    fn run_release(&mut self, field: &str, served: &[&str]) -> Frame {
+    pub fn run_release(&mut self, field: &str, served: &[&str]) -> Frame {
         let from = field.split(':').next().expect("a client");
         let terms = format!("{} {} {from} lock_channel:", self.floor(), self.waiter_ttl);
         let (script, named) = if self.is_plain() {

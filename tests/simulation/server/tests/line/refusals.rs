@@ -1,6 +1,8 @@
 //! What the server refuses has done nothing, and leaves nothing without a TTL.
 
-use crate::name::{Answer, Ask, FAIR, LEASE, LOCK, Name, RW, SEMAPHORE, asks, once, part};
+use crate::name::{
+    Answer, Ask, CONDITION, FAIR, LEASE, LOCK, Name, RW, SEMAPHORE, asks, once, part,
+};
 use crate::stage::Client;
 use crate::{everywhere, in_virtual_time, really};
 
@@ -78,7 +80,10 @@ fn boss_of(name: &mut Name) -> Client {
 
 #[test]
 fn a_user_without_a_permission_leaves_nothing_without_a_ttl() {
-    for kind in EXCLUSIVE {
+    // A waiter of a condition that comes back and has lost its place is woken.
+    let comes_back = Ask { place: 5, ..part(1) };
+    let new = EXCLUSIVE.map(|kind| (kind, part(kind.1)));
+    for (kind, ask) in new.into_iter().chain([(CONDITION, part(1)), (CONDITION, comes_back)]) {
         everywhere(kind, |name| {
             if !name.stage.is_real() {
                 return;
@@ -92,22 +97,116 @@ fn a_user_without_a_permission_leaves_nothing_without_a_ttl() {
                 name.stage.ask(boss, &["ACL", "SETUSER", "default", &format!("-{command}")]);
                 name.stage.ask(boss, &["DEL", "lock:{a}", "lock_queue:{a}", "lock_notes:{a}"]);
                 for field in ["a:1", "b:1"] {
-                    let words = asks("1", kind, 900, field, &part(kind.1));
-                    let script = if kind.0 == "lock" {
-                        &crate::scripts::LOCK_ACQUIRE
-                    } else {
-                        &crate::scripts::LINE_ACQUIRE
+                    let words = asks("1", kind, 900, field, &ask);
+                    let script = match kind {
+                        LOCK => &crate::scripts::LOCK_ACQUIRE,
+                        CONDITION => &crate::scripts::CONDITION_ACQUIRE,
+                        _ => &crate::scripts::LINE_ACQUIRE,
                     };
                     name.stage.run(name.boss, script, &Name::keys(), &words);
                 }
                 for key in &Name::keys()[1..] {
                     let ttl = name.stage.ask(boss, &["PTTL", key]).number();
-                    assert_ne!(ttl, -1, "{kind:?}: without {command}, {key} has no TTL");
+                    assert_ne!(ttl, -1, "{kind:?} {ask:?}: without {command}, {key} has no TTL");
                 }
                 name.stage.ask(boss, &["ACL", "SETUSER", "default", &format!("+{command}")]);
             }
         });
     }
+}
+
+/// The lock has just been lost, or is taken away in the same call: so the hold of the next one is in a new key.
+#[test]
+fn a_user_without_a_permission_who_lets_others_in_leaves_nothing_without_a_ttl() {
+    for kind in [FAIR, RW, SEMAPHORE, CONDITION] {
+        really(kind, |name| {
+            let boss = boss_of(name);
+            let commands = [
+                "exists", "pexpire", "pttl", "zadd", "zrem", "zrange", "zscore", "zmscore",
+                "zcount", "zcard", "hmget", "hset", "hdel", "del", "incrby", "publish",
+            ];
+            let calls: &[_] = match kind {
+                CONDITION => &["one", "all"],
+                SEMAPHORE => &["force_unlock", "release", "status", "resize"],
+                _ => &["force_unlock", "release", "status"],
+            };
+            for (call, command) in calls.iter().flat_map(|call| commands.map(|it| (call, it))) {
+                if kind == CONDITION {
+                    let words = asks(&name.floor(), kind, 900, "b:1", &part(1));
+                    let script = &crate::scripts::CONDITION_ACQUIRE;
+                    name.stage.run(name.boss, script, &Name::keys(), &words);
+                } else {
+                    name.lock("a:1");
+                    name.lock("b:1").place();
+                }
+                if matches!(*call, "release" | "status" | "resize") {
+                    name.command(&["DEL", "lock:{a}"]);
+                }
+                name.stage.ask(boss, &["ACL", "SETUSER", "default", &format!("-{command}")]);
+                match *call {
+                    "force_unlock" => _ = name.call(&crate::scripts::LINE_FORCE_UNLOCK, &[]),
+                    "release" => _ = name.run_release("a:1", &[]),
+                    "status" => _ = name.call(&crate::scripts::LINE_STATUS, &[]),
+                    "resize" => _ = name.call(&crate::scripts::LINE_RESIZE, &["5"]),
+                    whom => {
+                        let order = ["x:1", "60000", whom];
+                        name.call(&crate::scripts::CONDITION_NOTIFY, &order);
+                    }
+                }
+                for key in name.stage.ask(boss, &["KEYS", "lock*{a}*"]).items {
+                    let ttl = name.stage.ask(boss, &[&b"PTTL"[..], &key.text]).number();
+                    assert_ne!(ttl, -1, "{call} without {command}: {key:?} has no TTL");
+                }
+                name.stage.ask(boss, &["ACL", "SETUSER", "default", &format!("+{command}")]);
+                name.command(&["FLUSHALL"]);
+            }
+        });
+    }
+}
+
+/// Whoever sends an order again learns what became of it.
+#[test]
+fn a_user_without_a_permission_gives_an_order_to_a_latch_as_a_whole_or_not_at_all() {
+    const LATCH: (&str, u32) = ("latch", 0);
+    // The count before (0: there is no latch), the order, and what is answered to it.
+    const ORDERS: [(u8, &[&str], i64); 5] = [
+        (0, &["set", "3", "60000"], 1),
+        (0, &["set", "0", "60000"], 1),
+        (3, &["count_down"], 2),
+        (1, &["count_down"], 0),
+        (3, &["delete"], 1),
+    ];
+    really(LATCH, |name| {
+        let boss = boss_of(name);
+        for script in [&crate::scripts::LATCH_ORDER, &crate::scripts::REDISSON_LATCH_ORDER] {
+            let commands =
+                ["set", "del", "decr", "pexpire", "pttl", "zadd", "zrange", "zscore", "zcard"];
+            let each = ORDERS.iter().flat_map(|it| commands.map(|command| (it, command)));
+            for (&(count, order, expected), command) in each {
+                let call = |name: &mut Name, request: &str, order: &[&str]| {
+                    name.call(script, &[&[request, "60000"], order].concat())
+                };
+                if count > 0 {
+                    call(name, "x:1", &["set", &count.to_string(), "60000"]);
+                }
+                let before = name.command(&["GET", "lock:{a}"]).text;
+                name.stage.ask(boss, &["ACL", "SETUSER", "default", &format!("-{command}")]);
+                let refused = call(name, "x:2", order).kind == b'-';
+                name.stage.ask(boss, &["ACL", "SETUSER", "default", &format!("+{command}")]);
+                for key in name.stage.ask(boss, &["KEYS", "lock*{a}*"]).items {
+                    let ttl = name.stage.ask(boss, &[&b"PTTL"[..], &key.text]).number();
+                    assert_ne!(ttl, -1, "{order:?} without {command}: {key:?} has no TTL");
+                }
+                if refused {
+                    let after = name.command(&["GET", "lock:{a}"]).text;
+                    assert_eq!(before, after, "{order:?} without {command} is refused");
+                    let again = call(name, "x:2", order).items[0].number();
+                    assert_eq!(again, expected, "{order:?} without {command}, and again");
+                }
+                name.command(&["FLUSHALL"]);
+            }
+        }
+    });
 }
 
 #[test]
