@@ -356,8 +356,8 @@ impl Client {
         self.engine.holds()
     }
 
-    /// Waits until no caller of this client holds or waits for anything, but not longer than `limit`, and then
-    /// [closes](Self::close) the client. Returns whether all holders and waiters had ended by themselves.
+    /// Waits until no caller of this client holds or waits for anything, nor changes a latch or notifies a condition, but not
+    /// longer than `limit`, and then [closes](Self::close) the client. Returns whether all holders and waiters had ended by themselves.
     /// Only the log says whether the server has confirmed the last releases.
     ///
     /// It is the end of a service: first stop what brings new work (as `axum::serve(..).with_graceful_shutdown(..)` does), then call

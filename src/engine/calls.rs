@@ -1,5 +1,6 @@
-//! The calls of a client that want a lock, or order something, each from its beginning to its end. A call may pause between two attempts: then it owes
-//! nothing and is no waiter, but a client that drains serves it to its end. It is no debt, since `close` does not wait for it.
+//! The calls of a client that want a lock, or order something, each from its beginning to its end. A call may pause between two
+//! attempts: then it owes nothing and is no waiter, but a client that drains serves it to its end. It is no debt, since `close` does
+//! not wait for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

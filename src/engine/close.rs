@@ -13,7 +13,7 @@ use crate::log;
 const LOOKS_APART: Duration = Duration::from_millis(10);
 
 impl Engine {
-    /// Waits until nobody holds anything, waits or asks, but not longer than `limit`. Returns whether that is so.
+    /// Waits until nobody holds anything, waits, asks or orders, but not longer than `limit`. Returns whether that is so.
     pub(crate) async fn idle_within(&self, limit: Duration) -> bool {
         let idle = async {
             while !self.is_idle() {
@@ -28,7 +28,7 @@ impl Engine {
         is_idle
     }
 
-    /// Whether no caller asks, waits or holds. `close` waits for what the client still releases.
+    /// Whether no caller asks, waits, orders or holds. `close` waits for what the client still releases.
     fn is_idle(&self) -> bool {
         self.calls.are_over(|| self.outbox.timetable.is_held())
     }

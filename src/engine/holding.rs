@@ -16,7 +16,7 @@ use crate::core::tenure::Ended;
 use crate::engine::caller::Patience;
 use crate::engine::entry::{Hold, Tenure};
 use crate::engine::grant::Lease;
-use crate::engine::releaser::{Job, Outcome};
+use crate::engine::releaser::Job;
 use crate::engine::shared::{Engine, RETRY_PAUSE};
 use crate::error::{Error, Result};
 use crate::pause::jittered;
@@ -135,11 +135,23 @@ impl Engine {
     /// Extends a tenure to at least this long from now.
     pub(crate) async fn extend(&self, hold: &Hold, lease: Duration) -> Result<()> {
         let (tenure, lease) = (&hold.tenure, checked_lease(lease)?);
-        if hold.rest_of_lease().is_zero() {
+        let Tenure { keys, id, .. } = &**tenure;
+        let is_lost = || hold.rest_of_lease().is_zero();
+        if is_lost() {
+            return Err(hold.lost());
+        }
+        // First, since what is asked for counts from the request.
+        let _ = self.connected(keys).await;
+        if is_lost() {
             return Err(hold.lost());
         }
         let (ttl, sent) = (tenure.at_least(lease), Instant::now());
-        match self.renew_once(tenure, ttl).await {
+        let renewed = async {
+            let renewal = Renewal { keys, id: *id, ttl, count: None };
+            let answers = self.commands.acknowledged(keys)?.renew(&[renewal]).await?;
+            answers.into_iter().next().unwrap_or(Ok(false))
+        };
+        match renewed.await {
             // Meanwhile another guard of the owner may have left, and the tenure may have another holder.
             Ok(true) if tenure.prolong(sent, ttl) && hold.outcome().is_none() => {
                 self.outbox.timetable.track_soon(tenure);
@@ -148,7 +160,7 @@ impl Engine {
             Ok(true) => Err(hold.lost()),
             // Even if another caller has released it meanwhile, this one does not have it.
             Ok(false) => self.gone(hold).and(Err(hold.lost())),
-            Err(fault) => Err(self.commands.explained(fault, &tenure.keys).await),
+            Err(fault) => Err(self.commands.explained(fault, keys).await),
         }
     }
 
@@ -163,17 +175,6 @@ impl Engine {
                 extended => return extended,
             }
         }
-    }
-
-    async fn renew_once(&self, tenure: &Tenure, ttl: Duration) -> Outcome {
-        let Tenure { keys, id, .. } = tenure;
-        let _ = self.connected(keys).await;
-        let answers = self
-            .commands
-            .acknowledged(keys)?
-            .renew(&[Renewal { keys, id: *id, ttl, count: None }])
-            .await?;
-        answers.into_iter().next().unwrap_or(Ok(false))
     }
 }
 

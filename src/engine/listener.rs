@@ -27,7 +27,7 @@ impl Memory {
             Heard::Message(message) => self.hear_of_all(channel, message),
             // The channel is live, or unreachable. In both cases the waiters have to ask.
             Heard::Live | Heard::Deaf => {
-                self.give_back_kept(name_channel);
+                self.is_wanted(name_channel);
                 self.table.rouse(name_channel);
             }
         }
@@ -87,7 +87,7 @@ impl Memory {
                     if is_tried {
                         self.tried.note(channel, now);
                     }
-                    self.give_back_kept(channel);
+                    self.is_wanted(channel);
                 }
                 (news, None) => {
                     has_left |= matches!(news, News::Near { at_once: true });
@@ -130,12 +130,12 @@ impl Memory {
             self.show_life(channel);
         }
         if !given_up.is_empty() {
-            self.give_up(channel, given_up);
+            self.give_up_grants(channel, given_up);
         }
     }
 
-    /// Another client wants the lock, or this one may have missed that.
-    fn give_back_kept(&self, channel: &str) {
+    /// Another client wants the lock, or this one may have missed that: gives the lock back if it is kept.
+    fn is_wanted(&self, channel: &str) {
         // A client keeps plain locks only, and thousands of others may wait on the channel.
         self.table.plain_of(channel).for_each(|entry| self.outbox.give_back_kept(&entry));
     }
@@ -159,7 +159,7 @@ impl Memory {
     /// Releases the grants to waiters that this client does not have. Such a waiter has just left. Or the server has lost its last
     /// writes, as a promoted replica can: then its line has waiters that were granted the lock long ago, or have left. Their
     /// client is alive, so each of them would block the line for a `waiter_ttl`.
-    fn give_up(&self, channel: &str, mut ids: BTreeSet<TenureId>) {
+    fn give_up_grants(&self, channel: &str, mut ids: BTreeSet<TenureId>) {
         let entries = self.table.all_of(channel);
         // A contender here had this place under a former owner field, and got no answer. If the grant were released
         // before the contender has asked under its new owner field, the waiters behind it would be let in. So it asks
@@ -185,7 +185,7 @@ impl Memory {
         let names_holders = is_force && message.contains(&b' ');
         let names_ours = words(message, &self.client).any(|word| matches!(word.news, News::Out));
         meters::woken("message", || self.waiting(channel));
-        self.give_back_kept(channel);
+        self.is_wanted(channel);
         if !is_force {
             // `notify_all` notifies each waiter. A client that found a lock gone may have found the line gone too, and with it the
             // entries of waiters far from the front.

@@ -28,7 +28,7 @@ use crate::log;
 use crate::pause::sleep_until_if;
 use crate::wire::Commands;
 
-pub(crate) use job::{FirstAttempt, Job, Outcome};
+pub(crate) use job::{FirstAttempt, Job};
 pub(crate) use job_requests::JobRequests;
 pub(crate) use outbox::Outbox;
 

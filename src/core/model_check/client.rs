@@ -410,10 +410,8 @@ impl Driver<'_> {
                 let id = u8::try_from(grant.id.0).expect("the world is small");
                 let signed = self.clock.ticks(grant.signed);
                 let lease = TTL.min(self.terms.lease);
-                // The message does not say whether somebody else waits.
-                self.forbid();
-                // The watchdog confirms it when a third of it is over.
-                self.begin(spot, id, signed + lease, signed + lease / 3);
+                // The message does not say whether somebody else waits. The watchdog confirms it when a third of it is over.
+                self.begin(spot, id, true, (signed + lease, signed + lease / 3));
             }
         }
     }
@@ -482,13 +480,13 @@ impl Driver<'_> {
         self.send(spot, Request::Acquire(options));
     }
 
-    pub(crate) fn begin(&mut self, spot: usize, id: u8, ends: i8, renew_at: i8) {
+    pub(crate) fn begin(&mut self, spot: usize, id: u8, awaited: bool, (ends, renew_at): (i8, i8)) {
         let tenure = Granted::new(id, ends, renew_at, self.terms.hold);
         let now = self.clock.now;
         let begun = Begun {
             tenure: TenureId(u64::from(id)),
             sent: now,
-            awaited: false,
+            awaited,
             is_joined: false,
             ends_wait: true,
         };
@@ -572,9 +570,8 @@ impl Driver<'_> {
                 self.unanswered(spot);
             }
             Reply::Granted { awaited } => {
-                self.heard_who_waits(awaited);
-                let lease = self.terms.lease;
-                self.begin(spot, id, counts_from + lease, counts_from + lease / 3);
+                let (awaited, lease) = (self.heeds_who_waits(awaited), self.terms.lease);
+                self.begin(spot, id, awaited, (counts_from + lease, counts_from + lease / 3));
             }
             Reply::Waits { place, near, again, ahead } => {
                 let has_place = self.asks_for(spot).1 > 0;

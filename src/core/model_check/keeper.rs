@@ -43,15 +43,13 @@ impl Driver<'_> {
         self.client.up.push(request);
     }
 
-    /// The answer to a grant says whether somebody waits.
-    pub(crate) fn heard_who_waits(&mut self, awaited: bool) {
+    /// The answer to a grant says whether somebody waits. Returns whether the client heeds that.
+    pub(crate) fn heeds_who_waits(&mut self, awaited: bool) -> bool {
         if self.is(Mutation::TheAnswerAllows) {
             let may_keep = self.keeps() && self.client.is_live();
             self.client.spots.iter_mut().for_each(|spot| spot.known.may_keep = may_keep);
         }
-        if awaited && !self.is(Mutation::WhoWaitsIsNotHeeded) {
-            self.forbid();
-        }
+        awaited && !self.is(Mutation::WhoWaitsIsNotHeeded)
     }
 
     pub(crate) fn forbid(&mut self) {

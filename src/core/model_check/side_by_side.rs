@@ -235,7 +235,7 @@ impl Client {
             return;
         }
         if let Some(ticket) = self.lock.queue.try_take() {
-            return self.contends(who, ticket);
+            return self.goes_on(who, ticket);
         }
         if !self.setting.reads && self.lock.ahead() == 0 {
             self.callers[who] = At::AsksBeside(self.new_id());
@@ -256,7 +256,7 @@ impl Client {
             Poll::Pending => self.callers[who] = At::Queued(ticket),
             Poll::Ready(taken) => {
                 taken.expect("the client is open");
-                self.contends(who, ticket);
+                self.goes_on(who, ticket);
             }
         }
     }
@@ -298,14 +298,6 @@ impl Client {
     }
 
     /// A caller has the permit of the queue.
-    fn contends(&mut self, who: usize, ticket: u64) {
-        if self.shares(who, 0, Some(ticket)) {
-            self.passes_on();
-        } else {
-            self.goes_on(who, ticket);
-        }
-    }
-
     fn goes_on(&mut self, who: usize, ticket: u64) {
         if self.shares(who, 0, Some(ticket)) {
             return self.gives_up();
@@ -355,14 +347,12 @@ impl Client {
         let now = self.now;
         let lifetime = Lifetime::new((now, LONG), None, true, now + LONG, now);
         self.tenures.insert(id, Tenure::new(now, lifetime, true, None));
-        let (is_joined, mut after) = (self.setting.reads, After::default());
+        let is_joined = self.setting.reads;
         let begun = Begun { tenure: id, sent: now, awaited, is_joined, ends_wait: has_permit };
-        self.lock.begin(now, begun, &mut after);
+        self.lock.begin(now, begun, &mut After::default());
         self.callers[who] = At::Holds(id, 0);
         if has_permit {
-            // As the drop of a permit does.
-            self.lock.pass_on(&mut after);
-            after.called.into_iter().for_each(Waker::wake);
+            self.gives_up();
         }
     }
 

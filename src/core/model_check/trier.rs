@@ -31,7 +31,7 @@ impl Driver<'_> {
         let is_first = matches!(self.client.spots[spot].stage, Stage::Trying { after: None, .. });
         match holder {
             Some(holder) if holder == own && self.clock.is_believed(sent, lease) => {
-                self.begin(spot, id, sent + lease, sent + lease / 3);
+                self.begin(spot, id, false, (sent + lease, sent + lease / 3));
             }
             Some(holder) if holder == own => self.tried_in_vain(spot),
             Some(by) if is_first && self.terms.asks_again(by) => {

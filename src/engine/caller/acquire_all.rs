@@ -83,23 +83,23 @@ async fn ask_for_all(
     // Redis may still have what this client has not been able to release.
     let has_failed: Vec<_> =
         wanted.iter().map(|(keys, _)| engine.outbox.releases.has_failed(keys)).collect();
-    let asked = Instant::now();
-    let mut attempted = attempt(engine, wanted, patience).await;
-    if patience.is_none() && matches!(attempted, Ok(Attempt::Taken { is_kept: true, .. })) {
+    let began = Instant::now();
+    let mut replied = ask_once(engine, wanted, patience).await;
+    if patience.is_none() && matches!(replied, Ok(Reply::Taken { is_kept: true, .. })) {
         // Perhaps no caller holds them. The script has told the clients that keep them to give them back.
-        sleep(until_given_back(asked.elapsed())).await;
-        attempted = attempt(engine, wanted, patience).await;
+        sleep(until_given_back(began.elapsed())).await;
+        replied = ask_once(engine, wanted, patience).await;
     }
-    if let Ok(Attempt::Taken { at, .. }) = attempted
+    if let Ok(Reply::Taken { at, .. }) = replied
         && patience.is_none()
         && has_failed[at]
     {
         engine.await_repeated_releases(&wanted[at].0).await?;
-        attempted = attempt(engine, wanted, patience).await;
+        replied = ask_once(engine, wanted, patience).await;
     }
-    let grants = match attempted {
-        Ok(Attempt::Granted(grants)) => grants,
-        Ok(Attempt::Taken { at, .. }) => {
+    let grants = match replied {
+        Ok(Reply::Granted(grants)) => grants,
+        Ok(Reply::Taken { at, .. }) => {
             permits[at].entry().with(|lock| lock.elsewhere = true);
             return Ok(Err(at));
         }
@@ -115,8 +115,8 @@ async fn ask_for_all(
     Ok(Ok(begun.into_iter().collect::<Result<_>>()?))
 }
 
-/// The answer to an attempt.
-enum Attempt {
+/// The answer to a request.
+enum Reply {
     /// All of them, in the order of the request.
     Granted(Vec<Grant>),
     /// None: another caller has this one, or stands in line for it. `is_kept`: the client that has it may keep it idle. If it does,
@@ -131,11 +131,11 @@ enum Attempt {
 ///
 /// # Errors
 /// The fault, and which of them the server has refused; the first one, if the whole request failed.
-async fn attempt(
+async fn ask_once(
     engine: &Engine,
     wanted: &[(Arc<Keys>, Lease)],
     patience: Patience,
-) -> Result<Attempt, (usize, Fault)> {
+) -> Result<Reply, (usize, Fault)> {
     let manner = if patience.is_none() { Manner::Once } else { Manner::Wait };
     let acquire = |(keys, lease): &(Arc<Keys>, Lease)| {
         Ok::<_, Fault>(Acquire {
@@ -163,12 +163,12 @@ async fn attempt(
             if acquires.iter().all(|acquire| now < deadline(sent, acquire.lease)) {
                 // The answer does not say whether anybody stands in line.
                 let grant = |(acquire, number)| Grant::new(acquire, number, true, sent);
-                return Ok(Attempt::Granted(acquires.iter().zip(number..).map(grant).collect()));
+                return Ok(Reply::Granted(acquires.iter().zip(number..).map(grant).collect()));
             }
             Fault::late("the grants arrived after a lease had expired")
         }
         Ok((at, Ok(answer))) => {
-            return Ok(Attempt::Taken { at, is_kept: matches!(answer, Acquired::Kept(_)) });
+            return Ok(Reply::Taken { at, is_kept: matches!(answer, Acquired::Kept(_)) });
         }
         Ok((at, Err(fault))) => return Err((at, fault)),
         Err(fault) => fault,

@@ -119,8 +119,10 @@ impl Caller {
         let entry = permit.entry();
         if entry.has_seats() {
             return match self.share(permit.visit(), 0, Some(permit.number())) {
-                // The permit is passed on.
-                Some(hold) => Coming::Held(hold),
+                Some(hold) => {
+                    permit.pass_on();
+                    Coming::Held(hold)
+                }
                 None => Coming::Permit(permit, None),
             };
         }
@@ -130,6 +132,7 @@ impl Caller {
         let is_latch = entry.keys.row.holders == Holders::Nobody;
         if is_latch && tenure.with(|tenure| tenure.lifetime.confirmed() >= self.started) {
             // The latch was open when that was asked.
+            permit.pass_on();
             return Coming::Held(self.hold(tenure, 0));
         }
         let budget = self.engine.budget;

@@ -8,14 +8,14 @@ use crate::engine::entry::tenure::Inner;
 use crate::engine::entry::{Entry, Visit};
 use crate::keys::TenureId;
 
-/// The right to contend for a lock, and then to hold it. A contender that drops it leaves without the lock, and passes on its place in
-/// line, too. If no caller of this client waits for the permit, the client gives back that place, and what else was left for callers.
+/// The right to contend for a lock, and then to hold it. A contender that drops it contends no more, and passes on its place in line,
+/// too. If no caller of this client waits for the permit, the client gives back that place, and what else was left for callers.
 pub(crate) struct EntryPermit {
     /// `None` once the permit is passed on.
     visit: Option<Visit>,
     /// The ticket with which its caller took the permit.
     number: u64,
-    /// Its caller has not been granted the lock.
+    /// It is not the part of a tenure.
     contends: bool,
     /// Counts its caller's hold within another one.
     _inner: Option<Inner>,

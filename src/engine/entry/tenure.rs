@@ -38,7 +38,7 @@ use crate::wakers::guarding;
 use crate::wire::Session;
 
 pub(crate) use ending::Ending;
-pub(crate) use hand_over::{Left, Look};
+pub(crate) use hand_over::{Left, LookAt};
 pub(crate) use owner_holds::{At, OwnerHolds};
 pub(crate) use renewal::TRACK_AGAIN;
 pub(crate) use timetable::Timetable;

@@ -50,7 +50,7 @@ impl Visit {
         let (holders, ends_wait) = (entry.keys.row.holders, permit.is_some());
         // Unless the tenure has the permit, the next caller of this client may ask at once, or join this tenure. So the permit is passed
         // on only when the tenure can be found.
-        let (stay, _passed_on) = match permit {
+        let (stay, passed_on) = match permit {
             permit if entry.has_seats() => (Some(Stay::Seat(Seat::new(self.clone(), id))), permit),
             permit if holders == Holders::Nobody => (None, permit),
             permit => (permit.map(EntryPermit::into_stay), None),
@@ -72,6 +72,7 @@ impl Visit {
             tenure.doubt();
         }
         entry.table.give_back_all(ghosts);
+        passed_on.into_iter().for_each(EntryPermit::pass_on);
         tenure
     }
 

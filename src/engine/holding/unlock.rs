@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::entry::tenure::{At, Ending, Left, Look};
+use crate::engine::entry::tenure::{At, Ending, Left, LookAt};
 use crate::engine::entry::{EntryPermit, Hold, OwnerHolds, Tenure};
 use crate::engine::grant::Loss;
 use crate::engine::holding::UnansweredCount;
@@ -119,7 +119,7 @@ impl Engine {
 
     /// Passes the permit on to the next caller in the queue, which then takes up the tenure. Returns the job that releases
     /// the tenure, if there is no such caller any more.
-    fn hand_on(&self, tenure: &Arc<Tenure>, permit: EntryPermit, look: Look) -> Option<Job> {
+    fn hand_on(&self, tenure: &Arc<Tenure>, permit: EntryPermit, look: LookAt) -> Option<Job> {
         if tenure.keys.row.line.is_of_callers() {
             return self.hand_on_in_line(tenure, permit, look);
         }
@@ -133,7 +133,7 @@ impl Engine {
         &self,
         tenure: &Arc<Tenure>,
         permit: EntryPermit,
-        look: Look,
+        look: LookAt,
     ) -> Option<Job> {
         let Some(next) = self.table.one_behind(permit.entry()) else {
             let Some(ending) = tenure.retire() else {
@@ -158,7 +158,7 @@ impl Engine {
     }
 
     /// Has the watchdog look at an idle tenure: if no caller takes it up, nothing else notices.
-    fn have_looked_at(&self, tenure: &Arc<Tenure>, look: Look) {
+    fn have_looked_at(&self, tenure: &Arc<Tenure>, look: LookAt) {
         if let Some(look_at) = look
             && !self.outbox.timetable.enter(tenure, look_at)
         {

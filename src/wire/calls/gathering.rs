@@ -75,13 +75,13 @@ type Caller<F> = Option<oneshot::Sender<Answered<F>>>;
 /// The requests of one kind.
 pub(crate) struct Gathering<F: Batch> {
     batch: F,
-    limits: Limits,
     state: Mutex<State<F>>,
     /// Wakes the sender: there may be enough for a batch.
     changed: Notify,
 }
 
 struct State<F: Batch> {
+    limits: Limits,
     closed: bool,
     /// Requests that were sent at once, and are not answered yet.
     alone: usize,
@@ -93,8 +93,9 @@ struct State<F: Batch> {
 
 impl<F: Batch> State<F> {
     /// Whether the next batch can go now.
-    fn is_ready(&self, limits: Limits) -> bool {
-        self.batches < limits.window && self.company.is_enough(self.waiting.len(), limits.most)
+    fn is_ready(&self) -> bool {
+        let Limits { most, window, .. } = self.limits;
+        self.batches < window && self.company.is_enough(self.waiting.len(), most)
     }
 }
 
@@ -106,13 +107,14 @@ struct Pending<F: Batch> {
 impl<F: Batch> Gathering<F> {
     pub(crate) fn new(batch: F, limits: Limits) -> Self {
         let state = State {
+            limits,
             closed: false,
             alone: 0,
             batches: 0,
             waiting: VecDeque::new(),
             company: Company::default(),
         };
-        Self { batch, limits, state: Mutex::new(state), changed: Notify::new() }
+        Self { batch, state: Mutex::new(state), changed: Notify::new() }
     }
 
     /// Sends a question, alone or with others, and waits for its answer.
@@ -148,7 +150,7 @@ impl<F: Batch> Gathering<F> {
     fn goes_alone(&self) -> bool {
         let mut state = self.state.lock();
         let is_first = state.batches == 0 && state.waiting.is_empty();
-        let goes = is_first && state.alone < self.limits.straight && !state.closed;
+        let goes = is_first && state.alone < state.limits.straight && !state.closed;
         if goes {
             state.alone += 1;
             state.company.goes(1);
@@ -182,7 +184,7 @@ impl<F: Batch> Gathering<F> {
             state.company.first_comes(Instant::now());
         }
         state.waiting.push_back(pending);
-        let news = is_first || state.is_ready(self.limits);
+        let news = is_first || state.is_ready();
         drop(state);
         if news {
             self.changed.notify_one();
@@ -194,7 +196,7 @@ impl<F: Batch> Gathering<F> {
         let mut state = self.state.lock();
         state.company.lands(many);
         change(&mut state);
-        let is_ready = state.is_ready(self.limits);
+        let is_ready = state.is_ready();
         drop(state);
         if is_ready {
             self.changed.notify_one();
@@ -237,7 +239,8 @@ impl<F: Batch> Gathering<F> {
 
     /// The callers whose batch is sent now, or the latest time at which it is sent.
     fn board(&self, now: Instant) -> Result<Vec<Pending<F>>, Option<Instant>> {
-        let (Limits { most, window, .. }, mut state) = (self.limits, self.state.lock());
+        let mut state = self.state.lock();
+        let Limits { most, window, .. } = state.limits;
         if state.batches >= window {
             return Err(None);
         }

@@ -33,6 +33,7 @@ pub(crate) struct Answer<A = Acquired> {
 pub(crate) struct Acquires {
     commands: Commands,
     orphaned: Orphanage,
+    is_shared: bool,
 }
 
 /// The acquires of a client.
@@ -50,10 +51,12 @@ impl Requests {
         commands: &Commands,
         orphaned: impl Fn(&Acquire, Option<Answer>) + Send + Sync + 'static,
     ) -> Self {
-        let acquires = Acquires { commands: commands.clone(), orphaned: Arc::new(orphaned) };
+        let (commands, orphaned) = (commands.clone(), Arc::new(orphaned));
+        let acquires = Acquires { commands, orphaned, is_shared: false };
         let gathered = |most, straight| {
             let limits = Limits { most, straight, window: WINDOW };
-            Arc::new(Gathering::new(acquires.clone(), limits))
+            let acquires = Acquires { is_shared: most > 1, ..acquires.clone() };
+            Arc::new(Gathering::new(acquires, limits))
         };
         let (plain, in_line, singles) = (gathered(64, 1), gathered(16, 1), gathered(1, 64));
         let limits = Limits { most: 1, straight: 0, window: WINDOW };
@@ -77,7 +80,9 @@ impl Batch for Acquires {
     type Answer = Answer;
 
     async fn send(&self, questions: &[Acquire]) -> Vec<Answer> {
-        meters::batch("acquire", questions.len());
+        if self.is_shared {
+            meters::batch("acquire", questions.len());
+        }
         let sent = Instant::now();
         let (sent_on, results) = match self.commands.acknowledged(&questions[0].keys) {
             Ok(mut connection) => {

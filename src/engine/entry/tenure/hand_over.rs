@@ -18,11 +18,11 @@ pub(crate) enum Left {
     /// Other holds remain, of callers that have joined.
     Others,
     /// The last hold ended, and the next holder waits: the tenure is idle until that holder takes the permit.
-    HandedOn(EntryPermit, Look),
+    HandedOn(EntryPermit, LookAt),
     /// The last hold ended, and another caller of this client may take up the idle tenure.
-    Idle(Visit, Look),
+    Idle(Visit, LookAt),
     /// The last hold ended, and the client keeps the idle tenure. The permit is to be passed on.
-    Kept(EntryPermit, Look),
+    Kept(EntryPermit, LookAt),
     /// The last hold ended: the lock has to be released, and then the permit passed on.
     Last(Ending),
     /// The lock was already lost.
@@ -30,7 +30,7 @@ pub(crate) enum Left {
 }
 
 /// When the watchdog has to look at an idle tenure; `None`: it looks by then anyway.
-pub(crate) type Look = Option<Instant>;
+pub(crate) type LookAt = Option<Instant>;
 
 impl Tenure {
     /// Takes one off the hold count. When the last holder leaves a tenure that was not lost, the tenure is handed over if
